@@ -1,6 +1,7 @@
 //! Resident point reads of 100-byte rows in redb and LMDB: the peers of `varve bench points`.
 //!
-//! Same rows, same keys, one thread, one read transaction, every byte touched. Durable settings are the libraries' own defaults.
+//! Same rows, same keys, one thread, one read transaction, every byte touched. Durable settings are the
+//! libraries' own defaults.
 
 use std::time::{Duration, Instant};
 

@@ -45,10 +45,11 @@ enum What {
 
 #[derive(Debug, Args)]
 struct RunArgs {
-    /// oltp_point_select, oltp_read_only, oltp_read_write, oltp_write_only, oltp_update_index, oltp_update_non_index, oltp_insert,
-    /// oltp_delete, tpcb, tpcc, ycsb-a to ycsb-f
+    /// oltp_point_select, oltp_read_only, oltp_read_write, oltp_write_only, oltp_update_index,
+    /// oltp_update_non_index, oltp_insert, oltp_delete, tpcb, tpcc, ycsb-a to ycsb-f
     workload: String,
-    /// A server to measure, as a connection string: "host=127.0.0.1 port=5433 user=postgres"; without it, embedded
+    /// A server to measure, as a connection string: "host=127.0.0.1 port=5433 user=postgres"; without it,
+    /// embedded
     #[arg(long)]
     server: Option<String>,
     #[command(flatten)]
@@ -162,7 +163,8 @@ struct GateArgs {
 /// The table of the gates.
 const TABLE: &str = "bench_rows";
 
-/// Runs the command; figures go to `out`. `open` opens embedded databases, `general` runs their general queries.
+/// Runs the command; figures go to `out`. `open` opens embedded databases, `general` runs their general
+/// queries.
 pub fn run(args: &BenchArgs, open: Opener<'_>, general: Arc<dyn General>, out: &mut dyn Write) -> Result<()> {
     match &args.what {
         What::Run(run) => run_workload(run, open, general, out),

@@ -34,8 +34,8 @@ pub enum BenchError {
 }
 
 impl BenchError {
-    /// Whether a client would run the transaction again: a serialization failure, a deadlock victim, or a key that another session took
-    /// between this one's DELETE and INSERT (sysbench restarts on the same three).
+    /// Whether a client would run the transaction again: a serialization failure, a deadlock victim, or a key
+    /// that another session took between this one's DELETE and INSERT (sysbench restarts on the same three).
     pub fn is_retryable(&self) -> bool {
         matches!(self, Self::Statement { sqlstate, .. } if matches!(sqlstate.as_str(), "40001" | "40P01" | "23505"))
     }

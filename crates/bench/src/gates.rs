@@ -88,8 +88,8 @@ fn begin(database: &Arc<Database>) -> Transaction {
     transaction
 }
 
-/// Point reads a second of one thread in one READ COMMITTED transaction, a statement (with its own snapshot) for each read.
-/// Each read touches every byte of the row's text.
+/// Measures point reads: reads a second of one thread in one READ COMMITTED transaction. Each read is a
+/// statement with a snapshot of its own, and touches every byte of the row's text.
 pub fn points(rows: &Rows, length: Duration) -> Result<f64> {
     let (mut random, mut key, mut touched) = (Random::seeded(1), Vec::new(), 0u64);
     let mut transaction = begin(&rows.database);

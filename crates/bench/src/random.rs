@@ -77,7 +77,8 @@ pub enum Keys {
         /// Number of keys.
         count: u64,
     },
-    /// sysbench's default: three in four from the middle hundredth, the rest the mean of twelve uniform draws.
+    /// sysbench's default: three in four from the middle hundredth, the rest the mean of twelve uniform
+    /// draws.
     Special {
         /// Number of keys.
         count: u64,
@@ -125,7 +126,8 @@ impl Zipfian {
         Self::with_theta(count, YCSB_THETA)
     }
 
-    /// Ranks `0..count`, rank r as often as 1 / (r + 1)^theta; theta above 0 and below 1. Takes time linear in `count` once.
+    /// Ranks `0..count`, rank r as often as 1 / (r + 1)^theta; theta above 0 and below 1. Takes time linear
+    /// in `count` once.
     pub fn with_theta(count: u64, theta: f64) -> Self {
         assert!(theta > 0.0 && theta < 1.0, "the method of Gray et al. needs a theta between 0 and 1");
         let zeta_of = |n: u64| (1..=n).map(|rank| (rank as f64).powf(-theta)).sum::<f64>();

@@ -216,7 +216,8 @@ pub fn write(out: &mut dyn Write, configuration: &Configuration, rounds: &[Round
     (0..kinds).try_for_each(|place| write_kind(out, place, rounds))
 }
 
-/// A line for one kind of transaction over all rounds: its share, its latencies, and its rate if the publication has a unit for it.
+/// A line for one kind of transaction over all rounds: its share, its latencies, and its rate if the
+/// publication has a unit for it.
 fn write_kind(out: &mut dyn Write, place: usize, rounds: &[Round]) -> Result<()> {
     let (mut all_us, mut rates) = (histogram(), Vec::new());
     for round in rounds {

@@ -47,7 +47,8 @@ impl Motif {
     }
 }
 
-/// A size whose logarithm is normally distributed with deviation 1, as LinkBench draws the sizes of its payloads.
+/// A size whose logarithm is normally distributed with deviation 1, as LinkBench draws the sizes of its
+/// payloads.
 pub fn log_normal(random: &mut Random, median: f64, most: u64) -> usize {
     let size = (random.normal() + median.ln()).exp().round() as u64;
     size.min(most) as usize

@@ -121,7 +121,8 @@ impl Ycsb {
     }
 }
 
-/// Keys are scattered over the key space by a multiplication that has an inverse, so two numbers never share a key.
+/// Keys are scattered over the key space by a multiplication that has an inverse, so two numbers never share
+/// a key.
 fn key_text(number: u64) -> String {
     format!("user{:020}", number.wrapping_mul(0x9E37_79B9_7F4A_7C15))
 }

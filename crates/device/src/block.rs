@@ -125,8 +125,8 @@ pub(crate) fn check_name(name: &str, operation: Operation) -> Result<()> {
 
 /// A device: a flat directory of files.
 ///
-/// Names are plain file names; another is refused ([`ErrorKind::NoPlainName`]). Creation, rename and removal are
-/// durable only after [`Directory::sync`].
+/// Names are plain file names; another is refused ([`ErrorKind::NoPlainName`]). Creation, rename and removal
+/// are durable only after [`Directory::sync`].
 pub trait Directory: Send + Sync {
     /// Opens or creates a file. Opening a file that is open already gives the same underlying file.
     fn open(&self, name: &str, how: OpenHow) -> Result<Arc<dyn BlockFile>>;
@@ -134,18 +134,20 @@ pub trait Directory: Send + Sync {
     fn exists(&self, name: &str) -> Result<bool>;
     /// Names of all files, sorted.
     fn list(&self) -> Result<Vec<String>>;
-    /// Renames a file, replacing a file that has the new name: handles of that one keep working on the unlinked file.
+    /// Renames a file, replacing a file that has the new name: handles of that one keep working on the
+    /// unlinked file.
     fn rename(&self, from: &str, to: &str) -> Result<()>;
     /// Removes a file. Open handles keep working on the unlinked file.
     fn remove(&self, name: &str) -> Result<()>;
     /// Makes earlier creations, renames and removals durable.
     fn sync(&self) -> Result<()>;
-    /// Maps a region of persistent memory, making one of this length if there is none, durably. One that is there keeps
-    /// its own length. A device that has no such memory refuses.
+    /// Maps a region of persistent memory, making one of this length if there is none, durably. One that is
+    /// there keeps its own length. A device that has no such memory refuses.
     fn map(&self, name: &str, _len_bytes: u64) -> Result<Arc<dyn Region>> {
         Err(DeviceError::new(name, Operation::Open, ErrorKind::Unsupported))
     }
-    /// What tells a file from every copy of it, also behind a restart of the machine; not 0. `None` where that can't be told.
+    /// What tells a file from every copy of it, also behind a restart of the machine; not 0. `None` where
+    /// that can't be told.
     fn identity(&self, _name: &str) -> Result<Option<u64>> {
         Ok(None)
     }
@@ -189,8 +191,8 @@ pub trait BlockFile: Send + Sync {
         Ok(())
     }
 
-    /// Writes like `write_at`, but all or nothing: no crash leaves a part of it. A device that cannot refuses; see
-    /// [`Capabilities::atomic_write_bytes`].
+    /// Writes like `write_at`, but all or nothing: no crash leaves a part of it. A device that cannot
+    /// refuses; see [`Capabilities::atomic_write_bytes`].
     fn write_atomic(&self, offset: u64, _buf: &[u8], _why: Purpose, _durability: Durability) -> Result<()> {
         Err(DeviceError::at(self.location().text(), Operation::Write, offset, ErrorKind::Unsupported))
     }

@@ -42,7 +42,8 @@ pub struct CacheShape {
     pub bytes: u64,
     /// Lines of a set.
     pub ways: usize,
-    /// What writing a line back does: `Clwb` keeps the line, `Clflush` and `ClflushOpt` drop it, `FenceOnly` does nothing.
+    /// What writing a line back does: `Clwb` keeps the line, `Clflush` and `ClflushOpt` drop it, `FenceOnly`
+    /// does nothing.
     pub write_back: WriteBack,
 }
 
@@ -114,10 +115,11 @@ impl CacheCounts {
         }
     }
 
-    /// Nanoseconds that these operations take longer on the medium of `profile` than in main memory: for each fetched line
-    /// the profile's extra latency, and for each fence with lines to wait for the longer of two: the profile's times of a
-    /// fence and of its lines, and the transfer of the lines at its bandwidth. Evictions cost nothing; nobody waits for them. The profile's
-    /// cache is not used.
+    /// Nanoseconds that the counted operations take longer on the medium of `profile` than in main memory.
+    /// For each fetched line, this is the profile's extra latency. A fence with lines to wait for takes the
+    /// longer of two times. One is the profile's time of a fence and of its lines; the other is the transfer
+    /// of the lines at the profile's bandwidth. Evictions cost nothing, because no operation waits for them.
+    /// The profile's cache is not used.
     pub fn extra_ns(&self, profile: &NvmProfile) -> f64 {
         self.loaded_lines() as f64 * profile.read_extra_ns + self.waits_ns(profile)
     }
@@ -163,8 +165,8 @@ pub struct Wear {
     pub most_at: u64,
 }
 
-/// A region behind a modelled cache of its own. One worker uses it: a fence counts for everything that was written back
-/// through it, whichever thread did so.
+/// A region with a modelled cache of its own in front of it. One worker uses the region. The model does not
+/// know threads: a fence waits for all lines that were written back since the last fence.
 pub struct CachedRegion {
     inner: Arc<dyn Region>,
     model: Mutex<Model>,
@@ -187,7 +189,8 @@ impl CachedRegion {
         self.model.lock().wear.summary()
     }
 
-    /// Sets the counts and the wear to 0; the lines stay in the cache. For a measurement behind a load of data.
+    /// Sets the counts and the wear to 0. The lines stay in the cache. A measurement calls this after its
+    /// data is loaded.
     pub fn restart_counts(&self) {
         let mut model = self.model.lock();
         model.counts = CacheCounts::default();
@@ -243,7 +246,7 @@ impl Region for CachedRegion {
         value
     }
 
-    /// Counted as a store and its write-back, also where the real processor stores past its cache.
+    /// Counts as a store and its write-back, even if the real processor stores past its cache.
     fn store_back(&self, offset: u64, bytes: &[u8]) {
         self.inner.store_back(offset, bytes);
         let mut model = self.model.lock();

@@ -1,7 +1,7 @@
 //! A region of persistent memory that counts its loads, stores, cache-line write-backs and fences.
 //!
-//! Each thread has counters of its own, as long as there are few threads. So threads do not wait for the cache
-//! lines of each other's counters, and a count needs no atomic addition.
+//! Each thread has counters of its own, as long as there are few threads. So threads do not wait for the
+//! cache lines of each other's counters, and a count needs no atomic addition.
 //!
 //! Invariants
 //! 1. Counts are exact. A call counts once, even if it touches several cache lines.

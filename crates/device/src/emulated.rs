@@ -434,8 +434,8 @@ impl EmulatedFile {
         self.settle(if is_durable { Durability::Now } else { Durability::Later })
     }
 
-    /// Writes all or nothing where the device below can; else as far as the profile promises it, which is true of the
-    /// time alone.
+    /// Writes all or nothing where the device below can; else as far as the profile promises it, which is
+    /// true of the time alone.
     fn write_whole(&self, offset: u64, buf: &[u8], why: Purpose, durability: Durability) -> Result<()> {
         match self.inner.write_atomic(offset, buf, why, durability) {
             Err(error)

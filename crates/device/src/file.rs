@@ -321,7 +321,8 @@ impl OpenFile {
     /// Reads `buf` from `offset`, of which the first `done` bytes are there already.
     fn read_rest(&self, offset: u64, buf: &mut [u8], mut done: usize) -> Result<()> {
         while done < buf.len() {
-            // A read that is not whole sectors has come to the end; direct I/O takes no offset within a sector.
+            // A read that is not whole sectors has come to the end; direct I/O takes no offset within a
+            // sector.
             if !done.is_multiple_of(self.shared.sector_bytes as usize)
                 && self.len_bytes()? <= offset + done as u64
             {
@@ -364,7 +365,8 @@ impl OpenFile {
         most > 0 && fits && offset.is_multiple_of(len as u64)
     }
 
-    /// One write that is all or nothing. A short one is an error and never continued: the rest would be a second write.
+    /// One write that is all or nothing. A short one is an error and never continued: the rest would be a
+    /// second write.
     fn write_whole(&self, offset: u64, buf: &[u8], durable: bool) -> Result<()> {
         match sys::write_atomic(self.descriptor.file.as_fd(), buf, offset, durable) {
             Ok(written) if written == buf.len() => Ok(()),
@@ -416,7 +418,8 @@ impl OpenFile {
         self.write_rest(op.offset, op.buf, result as usize, durable)
     }
 
-    /// Reserves room where the file system can't do it by itself: writes zeros from `from` to `to`, as far as sectors go.
+    /// Reserves room where the file system can't do it by itself: writes zeros from `from` to `to`, as far as
+    /// sectors go.
     fn fill(&self, from: u64, to: u64) -> std::io::Result<()> {
         let sector = u64::from(self.shared.sector_bytes);
         let (mut at, end) = (from.next_multiple_of(sector), to / sector * sector);
@@ -537,8 +540,9 @@ impl BlockFile for OpenFile {
                 reserved => reserved,
             };
             if let Err(error) = reserved {
-                // A file system may have made it longer by what it still had, and that is others' room. A failure to
-                // give it back changes nothing: bytes behind the old length mean nothing to anybody.
+                // A file system may have made it longer by what it still had, and that is others' room. A
+                // failure to give it back changes nothing: bytes behind the old length mean nothing to
+                // anybody.
                 let _longer_than_asked = self.descriptor.file.set_len(old_bytes);
                 return Err(self.fail(Operation::SetLen, len_bytes, &error));
             }

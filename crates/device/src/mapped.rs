@@ -48,7 +48,8 @@ pub(crate) struct MappedRegion {
 
 // SAFETY: the mapping belongs to the region alone and has no affinity to a thread.
 unsafe impl Send for MappedRegion {}
-// SAFETY: bytes are copied, and words are atomic; the trait's contract forbids other simultaneous access to a range.
+// SAFETY: bytes are copied, and words are atomic; the trait's contract forbids other simultaneous access to a
+// range.
 unsafe impl Sync for MappedRegion {}
 
 /// Maps the file at `path`; makes one of `len_bytes`, durably, if there is none.
@@ -180,8 +181,8 @@ impl MappedRegion {
 
     fn word(&self, offset: u64) -> &AtomicU64 {
         region::assert_word(offset);
-        // SAFETY: in bounds and aligned; the mapping lives as long as `self`, and words are only touched atomically while
-        // others may touch them (contract of the trait).
+        // SAFETY: in bounds and aligned; the mapping lives as long as `self`, and words are only touched
+        // atomically while others may touch them (contract of the trait).
         unsafe { AtomicU64::from_ptr(self.at(offset, region::WORD_BYTES as u64).cast()) }
     }
 }
@@ -212,7 +213,8 @@ impl Region for MappedRegion {
             return self.write_back(offset, bytes.len() as u64);
         }
         let to = self.at(offset, bytes.len() as u64);
-        // SAFETY: `at` has checked the bounds, the mapping begins at a whole page, and the caller's bytes are not mapped memory.
+        // SAFETY: `at` has checked the bounds, the mapping begins at a whole page, and the caller's bytes are
+        // not mapped memory.
         unsafe { persist::stream(bytes.as_ptr(), to, bytes.len()) };
         self.counts.store(offset, bytes.len());
         self.counts.write_back(offset, bytes.len() as u64);
@@ -223,7 +225,8 @@ impl Region for MappedRegion {
         let lines = region::lines(offset, len_bytes);
         if len_bytes > 0 {
             let first = self.start.as_ptr().wrapping_add((lines.start * LINE_BYTES) as usize);
-            // SAFETY: the range is within the mapping, which begins and ends at whole pages, so at whole lines.
+            // SAFETY: the range is within the mapping, which begins and ends at whole pages, so at whole
+            // lines.
             unsafe { persist::write_back_lines(self.facts.write_back, first, lines.end - lines.start) };
         }
         self.counts.write_back(offset, len_bytes);
@@ -238,8 +241,8 @@ impl Region for MappedRegion {
     }
 
     fn fence(&self) {
-        // Streaming stores (`store_back`) depend on it also where lines need no write-back: they wait in buffers of the processor.
-        // No test sees a fence that does nothing.
+        // Streaming stores (`store_back`) depend on it also where lines need no write-back: they wait in
+        // buffers of the processor. No test sees a fence that does nothing.
         persist::fence();
         self.counts.fence();
     }

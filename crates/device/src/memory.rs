@@ -385,7 +385,8 @@ impl BlockFile for MemoryFile {
     }
 }
 
-/// A region in ordinary memory: nothing is lost, so writing back and fencing have nothing to do but to be counted.
+/// A region in ordinary memory: nothing is lost, so writing back and fencing have nothing to do but to be
+/// counted.
 struct MemoryRegion {
     inode: Arc<Inode>,
     counts: Counts,

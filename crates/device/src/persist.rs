@@ -54,8 +54,8 @@ fn found() -> &'static WriteBackChoice {
     })
 }
 
-/// How lines of a medium are written back; an error if the environment asks for what this processor has not, or the medium
-/// wants what it has not.
+/// How lines of a medium are written back; an error if the environment asks for what this processor has not,
+/// or the medium wants what it has not.
 pub(crate) fn write_back_of(medium: Medium) -> Result<WriteBack, ErrorKind> {
     found().write_back_of(medium)
 }
@@ -75,7 +75,8 @@ impl WriteBackChoice {
     }
 }
 
-/// Whether whole lines are stored past the caches, where they are written back at once: not if an instruction is forced.
+/// Whether whole lines are stored past the caches, where they are written back at once: not if an instruction
+/// is forced.
 pub(crate) fn streams() -> bool {
     CAN_STREAM && !found().is_forced
 }
@@ -153,7 +154,8 @@ mod processor {
     /// The line must be mapped.
     #[inline]
     pub(super) unsafe fn write_back_line(how: WriteBack, line: *const u8) {
-        // SAFETY: the caller says that the line is mapped; the instructions exist, since `has` was asked for them.
+        // SAFETY: the caller says that the line is mapped; the instructions exist, since `has` was asked for
+        // them.
         unsafe {
             match how {
                 WriteBack::Clwb => asm!("clwb [{}]", in(reg) line, options(nostack, preserves_flags)),
@@ -175,8 +177,8 @@ mod processor {
     /// The ranges must be mapped and apart, `to` at a whole line and `len` a multiple of a line.
     pub(crate) unsafe fn stream(from: *const u8, to: *mut u8, len: usize) {
         for at in (0..len).step_by(size_of::<__m128i>()) {
-            // SAFETY: the caller says that both are mapped. Nobody touches `to` before this thread's fence (contract of
-            // `Region::store_back`), which is what the compiler is promised about such stores.
+            // SAFETY: the caller says that both are mapped. Nobody touches `to` before this thread's fence
+            // (contract of `Region::store_back`), which is what the compiler is promised about such stores.
             unsafe {
                 let bytes = _mm_loadu_si128(from.add(at).cast());
                 _mm_stream_si128(to.add(at).cast(), bytes);
@@ -243,8 +245,8 @@ mod processor {
 use processor::{CAN_STREAM, counter, counter_is_steady, has, prefetch_line, write_back_line};
 pub(crate) use processor::{fence, stream};
 
-/// The clock's nanoseconds and the counter at the same moment: the best of some tries, since a thread may be interrupted
-/// between the two.
+/// The clock's nanoseconds and the counter at the same moment: the best of some tries, since a thread may be
+/// interrupted between the two.
 fn both_clocks() -> (u64, u64) {
     let look = |_| {
         let before = counter();

@@ -11,7 +11,8 @@
 //! 1. At most one fault is switched on, and only for the calling thread. So tests that run in parallel do not
 //!    disturb each other.
 
-/// Whether the harness asked for this build: then checks that are too dear for a hot path are made, as in debug builds.
+/// Whether the harness asked for this build: then checks that are too dear for a hot path are made, as in
+/// debug builds.
 pub const IN_HARNESS: bool = cfg!(feature = "planted");
 
 #[cfg(feature = "planted")]
@@ -41,7 +42,8 @@ mod switch {
         HITS.set(0);
     }
 
-    /// Switches on a panic that a test asks for by its name (`panic at ...`, decision 0905), and off by any other name.
+    /// Switches on a panic that a test asks for by its name (`panic at ...`, decision 0905), and off by any
+    /// other name.
     pub fn plant_panic(name: &str) {
         match name.starts_with("panic at ") {
             true => ACTIVE.set(Some(name.to_owned().leak())),

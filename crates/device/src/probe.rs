@@ -48,7 +48,8 @@ fn is_full(error: &std::io::Error) -> bool {
     ErrorKind::from_io(error) == ErrorKind::NoSpace
 }
 
-/// Nothing can be written here now: direct I/O if the kernel says so, and durable writes the way that always works.
+/// Nothing can be written here now: direct I/O if the kernel says so, and durable writes the way that always
+/// works.
 fn examine_full(path: &Path, file: &File, want_direct: bool) -> std::io::Result<Capabilities> {
     let facts = sys::statx(file.as_fd())?;
     let direct_io = want_direct
@@ -109,8 +110,8 @@ fn examine(file: &File, direct_io: bool, want_direct: bool) -> std::io::Result<C
     let fua = sys::write_durable(file.as_fd(), &block, 0).is_ok();
     let punch_hole = sys::punch(file.as_fd(), 0, BLOCK_BYTES as u64).is_ok();
     let mut found = capabilities(&facts, direct_io);
-    // Through the page cache a durable write is a write and a flush, whose error may be that of earlier writes: there a
-    // flush of its own has to say so.
+    // Through the page cache a durable write is a write and a flush, whose error may be that of earlier
+    // writes: there a flush of its own has to say so.
     (found.fua, found.punch_hole) = (fua && direct_io, punch_hole);
     if punch_hole {
         found.hole_bytes = u32::try_from(file.metadata()?.blksize()).unwrap_or(0);

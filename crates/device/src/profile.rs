@@ -82,8 +82,8 @@ pub struct Profile {
     pub source: String,
     /// Parallel servers.
     pub channels: u32,
-    /// Addresses are spread over the channels in stripes of this size; 0 = the channel that is free first, which a long
-    /// request asks for each `anchor_bytes` of it.
+    /// Addresses are spread over the channels in stripes of this size; 0 = the channel that is free first,
+    /// which a long request asks for each `anchor_bytes` of it.
     pub stripe_bytes: u64,
     /// Request size of the anchors.
     pub anchor_bytes: u64,

@@ -97,7 +97,8 @@ pub struct RegionFacts {
     pub emulates: Option<String>,
     /// What the cells of that medium bear and take, if its profile says.
     pub cell: Option<NvmCell>,
-    /// The start of the machine that its contents end with, a number that is not 0; `None` if they outlive it.
+    /// The start of the machine that its contents end with, a number that is not 0; `None` if they outlive
+    /// it.
     pub boot: Option<u64>,
 }
 
@@ -142,7 +143,8 @@ pub trait Region: Send + Sync {
     fn facts(&self) -> RegionFacts;
     /// Counts since it was mapped.
     fn tally(&self) -> RegionTally;
-    /// Brings everything to the medium behind an emulation; nothing to do where a fence did. For clean shutdowns.
+    /// Brings everything to the medium behind an emulation; nothing to do where a fence did. For clean
+    /// shutdowns.
     fn settle(&self) -> Result<()>;
 
     /// Stores an aligned word (little endian) whole. Others may load it at the same time.
@@ -166,8 +168,9 @@ pub trait Region: Send + Sync {
         self.write_back(offset, bytes.len() as u64);
     }
 
-    /// Asks the processor to fetch the lines of a range, because a read of them follows. It is a hint: it counts
-    /// as no load, a range beyond the end is ignored, and a region without a processor's cache does nothing.
+    /// Asks the processor to fetch the lines of a range, because a read of them follows. It is a hint: it
+    /// counts as no load, a range beyond the end is ignored, and a region without a processor's cache does
+    /// nothing.
     fn prefetch(&self, _offset: u64, _len_bytes: u64) {}
 
     /// Makes a range durable.

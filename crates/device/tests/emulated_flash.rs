@@ -99,7 +99,8 @@ fn a_refused_batch_takes_no_room() {
     assert_eq!(flash(&device).host_bytes, 64 * KIB);
 }
 
-/// As below a file system: without a name a file has its blocks until it is closed, and then gives all of them back.
+/// As below a file system: without a name a file has its blocks until it is closed, and then gives all of
+/// them back.
 #[test]
 fn an_open_file_keeps_its_room_when_it_is_removed() {
     let by_name: [fn(&Emulated); 2] = [
@@ -184,7 +185,8 @@ fn files_that_were_there_count_and_a_report_begins_anew() {
     assert_eq!((report.valid_bytes, report.capacity_bytes), (MIB, 8 * MIB));
 }
 
-/// Random updates of a device that is nine tenths full are copied around; the same ones of one half full hardly are.
+/// Random updates of a device that is nine tenths full are copied around; the same ones of one half full
+/// hardly are.
 #[test]
 fn a_full_drive_wears_more() {
     let amplification = |fill: f64| {

@@ -131,6 +131,7 @@ fn all_threads_together_keep_to_the_bandwidth() {
     let together = share(2 * each, || {
         std::thread::scope(|scope| (0..2).for_each(|thread| drop(scope.spawn(move || work(thread)))));
     });
-    // On a busy machine a thread that has to wait for a processor leaves the bus idle, so this may take longer.
+    // On a busy machine a thread that has to wait for a processor leaves the bus idle, so this may take
+    // longer.
     assert!(together > 0.99, "two threads are no faster: {together}");
 }

@@ -286,7 +286,8 @@ fn a_new_region_that_was_not_finished_is_made_again() {
 /// Where a child of these tests finds its directory.
 const CHILD: &str = "VARVE_TEST_REGION_CHILD";
 
-/// Runs one of the tests below in a process of its own, with a directory for it; through `sh` if there is a command for it.
+/// Runs one of the tests below in a process of its own, with a directory for it; through `sh` if there is a
+/// command for it.
 fn child(test: &str, directory: &Path, before: &str, environment: &[(&str, &str)]) -> Output {
     let script = format!("{before} exec \"$0\" --exact {test} --nocapture");
     let this = std::env::current_exe().expect("a test has a file");

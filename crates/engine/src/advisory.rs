@@ -24,7 +24,8 @@ use crate::registry::Party;
 use crate::transaction::Transaction;
 use crate::waits::{Got, Patience, Wish};
 
-/// A session's identity in the lock table. Locks of the session and of its transactions never conflict with each other.
+/// A session's identity in the lock table. Locks of the session and of its transactions never conflict with
+/// each other.
 pub struct SessionLocks {
     core: Arc<Core>,
     party: Party,
@@ -83,7 +84,8 @@ impl Transaction {
 }
 
 impl Locker {
-    /// Locks a key to the end of the transaction or, if one is given, for a session. False if others have it and `waits` is not set.
+    /// Locks a key to the end of the transaction or, if one is given, for a session. False if others have it
+    /// and `waits` is not set.
     pub fn lock(
         &self,
         key: AdvisoryKey,

@@ -76,8 +76,8 @@ impl Array {
         self.0.extend_from_slice(bytes);
     }
 
-    /// The same elements, the first one with this subscript. An empty array has no subscripts, a vector counts from 0:
-    /// both stay. Panics if the subscripts leave their range: see `ArrayRef::fits`.
+    /// The same elements, the first one with this subscript. An empty array has no subscripts, a vector
+    /// counts from 0: both stay. Panics if the subscripts leave their range: see `ArrayRef::fits`.
     #[must_use]
     pub fn starting_at(mut self, lower_bound: i32) -> Self {
         let array = self.as_ref();
@@ -180,8 +180,8 @@ impl<'a> ArrayRef<'a> {
         self.iter().nth(at)
     }
 
-    /// By the first elements that differ (NULL last), then by number of elements, then by the first subscript, where 1
-    /// comes before all others: stored keys of arrays that begin at 1 end without it.
+    /// By the first elements that differ (NULL last), then by number of elements, then by the first
+    /// subscript, where 1 comes before all others: stored keys of arrays that begin at 1 end without it.
     pub fn order(self, other: ArrayRef<'_>) -> Ordering {
         let pairs = self.iter().zip(other.iter());
         let differing = pairs.map(|(a, b)| a.order(&b)).find(|order| order.is_ne());
@@ -279,8 +279,8 @@ impl ColumnType {
     }
 }
 
-/// Types of elements with modifiers that a column has or had. They are kept for good: a type is copied freely, and there
-/// are as many as definitions name.
+/// Types of elements with modifiers that a column has or had. They are kept for good: a type is copied
+/// freely, and there are as many as definitions name.
 static MODIFIED: Mutex<Vec<&'static ColumnType>> = Mutex::new(Vec::new());
 
 /// Whether an array may be in a column of arrays of this type. A vector may not.

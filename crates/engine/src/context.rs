@@ -171,8 +171,8 @@ impl Context {
         self.serial = (isolation == Isolation::Serializable).then(Arc::default);
     }
 
-    /// The context of a reader beside this transaction: its snapshot, which stays registered here, and its own changes. What it
-    /// reads, this transaction has read.
+    /// The context of a reader beside this transaction: its snapshot, which stays registered here, and its
+    /// own changes. What it reads, this transaction has read.
     pub(crate) fn for_reader(&mut self) -> Self {
         let snapshot = self.snapshot();
         let mut reader = Self::new(Arc::clone(&self.core), self.isolation, self.timeout);
@@ -227,8 +227,8 @@ impl Context {
         }
     }
 
-    /// Releases the locks on these tables, and every queued lock behind the first `keep`. If `keeps_weak` is set, locks in
-    /// the modes of reading and changing rows stay. The caller wakes the waiting transactions.
+    /// Releases the locks on these tables, and every queued lock behind the first `keep`. If `keeps_weak` is
+    /// set, locks in the modes of reading and changing rows stay. The caller wakes the waiting transactions.
     pub(crate) fn give_back_tables(
         &mut self,
         used: impl Iterator<Item = (TableId, LockMode)>,
@@ -275,8 +275,8 @@ impl Context {
         }
     }
 
-    /// Makes sure that the snapshot sees what `txn`, which has committed, wrote: the statement of READ COMMITTED, which has
-    /// not looked at the table yet, gets a newer one.
+    /// Makes sure that the snapshot sees what `txn`, which has committed, wrote: the statement of READ
+    /// COMMITTED, which has not looked at the table yet, gets a newer one.
     pub(crate) fn renew_unless_seen(&mut self, txn: TxnId) -> Result<()> {
         let Some(snapshot) = self.snapshot else { return Ok(()) };
         if self.core.sight(&self.core.view(snapshot, self.id), txn) == Sight::Seen {
@@ -346,7 +346,8 @@ impl Context {
     /// All changes are undone: the identity ends, the segment is free.
     pub(crate) fn end_identity(&mut self) -> Result<()> {
         let core = Arc::clone(&self.core);
-        // The segment stays with the transaction until nothing can fail any more: a failure is tried again with it.
+        // The segment stays with the transaction until nothing can fail any more: a failure is tried again
+        // with it.
         if let Some(segment) = self.segment.as_mut().filter(|segment| segment.start().is_some()) {
             let mut mtr = core.pager.begin_end()?;
             let header = segment.prepare_end(&mut mtr)?;
@@ -409,8 +410,8 @@ impl Context {
         self.record_count += 1;
     }
 
-    /// Appends a record that is about no row; `first` does what must be in the same mini-transaction and says which page
-    /// the record names.
+    /// Appends a record that is about no row; `first` does what must be in the same mini-transaction and says
+    /// which page the record names.
     pub(crate) fn append_plain(
         &mut self,
         kind: Kind,
@@ -445,12 +446,14 @@ impl Context {
         self.wait_wanting(on, hash_key(tree, key))
     }
 
-    /// As `wait_for`, for a KEY SHARE of the row, which goes together with what another waiter may want of it.
+    /// As `wait_for`, for a KEY SHARE of the row, which goes together with what another waiter may want of
+    /// it.
     pub(crate) fn wait_to_rely(&mut self, on: Owner, tree: u32, key: &[u8]) -> Result<()> {
         self.wait_wanting(on, hash_key(tree, key) ^ KEY_SHARE_WISH)
     }
 
-    /// If anything at all was given up since the last look began, this does not wait: it may have been what is wanted.
+    /// If anything at all was given up since the last look began, this does not wait: it may have been what
+    /// is wanted.
     fn wait_wanting(&mut self, on: Owner, want: u64) -> Result<()> {
         self.has_waited = true;
         let begun = self.awaited.filter(|awaited| awaited.want == want);

@@ -89,8 +89,8 @@ pub(crate) struct Core {
     pub(crate) temporary: Arc<dyn Directory>,
     /// Understands indexes over expressions.
     pub(crate) derive: Option<Deriver>,
-    /// The region with the tables of the memory-oriented engines. It is set when the catalog is known, if there
-    /// is a region.
+    /// The region with the tables of the memory-oriented engines. It is set when the catalog is known, if
+    /// there is a region.
     pub(crate) memory: OnceLock<TablesRegion>,
 }
 
@@ -193,8 +193,8 @@ impl Core {
         self.pager.forget_compression(SpaceId::DATA, owner);
     }
 
-    /// Tells the pager how the tables are stored that a transaction has changed, when it has committed and still locks them.
-    /// Only their last definitions count: trees of earlier ones may be purged already.
+    /// Tells the pager how the tables are stored that a transaction has changed, when it has committed and
+    /// still locks them. Only their last definitions count: trees of earlier ones may be purged already.
     pub(crate) fn tell_storage<'c>(&self, changes: impl Iterator<Item = &'c ObjectChange>) {
         let mut last: HashMap<TableId, &TableDef> = HashMap::new();
         for change in changes {

@@ -130,7 +130,8 @@ impl Database {
         purge::purge(&self.core)
     }
 
-    /// Checks every page, tree, row and index, and that what is allocated is reachable. Needs no other transactions.
+    /// Checks every page, tree, row and index, and that what is allocated is reachable. Needs no other
+    /// transactions.
     pub fn check(&self) -> Result<CheckReport> {
         check::check(&self.core)
     }
@@ -160,7 +161,8 @@ impl Database {
         self.core.partitions.space()
     }
 
-    /// Whether the next start would accept a region of these bytes and partitions for tables. `None`: no region.
+    /// Whether the next start would accept a region of these bytes and partitions for tables. `None`: no
+    /// region.
     ///
     /// Errors: there are tables, and the region has another form.
     pub fn check_next_tables(&self, next: Option<(u64, u16)>) -> Result<()> {
@@ -209,9 +211,9 @@ impl Database {
         }
     }
 
-    /// Stops the threads, writes everything, notes a clean shutdown. Transactions must have ended. If a device is full,
-    /// nothing is lost, and it can be called again. A sequence whose stored values can't be given back for want of room has
-    /// a gap.
+    /// Stops the threads, writes everything, notes a clean shutdown. Transactions must have ended. If a
+    /// device is full, nothing is lost, and it can be called again. A sequence whose stored values can't be
+    /// given back for want of room has a gap.
     pub fn shutdown(&self) -> Result<()> {
         self.threads.stop();
         let given_back = sequence::give_back_all(&self.core);

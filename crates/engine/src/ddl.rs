@@ -38,10 +38,10 @@ pub(crate) const COLUMNS_MAX: usize = 1600;
 const KEY_COLUMNS_MAX: usize = 32;
 
 impl Transaction {
-    /// Binds the running statement to the catalog as it is now, and tells that catalog's version. Names, columns and dependents are
-    /// looked up before anything is locked: from here to the statement's end a call that gets an exclusive lock fails with
-    /// `StaleDefinition` if another transaction's definition has been committed since. The lock is kept, so a statement
-    /// that starts over gets on.
+    /// Binds the running statement to the catalog as it is now, and tells that catalog's version. Names,
+    /// columns and dependents are looked up before anything is locked: from here to the statement's end a
+    /// call that gets an exclusive lock fails with `StaleDefinition` if another transaction's definition has
+    /// been committed since. The lock is kept, so a statement that starts over gets on.
     pub fn bind_definitions(&mut self) -> u64 {
         *self.bound.insert(self.cx.core.catalog.current().version())
     }
@@ -126,7 +126,8 @@ impl Transaction {
         })
     }
 
-    /// Drops a table with its indexes, parts and the sequences it owns. Refused while another table refers to it.
+    /// Drops a table with its indexes, parts and the sequences it owns. Refused while another table refers to
+    /// it.
     pub fn drop_table(&mut self, table: TableId) -> Result<()> {
         let def = self.exclusive(table)?;
         let catalog = self.catalog();
@@ -351,8 +352,8 @@ impl Transaction {
             .map_err(|_| Error::Unsupported { what: "more than four billion objects".into() })
     }
 
-    /// The current definition of a table, locked for this transaction alone; `StaleDefinition` if it was dropped, perhaps
-    /// while this one waited for it.
+    /// The current definition of a table, locked for this transaction alone; `StaleDefinition` if it was
+    /// dropped, perhaps while this one waited for it.
     pub(crate) fn exclusive(&mut self, table: TableId) -> Result<Arc<TableDef>> {
         self.locked_in(table, LockMode::AccessExclusive)
     }
@@ -367,7 +368,8 @@ impl Transaction {
         self.catalog().table_by_id(table).ok_or_else(missing)
     }
 
-    /// Takes an exclusive lock; `StaleDefinition` if the statement was bound to another catalog than the one that is there now.
+    /// Takes an exclusive lock; `StaleDefinition` if the statement was bound to another catalog than the one
+    /// that is there now.
     pub(crate) fn lock_alone(&mut self, lock: &TableLock, name: &str) -> Result<()> {
         self.lock_as(lock, LockMode::AccessExclusive, name)
     }

@@ -38,8 +38,8 @@ impl Transaction {
         })
     }
 
-    /// Renames a column; `checks` are the texts of the CHECK constraints with the new name, in their order, `derived` what the
-    /// derived indexes are with it, in theirs.
+    /// Renames a column; `checks` are the texts of the CHECK constraints with the new name, in their order,
+    /// `derived` what the derived indexes are with it, in theirs.
     pub fn rename_column(
         &mut self,
         table: TableId,
@@ -143,8 +143,8 @@ impl Transaction {
         system_tables::add_name(&mut self.cx, ObjectKind::Index, schema, to, id)
     }
 
-    /// How the table's pages are stored from this transaction's commit on; those that are there stay as they are until they
-    /// are written again, or [rewritten](Self::rewrite).
+    /// How the table's pages are stored from this transaction's commit on; those that are there stay as they
+    /// are until they are written again, or [rewritten](Self::rewrite).
     pub fn set_storage(&mut self, table: TableId, storage: StorageOptions) -> Result<Arc<TableDef>> {
         self.alter(table, |txn, def| {
             if let (Some(_), false) = (storage.compression, def.is_paged()) {
@@ -160,7 +160,8 @@ impl Transaction {
         })
     }
 
-    /// Puts the rows of a table into new trees, as they are (VACUUM FULL): without gaps, stored as the table says.
+    /// Puts the rows of a table into new trees, as they are (VACUUM FULL): without gaps, stored as the table
+    /// says.
     pub fn rewrite(&mut self, table: TableId) -> Result<Arc<TableDef>> {
         let old = self.exclusive(table)?;
         self.whole(|txn| txn.rebuild(&old, TableDef::clone(&old), None))
@@ -178,8 +179,9 @@ impl Transaction {
         })
     }
 
-    /// Puts the rows of a table into new trees with these columns, of which none is computed. A column that is not among
-    /// the sources goes; whatever still needs it (a key, an index, a constraint, the partition key, a view) makes this fail.
+    /// Puts the rows of a table into new trees with these columns, of which none is computed. A column that
+    /// is not among the sources goes; whatever still needs it (a key, an index, a constraint, the partition
+    /// key, a view) makes this fail.
     pub fn rewrite_columns(
         &mut self,
         table: TableId,
@@ -208,8 +210,8 @@ impl Transaction {
         })
     }
 
-    /// Gives columns other types that keep their values as they are, in rows and in keys: no row is written. That it is so
-    /// is the caller's to know.
+    /// Gives columns other types that keep their values as they are, in rows and in keys: no row is written.
+    /// That it is so is the caller's to know.
     pub fn retype_columns(&mut self, table: TableId, types: &[(usize, ColumnType)]) -> Result<Arc<TableDef>> {
         self.alter(table, |_, def| {
             for (column, column_type) in types {
@@ -277,7 +279,8 @@ impl Transaction {
         Ok(())
     }
 
-    /// Puts the rows of a table, which is locked, into new trees; `columns` says where each column comes from.
+    /// Puts the rows of a table, which is locked, into new trees; `columns` says where each column comes
+    /// from.
     pub(crate) fn rebuild(
         &mut self,
         old: &Arc<TableDef>,

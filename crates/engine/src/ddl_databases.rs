@@ -18,8 +18,8 @@ use crate::system_tables;
 use crate::transaction::Transaction;
 
 impl Transaction {
-    /// Makes a database with the schema `public` of a template: its owner, rights and comment, or none if it is dropped there.
-    /// The caller checks that the template has no other objects. The new id is given here.
+    /// Makes a database with the schema `public` of a template: its owner, rights and comment, or none if it
+    /// is dropped there. The caller checks that the template has no other objects. The new id is given here.
     pub fn create_database(&mut self, new: DatabaseDef, template: ObjectId) -> Result<ObjectId> {
         let public = self.public_of(template);
         public.iter().flat_map(About::roles).try_for_each(|role| self.hold_role(role))?;
@@ -41,8 +41,8 @@ impl Transaction {
         })
     }
 
-    /// What a copy of the schema `public` of a database begins with; `None` if it is dropped there. The first templates store
-    /// none: theirs is as PostgreSQL makes it.
+    /// What a copy of the schema `public` of a database begins with; `None` if it is dropped there. The first
+    /// templates store none: theirs is as PostgreSQL makes it.
     fn public_of(&mut self, template: ObjectId) -> Option<About> {
         let inside = self.catalog().of_database(template);
         let mut about = match inside.schemas().find(|schema| schema.name == PUBLIC) {

@@ -37,7 +37,8 @@ impl Transaction {
         })
     }
 
-    /// Adds FOREIGN KEY; its id is given here. The rows that are there are the caller's to look at, afterwards.
+    /// Adds FOREIGN KEY; its id is given here. The rows that are there are the caller's to look at,
+    /// afterwards.
     pub fn add_foreign_key(&mut self, table: TableId, key: ForeignKey) -> Result<Arc<TableDef>> {
         let parent = key.parent;
         let referenced = self.exclusive(parent)?;
@@ -123,8 +124,8 @@ impl Transaction {
         })
     }
 
-    /// Keeps a view as it is until the transaction ends, for something that is to read it. `StaleDefinition` if it is
-    /// not what it was any more.
+    /// Keeps a view as it is until the transaction ends, for something that is to read it. `StaleDefinition`
+    /// if it is not what it was any more.
     pub fn hold_view(&mut self, view: &ViewDef) -> Result<()> {
         self.hold(view.id)?;
         match *self.view(view.id)? == *view {
@@ -133,7 +134,8 @@ impl Transaction {
         }
     }
 
-    /// Keeps an object that is no table until the transaction ends: nobody drops it. What it is now has to be looked at again.
+    /// Keeps an object that is no table until the transaction ends: nobody drops it. What it is now has to be
+    /// looked at again.
     pub(crate) fn hold(&mut self, object: ObjectId) -> Result<()> {
         let id = TableId(object.0);
         let mode = LockMode::AccessShare;
@@ -218,8 +220,8 @@ impl Transaction {
         })
     }
 
-    /// Keeps a role until the transaction ends, for something that is to belong to it or to be granted to it; `Undefined` if it
-    /// is gone.
+    /// Keeps a role until the transaction ends, for something that is to belong to it or to be granted to it;
+    /// `Undefined` if it is gone.
     pub fn hold_role(&mut self, role: ObjectId) -> Result<()> {
         let name = self.catalog().role_by_id(role).map_or_else(|| role.0.to_string(), |r| r.name.clone());
         self.hold(role)?;
@@ -227,7 +229,8 @@ impl Transaction {
         self.catalog().role_by_id(role).map(|_| ()).ok_or_else(missing)
     }
 
-    /// Lets nothing begin to depend on a role until the transaction ends, and waits for those who are about to.
+    /// Lets nothing begin to depend on a role until the transaction ends, and waits for those who are about
+    /// to.
     pub fn lock_role(&mut self, role: ObjectId) -> Result<()> {
         let name = self.role(role)?.name.clone();
         self.lock_alone(&self.cx.core.catalog.lock_of_object(role), &name)

@@ -50,7 +50,8 @@ pub(crate) enum Verdict {
     Deadlock,
 }
 
-/// A search through the graph, depth first, that visits each party once. It is a loop: a chain may have as many parties as sessions.
+/// A search through the graph, depth first, that visits each party once. It is a loop: a chain may have as
+/// many parties as sessions.
 struct Search<'a> {
     state: &'a State,
     registry: &'a Registry,
@@ -258,7 +259,8 @@ impl State {
         }
     }
 
-    /// Each queue that somebody wishes to be another, in an order that is as near as can be to the present one; `None` if there is none.
+    /// Each queue that somebody wishes to be another, in an order that is as near as can be to the present
+    /// one; `None` if there is none.
     fn orders_for(&self, wishes: &[Behind]) -> Option<Orders> {
         let mut orders = Orders::new();
         for wish in wishes {
@@ -272,7 +274,8 @@ impl State {
     }
 }
 
-/// The queue with every waiter of a wish before its blocker, filled from the end; `None` if the wishes contradict each other.
+/// The queue with every waiter of a wish before its blocker, filled from the end; `None` if the wishes
+/// contradict each other.
 fn sorted(mut queue: Vec<Party>, wishes: &[Behind]) -> Option<Vec<Party>> {
     let mut order = Vec::new();
     while !queue.is_empty() {

@@ -63,7 +63,8 @@ impl EntryColumns {
         Some(Wanted(bits))
     }
 
-    /// Makes `row` a row with the wanted columns of an entry, whose two keys are given: the index's and the primary one.
+    /// Makes `row` a row with the wanted columns of an entry, whose two keys are given: the index's and the
+    /// primary one.
     pub(crate) fn read(
         &self,
         wanted: Wanted,
@@ -100,7 +101,8 @@ impl Section {
         Some(self.first_bit + part as u32)
     }
 
-    /// Reads the wanted parts (bit 0: the first one of this key) into the row, those of varying width into `texts`.
+    /// Reads the wanted parts (bit 0: the first one of this key) into the row, those of varying width into
+    /// `texts`.
     fn read<'k>(
         &self,
         mut wanted: u64,

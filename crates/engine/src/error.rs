@@ -136,7 +136,8 @@ pub enum Error {
         /// What needs it.
         because: String,
     },
-    /// The table definition that the caller holds is no longer current: look it up again and repeat the statement.
+    /// The table definition that the caller holds is no longer current: look it up again and repeat the
+    /// statement.
     #[error("the definition of \"{table}\" changed; plan the statement again")]
     StaleDefinition {
         /// Name of the table.

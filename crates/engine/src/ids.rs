@@ -105,8 +105,8 @@ impl fmt::Debug for RollPointer {
     }
 }
 
-/// A transaction as others see it while they wait for it: its place in the registry and which of the transactions that
-/// used the place one after the other.
+/// A transaction as others see it while they wait for it: its place in the registry and which of the
+/// transactions that used the place one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Owner {
     pub(crate) slot: u32,

@@ -81,7 +81,8 @@ pub(crate) const fn is_exact(column: ColumnType) -> bool {
         ColumnType::Date | ColumnType::Timestamp | ColumnType::TimestampTz | ColumnType::Time => true,
         ColumnType::Uuid | ColumnType::Text | ColumnType::Varchar(_) | ColumnType::Bytea => true,
         ColumnType::Rounded(moment, _) => !matches!(moment, Moment::Interval),
-        // The sign of a zero, the digits behind a number, blanks at the end, the parts of an interval are not in keys.
+        // The sign of a zero, the digits behind a number, blanks at the end, the parts of an interval are not
+        // in keys.
         ColumnType::Float4 | ColumnType::Float8 | ColumnType::Numeric { .. } => false,
         ColumnType::Char(_) | ColumnType::Interval | ColumnType::Array(_) => false,
         // No index takes it.

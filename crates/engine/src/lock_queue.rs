@@ -165,8 +165,8 @@ impl LockTable {
         self.queue_up(registry, tag, request)
     }
 
-    /// Inserts the request before the first waiter that this party's own locks block. Grants it instead if no holder, and no waiter
-    /// before that place, conflicts.
+    /// Inserts the request before the first waiter that this party's own locks block. Grants it instead if no
+    /// holder, and no waiter before that place, conflicts.
     fn queue_up(&mut self, registry: &Registry, tag: Tag, request: Request) -> Asked {
         let own = self.modes_of(registry, tag, request.party);
         let is_free = self.holders(registry, tag, request.party, request.mode, true).is_empty();
@@ -207,8 +207,8 @@ impl LockTable {
         }
     }
 
-    /// Other parties that have what excludes the mode; with `watches`, the first of them alone, and it will tell when its note of a
-    /// table is gone.
+    /// Other parties that have what excludes the mode; with `watches`, the first of them alone, and it will
+    /// tell when its note of a table is gone.
     fn holders(
         &self,
         registry: &Registry,
@@ -313,7 +313,8 @@ impl LockTable {
         self.held.get(&owner.slot).map_or(0, Vec::len)
     }
 
-    /// Releases the transaction's locks, except the first `keep` and those for which `is_kept` is true. Returns what was released.
+    /// Releases the transaction's locks, except the first `keep` and those for which `is_kept` is true.
+    /// Returns what was released.
     pub(crate) fn release_all(
         &mut self,
         owner: Owner,

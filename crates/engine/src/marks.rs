@@ -25,7 +25,8 @@ impl Marks {
         self.of_index.iter().map(|entries| entries.keys.memory_bytes() + 8 * entries.records.len()).sum()
     }
 
-    /// A rollback has left the transaction `record_count` undo records. Drops the marks that belong to later ones.
+    /// A rollback has left the transaction `record_count` undo records. Drops the marks that belong to later
+    /// ones.
     pub(crate) fn undone_to(&mut self, record_count: u64) {
         for entries in &mut self.of_index {
             let kept = entries.records.partition_point(|record| *record <= record_count);

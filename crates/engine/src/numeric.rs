@@ -33,7 +33,8 @@ const NAN_SCALE: i16 = -1;
 const INFINITY_SCALE: i16 = -2;
 const NEGATIVE_INFINITY_SCALE: i16 = -3;
 
-/// A numeric that is no decimal. The order is PostgreSQL's: all decimals are between the two infinities, NaN is above.
+/// A numeric that is no decimal. The order is PostgreSQL's: all decimals are between the two infinities, NaN
+/// is above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Special {
     /// Below every number.
@@ -184,8 +185,8 @@ impl Numeric {
         NumericRef(&self.0)
     }
 
-    /// Rounds (half away from zero) to `scale` digits after the point and checks that at most `precision` digits remain.
-    /// NaN fits everywhere, an infinity nowhere.
+    /// Rounds (half away from zero) to `scale` digits after the point and checks that at most `precision`
+    /// digits remain. NaN fits everywhere, an infinity nowhere.
     pub fn fit(&self, precision: u16, scale: i16) -> Result<Self, NumericError> {
         let Some(big) = self.as_ref().to_big() else {
             return if self.as_ref().is_nan() { Ok(self.clone()) } else { Err(NumericError::Overflow) };

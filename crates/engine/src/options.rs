@@ -16,12 +16,13 @@ use crate::catalog::Deriver;
 pub struct Options {
     /// Devices, pool, log.
     pub pager: PagerConfig,
-    /// How long a statement waits for a lock before 55P03; `None` for as long as it takes. Transactions can override it.
+    /// How long a statement waits for a lock before 55P03; `None` for as long as it takes. Transactions can
+    /// override it.
     pub lock_timeout: Option<Duration>,
     /// Bytes of undo above which old snapshots lose what they need (72000); `None` for no limit.
     pub rollback_limit_bytes: Option<u64>,
-    /// Purge and the rollback of a crash's losers run in threads of their own; without, [`crate::Database::tick`] and
-    /// `open` do them.
+    /// Purge and the rollback of a crash's losers run in threads of their own; without,
+    /// [`crate::Database::tick`] and `open` do them.
     pub background: bool,
     /// Understands indexes over expressions; without, tables that have any can be read but not changed.
     pub derive: Option<Deriver>,

@@ -3,11 +3,12 @@
 //!
 //! Page, after the pager's header (little endian): next page number u32 (0 = last), data bytes u32, data.
 //!
-//! Overflow pointer (little endian): head u8 (`row::EXTERNAL` and the layout version), payload bytes u32, first page
-//! number u32.
+//! Overflow pointer (little endian): head u8 (`row::EXTERNAL` and the layout version), payload bytes u32,
+//! first page number u32.
 //!
 //! Invariants
-//! 1. A chain is complete before its overflow pointer is put into a leaf. After that it is never changed, only freed.
+//! 1. A chain is complete before its overflow pointer is put into a leaf. After that it is never changed,
+//!    only freed.
 //! 2. The mini-transaction that allocates a page of a chain also links it, so the first page leads to all
 //!    others. The mini-transaction of `begin` also writes an undo record that names the first page.
 //! 3. A chain is freed from its front, page by page, even if it is incomplete.
@@ -54,8 +55,8 @@ pub fn begin(mtr: &mut Mtr<'_>, tree: &Tree) -> TreeResult<PageId> {
     Ok(first)
 }
 
-/// Fills the chain, in its own mini-transactions. Returns the overflow pointer for the leaf. The caller must hold no
-/// latch.
+/// Fills the chain, in its own mini-transactions. Returns the overflow pointer for the leaf. The caller must
+/// hold no latch.
 pub fn fill(pager: &Pager, tree: &Tree, first: PageId, payload: &[u8]) -> TreeResult<Vec<u8>> {
     assert!(payload.len() <= ROW_BYTES_MAX, "a payload of {} bytes is no row", payload.len());
     reached("overflow: chain written");
@@ -168,8 +169,9 @@ pub fn read(pager: &Pager, tree: &Tree, pointer: &[u8], out: &mut Vec<u8>) -> Tr
     Ok(())
 }
 
-/// Frees the first page of a chain within the caller's mini-transaction, before its first change; gives the page that is
-/// first then. The caller notes that one in the same mini-transaction, so that a crash neither leaks nor frees twice.
+/// Frees the first page of a chain within the caller's mini-transaction, before its first change; gives the
+/// page that is first then. The caller notes that one in the same mini-transaction, so that a crash neither
+/// leaks nor frees twice.
 pub fn free_first(mtr: &mut Mtr<'_>, tree: &Tree, first: PageId) -> TreeResult<Option<PageId>> {
     let held = latch(mtr, tree, first)?;
     let next = u32_at(mtr.page(held), NEXT);

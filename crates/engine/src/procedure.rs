@@ -41,8 +41,9 @@ impl Partition {
 }
 
 impl Database {
-    /// The partition that has the rows of a table with these values of its partition key, in the order of PARTITION
-    /// BY HASH and of the columns' types. A table without PARTITION BY HASH is in one partition; `key` is not used.
+    /// The partition that has the rows of a table with these values of its partition key, in the order of
+    /// PARTITION BY HASH and of the columns' types. A table without PARTITION BY HASH is in one partition;
+    /// `key` is not used.
     ///
     /// Errors: 0A000 if the rows of the table are in pages; 42P16 if the key has another number of columns.
     pub fn partition_of(&self, table: &TableDef, key: &[Datum<'_>]) -> Result<Partition> {
@@ -60,11 +61,12 @@ impl Database {
         Ok(Partition(stored.get(number as usize).unwrap_or(first).partition))
     }
 
-    /// Runs a stored procedure in a partition, and commits it durably. It waits until the partition is free. Rows of
-    /// tables in other partitions and in pages can be read; changes there are refused (0A000). A procedure opens
-    /// its tables with [`Transaction::table_by_rows`].
+    /// Runs a stored procedure in a partition, and commits it durably. It waits until the partition is free.
+    /// Rows of tables in other partitions and in pages can be read; changes there are refused (0A000). A
+    /// procedure opens its tables with [`Transaction::table_by_rows`].
     ///
-    /// Errors: those of the procedure, which is then rolled back; of the lock (time-out, deadlock); of the commit.
+    /// Errors: those of the procedure, which is then rolled back; of the lock (time-out, deadlock); of the
+    /// commit.
     pub fn run_procedure<T>(
         self: &Arc<Self>,
         partition: Partition,

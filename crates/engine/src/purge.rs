@@ -32,7 +32,8 @@ const ROUND_LEN: usize = 1024;
 /// The background thread's loop.
 pub(crate) fn run(core: &Core) {
     while core.purge.bell.wait(PERIOD) {
-        // An error here is one of the pager; who works with the database meets it too. Purge tries again later.
+        // An error here is one of the pager; who works with the database meets it too. Purge tries again
+        // later.
         let _ = purge(core);
     }
 }
@@ -83,8 +84,8 @@ fn purge_below(core: &Core, horizon: Lsn, record: &mut Record) -> Result<usize> 
     Ok(count)
 }
 
-/// Leaves in `start` how far it came: after a failure between two pages that were freed, the first one may belong to
-/// somebody else already.
+/// Leaves in `start` how far it came: after a failure between two pages that were freed, the first one may
+/// belong to somebody else already.
 fn purge_transaction(core: &Core, finished: &mut Finished, record: &mut Record) -> Result<()> {
     while finished.start != finished.end {
         let at = finished.start;
@@ -205,7 +206,8 @@ mod tests {
         cx.id
     }
 
-    /// The floor stayed below every transaction since, and their states were kept, until the session had ended.
+    /// The floor stayed below every transaction since, and their states were kept, until the session had
+    /// ended.
     #[test]
     fn a_snapshot_that_was_refused_does_not_hold_the_floor() {
         let core = core();

@@ -15,12 +15,14 @@ use varve_pager::Lsn;
 
 /// Bytes of ranges that one transaction keeps.
 const RANGES_BYTES_MAX: usize = 256 << 10;
-/// What a range takes besides its bounds, about: its entry in a node that is two thirds full, and two allocations.
+/// What a range takes besides its bounds, about: its entry in a node that is two thirds full, and two
+/// allocations.
 const RANGE_BYTES: usize = 128;
 /// What an allocation takes besides its bytes, about.
 const ALLOCATION_BYTES: usize = 16;
 
-/// Ranges of keys in trees, none touching another. An upper bound is not in its range; without one it goes to the tree's end.
+/// Ranges of keys in trees, none touching another. An upper bound is not in its range; without one it goes to
+/// the tree's end.
 #[derive(Debug, Default)]
 pub(crate) struct Ranges {
     map: BTreeMap<(u32, Vec<u8>), Option<Vec<u8>>>,

@@ -62,8 +62,8 @@ impl Reader {
         table.store.get(&mut self.cx, key, found)
     }
 
-    /// About how many rows a table has, and up to `places` primary keys spread evenly over them: lower bounds for scans that
-    /// take a sample.
+    /// About how many rows a table has, and up to `places` primary keys spread evenly over them: lower bounds
+    /// for scans that take a sample.
     pub fn estimate(&mut self, table: &Table, places: usize) -> Result<Estimate> {
         if let Some(store) = MemoryStore::of(table) {
             return store.estimate(&self.cx.core);
@@ -79,7 +79,8 @@ impl Reader {
         Reader { cx: self.cx.for_reader(), open: Arc::clone(&self.open) }
     }
 
-    /// Another reader of the same for what decides no answer, such as a sample: under SERIALIZABLE it counts as read by nobody.
+    /// Another reader of the same for what decides no answer, such as a sample: under SERIALIZABLE it counts
+    /// as read by nobody.
     pub fn fork_unnoted(&mut self) -> Reader {
         let mut reader = self.fork();
         reader.cx.serial = None;

@@ -319,7 +319,8 @@ fn build(page: &mut [u8], frame: &Frame<'_>, entries: &[u8]) -> Option<()> {
     Some(())
 }
 
-/// Leaves, inner nodes, overflow pages, undo with its headers, and what else there is: names of what a cache counts.
+/// Leaves, inner nodes, overflow pages, undo with its headers, and what else there is: names of what a cache
+/// counts.
 const COUNTED_KINDS: [[&str; 2]; 5] = [
     ["read_hits_leaf", "read_misses_leaf"],
     ["read_hits_inner", "read_misses_inner"],

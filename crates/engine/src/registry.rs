@@ -45,7 +45,8 @@ pub(crate) struct Waiter {
     pub(crate) ticket: u64,
 }
 
-/// A lock owner: a session together with its current transaction, or a transaction without a session (work in the background).
+/// A lock owner: a session together with its current transaction, or a transaction without a session (work in
+/// the background).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Party(u64);
 
@@ -56,7 +57,8 @@ impl Party {
     }
 }
 
-/// The entry of one running transaction. Aligned so that no two entries share a cache line, nor a pair of lines that is fetched together.
+/// The entry of one running transaction. Aligned so that no two entries share a cache line, nor a pair of
+/// lines that is fetched together.
 #[repr(align(128))]
 pub(crate) struct TransactionSlot {
     claimed: AtomicBool,
@@ -68,7 +70,8 @@ pub(crate) struct TransactionSlot {
     serial: AtomicU64,
     /// The session's party; 0 if the transaction is nobody's.
     party: AtomicU64,
-    /// Table in the lower half, the modes in which it is used (a bit each) in the upper one; 0 if the entry is free.
+    /// Table in the lower half, the modes in which it is used (a bit each) in the upper one; 0 if the entry
+    /// is free.
     tables: [AtomicU64; TABLES_LEN],
     is_loser: AtomicBool,
     has_more: AtomicBool,
@@ -311,12 +314,13 @@ impl Registry {
     /// Forgets the snapshot; the transaction reads no more until it takes another one.
     #[inline]
     pub(crate) fn drop_snapshot(&self, owner: Owner) {
-        // What was read is read before this; who sees the old value a little longer only purges a little later.
+        // What was read is read before this; who sees the old value a little longer only purges a little
+        // later.
         self.place(owner.slot).snapshot.store(NO_SNAPSHOT, Release);
     }
 
-    /// The oldest snapshot registered, or `durable` if all are newer. Every snapshot registered from now on is at least
-    /// as new as what this returns.
+    /// The oldest snapshot registered, or `durable` if all are newer. Every snapshot registered from now on
+    /// is at least as new as what this returns.
     pub(crate) fn oldest(&self, durable: Lsn) -> Lsn {
         self.horizon.fetch_max(durable.get(), SeqCst);
         let len = self.len.load(SeqCst);
@@ -349,8 +353,8 @@ impl Registry {
         owners.find(|owner| self.place(owner.slot).is_loser.load(SeqCst))
     }
 
-    /// The transaction is over: its snapshot, tables and identity go. The caller then wakes who waits for it and calls
-    /// `vacate`.
+    /// The transaction is over: its snapshot, tables and identity go. The caller then wakes who waits for it
+    /// and calls `vacate`.
     pub(crate) fn end(&self, owner: Owner) {
         let place = self.place(owner.slot);
         place.snapshot.store(NO_SNAPSHOT, SeqCst);

@@ -138,7 +138,8 @@ impl RowSchema {
         }
     }
 
-    /// Gives a column of varying width, NULL so far as all such behind it, its value. The row stays below 64 KiB.
+    /// Gives a column of varying width, NULL so far as all such behind it, its value. The row stays below 64
+    /// KiB.
     pub(crate) fn fill_variable(&self, row: &mut Vec<u8>, index: usize, append: impl FnOnce(&mut Vec<u8>)) {
         if let ColumnOffset::Variable(which) = self.columns[index].1 {
             append(row);

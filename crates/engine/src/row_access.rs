@@ -16,7 +16,8 @@ pub enum Isolation {
     ReadCommitted,
     /// All statements see what was committed when the first one began; the first updater of a row wins.
     RepeatableRead,
-    /// As `RepeatableRead`, and a transaction that writes commits only if nothing that it has read was written since.
+    /// As `RepeatableRead`, and a transaction that writes commits only if nothing that it has read was
+    /// written since.
     Serializable,
 }
 
@@ -37,8 +38,8 @@ pub enum ScanIndex {
     Secondary(IndexId),
 }
 
-/// What to scan. Bounds are key prefixes as built by `TableDef::push_key`: they are compared byte by byte with full keys,
-/// so an inclusive upper bound of a prefix is `Excluded(prefix + key::prefix_end)`.
+/// What to scan. Bounds are key prefixes as built by `TableDef::push_key`: they are compared byte by byte
+/// with full keys, so an inclusive upper bound of a prefix is `Excluded(prefix + key::prefix_end)`.
 #[derive(Clone, Copy, Debug)]
 pub struct ScanSpec<'a> {
     /// The tree.
@@ -51,8 +52,9 @@ pub struct ScanSpec<'a> {
     pub reverse: bool,
     /// The caller expects to stop after about this many rows.
     pub limit_hint: Option<usize>,
-    /// The only columns that the caller reads; others may be NULL in the rows that it gets. A secondary index that has all
-    /// of these is read without the rows, wherever its entries say by themselves that these are visible.
+    /// The only columns that the caller reads; others may be NULL in the rows that it gets. A secondary index
+    /// that has all of these is read without the rows, wherever its entries say by themselves that these are
+    /// visible.
     pub columns: Option<&'a [usize]>,
 }
 
@@ -92,5 +94,6 @@ pub enum Outcome {
     Changed,
 }
 
-/// Receives the rows of a scan: the row's key (what `get` and `modify` take) and the row. Must not call the database.
+/// Receives the rows of a scan: the row's key (what `get` and `modify` take) and the row. Must not call the
+/// database.
 pub type OnRow<'f> = dyn FnMut(&[u8], RowRef<'_>) -> Result<ControlFlow<()>> + 'f;

@@ -5,7 +5,8 @@
 //! 1. A transaction that has written may commit only if, since its snapshot, no other SERIALIZABLE
 //!    transaction has committed a change of rows that the first one has read. Then its place in the
 //!    serial order is its commit.
-//! 2. A transaction that has used only tables in pages and has written nothing is not checked. Its place in the serial order is its snapshot.
+//! 2. A transaction that has used only tables in pages and has written nothing is not checked. Its place in
+//!    the serial order is its snapshot.
 //! 3. The check and the commit record are one atomic step among SERIALIZABLE transactions. Transactions of
 //!    other isolation levels record no reads or writes and are not checked.
 //! 4. A transaction that has used tables of memory-oriented engines is checked before they commit, also if it has
@@ -78,8 +79,9 @@ struct Kept {
 }
 
 impl Recent {
-    /// Logs a commit by `log` if nothing that was read since `snapshot` was written meanwhile. `new_trees` count as written as a
-    /// whole: what others wrote before is not noted for them. No snapshot is older than what `oldest` gives.
+    /// Logs a commit by `log` if nothing that was read since `snapshot` was written meanwhile. `new_trees`
+    /// count as written as a whole: what others wrote before is not noted for them. No snapshot is older than
+    /// what `oldest` gives.
     pub(crate) fn commit(
         &self,
         serial: Option<(&Serial, Lsn)>,
@@ -106,14 +108,15 @@ impl Recent {
         Ok(lsn)
     }
 
-    /// Fails if what was read since `snapshot` was written meanwhile: for a transaction whose changes are not in
-    /// the log. Its locks keep their order with the changes of others.
+    /// Fails if what was read since `snapshot` was written meanwhile: for a transaction whose changes are not
+    /// in the log. Its locks keep their order with the changes of others.
     pub(crate) fn check(&self, serial: &Serial, snapshot: Lsn) -> Result<()> {
         let reads = Frozen::of(&serial.reads.lock());
         if reads.is_empty() { Ok(()) } else { self.checked(&reads, snapshot).map(drop) }
     }
 
-    /// Compares with all that was committed since the snapshot; nobody commits behind it until the guard goes.
+    /// Compares with all that was committed since the snapshot; nobody commits behind it until the guard
+    /// goes.
     fn checked(&self, reads: &Frozen, snapshot: Lsn) -> Result<MutexGuard<'_, Kept>> {
         let mut kept = self.0.lock();
         let mut at = kept.first_after(snapshot)?;
@@ -203,7 +206,8 @@ mod tests {
         assert!(!commit(9, Some(9), 15, 50), "what was at 20 is forgotten");
     }
 
-    /// Review 8, B8: the comparison of a long transaction lets others commit in between, and misses none of theirs.
+    /// Review 8, B8: the comparison of a long transaction lets others commit in between, and misses none of
+    /// theirs.
     #[test]
     fn commits_during_a_long_comparison_are_compared_as_well() {
         let recent = Recent::default();

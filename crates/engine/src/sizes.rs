@@ -34,8 +34,9 @@ impl Sizes {
         Ok(Sizes { page_bytes: pager.page_size() as u64, pages, by_owner, home, written })
     }
 
-    /// What an owner's pages take where they are stored: what the layout counts; else their plain bytes by the share that compression
-    /// left of those which were written since the start. Pages that are in memory alone count by the pages of the same owner.
+    /// What an owner's pages take where they are stored: what the layout counts; else their plain bytes by
+    /// the share that compression left of those which were written since the start. Pages that are in memory
+    /// alone count by the pages of the same owner.
     fn stored(&self, owner: u32) -> u64 {
         let plain = self.of_owner(owner);
         let home = self.home.as_ref().and_then(|home| home.get(&owner)).copied().filter(|bytes| *bytes > 0);

@@ -76,7 +76,8 @@ impl Drop for RunFile {
 /// Where a pair lies in an arena, and how its key goes on.
 #[derive(Clone, Copy)]
 struct Slot {
-    /// While it is sorted, the bytes of the key behind those that all keys have in common, as a number; 0 behind a shorter key.
+    /// While it is sorted, the bytes of the key behind those that all keys have in common, as a number; 0
+    /// behind a shorter key.
     next: u64,
     at: u32,
     key_bytes: u32,
@@ -127,7 +128,8 @@ impl Arena {
 
     /// Puts the pairs in the order of their keys.
     pub(crate) fn sort(&mut self) {
-        // Reading a key is a cache miss. The first bytes in which keys differ are copied here, and most comparisons read only those.
+        // Reading a key is a cache miss. The first bytes in which keys differ are copied here, and most
+        // comparisons read only those.
         let common = self.common_bytes();
         let bytes = &self.bytes;
         for slot in &mut self.slots {

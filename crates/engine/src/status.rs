@@ -114,8 +114,8 @@ impl StatusTable {
         Some(TxnId::new(id))
     }
 
-    /// At start: registers a loser of the crash, Active again. All ids from the oldest loser on that are not losers
-    /// count as committed before everything.
+    /// At start: registers a loser of the crash, Active again. All ids from the oldest loser on that are not
+    /// losers count as committed before everything.
     pub(crate) fn revive(&self, losers: &[(TxnId, Owner)]) {
         let mut issue = self.issue.lock();
         for (id, owner) in losers {
@@ -168,8 +168,8 @@ impl StatusTable {
         floor - start
     }
 
-    /// The floor, past the ids from before this start but for losers that are not undone: of those in between nothing
-    /// is known, and there may be any number of them.
+    /// The floor, past the ids from before this start but for losers that are not undone: of those in between
+    /// nothing is known, and there may be any number of them.
     fn past_recovered(&self, issue: &Issue, oldest_snapshot: Lsn) -> u64 {
         let floor = self.floor.load(Ordering::Relaxed);
         if floor >= self.first {
@@ -302,8 +302,8 @@ mod tests {
         assert_eq!(table.get(second), Status::Forgotten);
     }
 
-    /// Found by the fuzz target `opening`: the floor went through all ids since the oldest loser one by one, for ever if the
-    /// root page says (under a right checksum) that there were many.
+    /// Found by the fuzz target `opening`: the floor went through all ids since the oldest loser one by one,
+    /// for ever if the root page says (under a right checksum) that there were many.
     #[test]
     fn the_floor_steps_over_ids_from_before_the_start() {
         let table = StatusTable::new(TxnId::new(1 << 47));

@@ -174,7 +174,8 @@ pub(crate) fn set_object(cx: &mut Context, id: u32, definition: &Definition) -> 
     })
 }
 
-/// Replaces a definition that no lock protects: `StaleDefinition` if somebody else has changed or dropped it meanwhile.
+/// Replaces a definition that no lock protects: `StaleDefinition` if somebody else has changed or dropped it
+/// meanwhile.
 pub(crate) fn exchange_object(cx: &mut Context, id: u32, old: &Definition, new: &Definition) -> Result<()> {
     let (old, bytes) = (codec::encode(old), codec::encode(new));
     let mut decide = |row: RowRef<'_>| {
@@ -202,8 +203,9 @@ pub(crate) fn remove_object(cx: &mut Context, id: u32) -> Result<()> {
     change(cx, OBJECTS, &id_key(id), |_| Ok(Change::Delete))
 }
 
-/// What a schema is called in the table of names: by its name in `postgres`, as it always was. In another database, by the
-/// database's number and its name, behind NULs, which no name has. What all databases share is listed for all.
+/// What a schema is called in the table of names: by its name in `postgres`, as it always was. In another
+/// database, by the database's number and its name, behind NULs, which no name has. What all databases share
+/// is listed for all.
 fn listed<'s>(cx: &Context, schema: &'s str) -> Cow<'s, str> {
     match cx.database {
         POSTGRES => schema.into(),
@@ -231,8 +233,8 @@ pub(crate) fn remove_name(cx: &mut Context, schema: &str, name: &str) -> Result<
     change(cx, NAMES, &key, |_| Ok(Change::Delete))
 }
 
-/// Frees the name of an object that no lock protects: `StaleDefinition` if somebody else has dropped it meanwhile, and
-/// perhaps given its name to another one.
+/// Frees the name of an object that no lock protects: `StaleDefinition` if somebody else has dropped it
+/// meanwhile, and perhaps given its name to another one.
 pub(crate) fn remove_name_of(cx: &mut Context, schema: &str, name: &str, id: u32) -> Result<()> {
     let is_its = |row: RowRef<'_>| matches!(row.get(2), Datum::Int4(of) if of == id as i32);
     let mut decide = |row: RowRef<'_>| Ok(if is_its(row) { Change::Delete } else { Change::Skip });
@@ -275,8 +277,8 @@ pub(crate) fn stored_sequence(core: &Core, id: u32) -> Result<Option<StoredSeque
     })
 }
 
-/// Changes the row of a sequence for all transactions at once, outside of all of them. `edit` gets the row, and
-/// gives its result and the new row.
+/// Changes the row of a sequence for all transactions at once, outside of all of them. `edit` gets the row,
+/// and gives its result and the new row.
 pub(crate) fn advance_sequence<T>(
     core: &Core,
     id: u32,

@@ -75,12 +75,12 @@ pub trait TableStore: Any + Send + Sync {
         decide: &mut dyn FnMut(RowRef<'_>) -> Result<Change>,
     ) -> Result<Outcome>;
 
-    /// Begins a statement that deletes many rows and makes none in this table: what only has to be so once it is over may be left
-    /// until `end_deletes`.
+    /// Begins a statement that deletes many rows and makes none in this table: what only has to be so once it
+    /// is over may be left until `end_deletes`.
     fn begin_deletes(&self, _cx: &mut Context) {}
 
-    /// Deletes the first of the rows with these keys, between `begin_deletes` and `end_deletes`: those that can be reached together and
-    /// need no waiting. It may be none.
+    /// Deletes the first of the rows with these keys, between `begin_deletes` and `end_deletes`: those that
+    /// can be reached together and need no waiting. It may be none.
     fn delete_run(
         &self,
         _cx: &mut Context,

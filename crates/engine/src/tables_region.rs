@@ -21,8 +21,8 @@ use crate::error::Result;
 use crate::paged::PAGED;
 use crate::partitions::StoredTable;
 
-/// Before a database is opened: notes in its file that the contents are valid. The pager is about to record that
-/// the database is in use, and the catalog is not known yet.
+/// Before a database is opened: notes in its file that the contents are valid. The pager is about to record
+/// that the database is in use, and the catalog is not known yet.
 pub(crate) fn prepare(memory: Option<&MemoryTables>, config: &PagerConfig) -> Result<()> {
     let Some(memory) = memory else { return Ok(()) };
     let stored = Control::open(&*config.control)?.map(|control| control.get());

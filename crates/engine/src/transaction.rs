@@ -184,16 +184,16 @@ impl Transaction {
         SavepointId(self.savepoints.len() as u64 - 1)
     }
 
-    /// Undoes everything since the savepoint, which stays; later ones are gone. Locks taken since are given back, but
-    /// under SERIALIZABLE not those that reading a table takes.
+    /// Undoes everything since the savepoint, which stays; later ones are gone. Locks taken since are given
+    /// back, but under SERIALIZABLE not those that reading a table takes.
     pub fn rollback_to(&mut self, savepoint: SavepointId) -> Result<()> {
         self.start_over(savepoint)?;
         let mark = &self.savepoints[savepoint.0 as usize];
         let is_held = self.locked.len() > mark.locked || self.cx.locks_held() > mark.queued;
         if is_held || self.cx.shared.len() > mark.shares {
             self.cx.give_back_shares(mark.shares);
-            // What ROLLBACK TO takes back still counts as read, and who empties or drops a table notes nothing of its old rows: its
-            // readers keep him out to their end.
+            // What ROLLBACK TO takes back still counts as read, and who empties or drops a table notes
+            // nothing of its old rows: its readers keep him out to their end.
             let keeps_weak = self.cx.isolation == Isolation::Serializable;
             let kept = if keeps_weak { self.locked.len() } else { mark.locked };
             self.cx.give_back_tables(self.locked.drain(kept..), mark.queued, keeps_weak);
@@ -223,8 +223,8 @@ impl Transaction {
         if at < self.savepoints.len() { Ok(at) } else { Err(Error::NoSuchSavepoint) }
     }
 
-    /// Undoes the newest changes until `mark` records are left. DDL among them goes with its records. If it fails, the
-    /// transaction can only be rolled back.
+    /// Undoes the newest changes until `mark` records are left. DDL among them goes with its records. If it
+    /// fails, the transaction can only be rolled back.
     pub(crate) fn undo_to(&mut self, point: &UndoPoint) -> Result<()> {
         let mark = point.records;
         let was_changed = self.cx.record_count > mark;
@@ -328,9 +328,9 @@ impl Transaction {
         Ok(())
     }
 
-    /// Rolls back. What a full device keeps from being undone now is undone in the background when it has room: the
-    /// changes are never visible. Until then its rows stay locked, so do the tables whose definition it changed, and
-    /// definitions wait for it.
+    /// Rolls back. What a full device keeps from being undone now is undone in the background when it has
+    /// room: the changes are never visible. Until then its rows stay locked, so do the tables whose
+    /// definition it changed, and definitions wait for it.
     pub fn rollback(mut self) -> Result<()> {
         let outcome = self.undo_all();
         self.finish();
@@ -395,8 +395,8 @@ impl Transaction {
         self.made.iter().map(|(_, id)| *id)
     }
 
-    /// Whether the rows of the table are in a tree that this transaction has made since its last savepoint: it
-    /// has created, truncated or rewritten the table.
+    /// Whether the rows of the table are in a tree that this transaction has made since its last savepoint:
+    /// it has created, truncated or rewritten the table.
     pub fn has_new_tree(&self, table: &TableDef) -> bool {
         let mark = self.savepoints.last().map_or(0, |mark| mark.point.records);
         let before = self.changes.iter().rev().find_map(|(at, change)| match change {
@@ -429,21 +429,22 @@ impl Transaction {
     }
 
     /// Opens a table for reading and writing; holds a lock until the transaction ends, so DDL waits.
-    /// `StaleDefinition` if the definition is no longer the current one; 40001 under REPEATABLE READ if the table was
-    /// rewritten (TRUNCATE, ADD PRIMARY KEY) after the snapshot.
+    /// `StaleDefinition` if the definition is no longer the current one; 40001 under REPEATABLE READ if the
+    /// table was rewritten (TRUNCATE, ADD PRIMARY KEY) after the snapshot.
     #[inline]
     pub fn table(&mut self, def: &TableDef) -> Result<Arc<Table>> {
         self.table_for(def, LockMode::RowExclusive)
     }
 
-    /// As `table`, for what the mode says, which is one of the first three: reading rows, locking them, changing them.
+    /// As `table`, for what the mode says, which is one of the first three: reading rows, locking them,
+    /// changing them.
     #[inline]
     pub fn table_for(&mut self, def: &TableDef, mode: LockMode) -> Result<Arc<Table>> {
         self.open_table(def, mode, Extent::Whole)
     }
 
-    /// As `table_for`. Of a table that is spread over partitions, each partition is locked when a call of this
-    /// transaction first reads or changes a row there. The caller makes no reader of the table.
+    /// As `table_for`. Of a table that is spread over partitions, each partition is locked when a call of
+    /// this transaction first reads or changes a row there. The caller makes no reader of the table.
     #[inline]
     pub fn table_by_rows(&mut self, def: &TableDef, mode: LockMode) -> Result<Arc<Table>> {
         self.open_table(def, mode, Extent::Rows)
@@ -492,8 +493,8 @@ impl Transaction {
         table.store.get(&mut self.cx, key, found)
     }
 
-    /// The visible row whose unique index `index` has exactly this key (all columns, none NULL); the closure gets the
-    /// primary key and the row.
+    /// The visible row whose unique index `index` has exactly this key (all columns, none NULL); the closure
+    /// gets the primary key and the row.
     pub fn get_by_unique(
         &mut self,
         table: &Table,
@@ -509,8 +510,8 @@ impl Transaction {
         table.store.scan(&mut self.cx, spec, on_row)
     }
 
-    /// Where, in `index`, the row stands at which the last scan's closure ended it: a scan whose lower bound excludes this
-    /// goes on behind it.
+    /// Where, in `index`, the row stands at which the last scan's closure ended it: a scan whose lower bound
+    /// excludes this goes on behind it.
     pub fn place(&self, index: ScanIndex) -> &[u8] {
         self.cx.place(index)
     }
@@ -520,9 +521,9 @@ impl Transaction {
         table.store.insert(&mut self.cx, row)
     }
 
-    /// Changes, deletes or locks the newest version of a row. READ COMMITTED: the closure sees the newest committed (or
-    /// own) version and is run again after a wait. REPEATABLE READ: 40001 if that version is newer than the snapshot.
-    /// The closure runs under the row's latch and must not call the database.
+    /// Changes, deletes or locks the newest version of a row. READ COMMITTED: the closure sees the newest
+    /// committed (or own) version and is run again after a wait. REPEATABLE READ: 40001 if that version is
+    /// newer than the snapshot. The closure runs under the row's latch and must not call the database.
     pub fn modify(
         &mut self,
         table: &Table,
@@ -532,15 +533,17 @@ impl Transaction {
         table.store.modify(&mut self.cx, key, decide)
     }
 
-    /// Begins a statement that deletes many rows of a table and makes none in it: index entries are marked together, when they have
-    /// become many and by `end_deletes`. Nothing else of this transaction may use the table in between.
+    /// Begins a statement that deletes many rows of a table and makes none in it: index entries are marked
+    /// together, when they have become many and by `end_deletes`. Nothing else of this transaction may use
+    /// the table in between.
     pub fn begin_deletes(&mut self, table: &Table) {
         table.store.begin_deletes(&mut self.cx);
     }
 
-    /// Deletes the first of the rows with these keys, between `begin_deletes` and `end_deletes`, as `modify` would: those that lie in one
-    /// place and need no waiting, perhaps none. The row behind them is one for `modify`, after which another run may begin.
-    /// The closure says whether a row is to be deleted, or `None` if that row is one for `modify`.
+    /// Deletes the first of the rows with these keys, between `begin_deletes` and `end_deletes`, as `modify`
+    /// would: those that lie in one place and need no waiting, perhaps none. The row behind them is one for
+    /// `modify`, after which another run may begin. The closure says whether a row is to be deleted, or
+    /// `None` if that row is one for `modify`.
     pub fn delete_run(
         &mut self,
         table: &Table,
@@ -585,7 +588,8 @@ impl Transaction {
         }
     }
 
-    /// `setval(sequence, value, called)`: the next value is `value`, or the one after it if `called`. Not rolled back.
+    /// `setval(sequence, value, called)`: the next value is `value`, or the one after it if `called`. Not
+    /// rolled back.
     pub fn set_value(&mut self, sequence: SequenceId, value: i64, called: bool) -> Result<()> {
         self.with_sequence(sequence, |range, core, def| {
             sequence::set_value(range, core, def, LastValue { value, is_called: called })
@@ -618,13 +622,13 @@ fn stale(def: &TableDef) -> Error {
 impl Drop for Transaction {
     fn drop(&mut self) {
         if !self.is_over {
-            // A panic in the midst of a rollback or a commit would only come again, and two at once end the process: what is
-            // left is undone in the background.
+            // A panic in the midst of a rollback or a commit would only come again, and two at once end the
+            // process: what is left is undone in the background.
             if std::thread::panicking() {
                 return self.finish();
             }
-            // If this fails, the rows stay locked: until a full device has room again, or until the next start when the log
-            // has stopped.
+            // If this fails, the rows stay locked: until a full device has room again, or until the next
+            // start when the log has stopped.
             let _ = self.undo_all();
             self.finish();
         }

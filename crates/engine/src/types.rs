@@ -58,8 +58,8 @@ pub enum ColumnType {
     Json,
     /// oid, held as bigint
     Oid,
-    /// A type of time that keeps this many digits of a second, 0 to 6. Of an interval the number says which fields it keeps,
-    /// too (sql, `time/fields.rs`).
+    /// A type of time that keeps this many digits of a second, 0 to 6. Of an interval the number says which
+    /// fields it keeps, too (sql, `time/fields.rs`).
     Rounded(Moment, u8),
     /// An array of values of this type, which is no array.
     Array(&'static ColumnType),
@@ -284,8 +284,8 @@ impl Datum<'_> {
         }
     }
 
-    /// Total order of two values of one type (integers of different widths compare by value); NULL is last and equal
-    /// to itself. Panics if the types differ: the planner has coerced both sides.
+    /// Total order of two values of one type (integers of different widths compare by value); NULL is last
+    /// and equal to itself. Panics if the types differ: the planner has coerced both sides.
     pub fn order(&self, other: &Self) -> Ordering {
         if let (Some(a), Some(b)) = (self.as_integer(), other.as_integer()) {
             return a.cmp(&b);

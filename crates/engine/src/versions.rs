@@ -27,7 +27,8 @@ pub(crate) const FLAG_MOVED: u8 = 0x04;
 /// Flag of an entry: an older version, which a snapshot may still need to pass by, has FLAG_MOVED.
 pub(crate) const FLAG_VACATED: u8 = 0x08;
 
-/// Flag of an entry: its newest transaction locked it FOR UPDATE, which keeps out also who only relies on the row's keys.
+/// Flag of an entry: its newest transaction locked it FOR UPDATE, which keeps out also who only relies on the
+/// row's keys.
 pub(crate) const FLAG_KEY: u8 = 0x10;
 
 /// A version of a row: what a leaf entry or a before-image holds.
@@ -35,7 +36,8 @@ pub(crate) const FLAG_KEY: u8 = 0x10;
 pub(crate) struct Version {
     pub(crate) stamp: Stamp,
     pub(crate) payload: Vec<u8>,
-    /// The payload is an overflow pointer whose chain purge has begun to free: nobody sees this version, and its row cannot be read.
+    /// The payload is an overflow pointer whose chain purge has begun to free: nobody sees this version, and
+    /// its row cannot be read.
     pub(crate) is_cut: bool,
 }
 
@@ -62,8 +64,8 @@ impl Version {
         self.payload.extend_from_slice(payload);
     }
 
-    /// Replaces this version by the one before it. A stale pointer may lead to a page that is free and can't be read: who
-    /// gets an error reads the row again before reporting it.
+    /// Replaces this version by the one before it. A stale pointer may lead to a page that is free and can't
+    /// be read: who gets an error reads the row again before reporting it.
     pub(crate) fn step_back(&mut self, pager: &Pager, tree: u32, key: &[u8]) -> Result<Step> {
         let pointer = RollPointer::from_raw(self.stamp.roll);
         let txn = TxnId::new(self.stamp.txn);

@@ -20,8 +20,8 @@ const SAME_STAMP_MAX: u32 = 100;
 /// Times that an undo page may be unreadable and the row unchanged.
 const UNREADABLE_MAX: u32 = 2;
 
-/// As [`Version::step_back`], for a caller that has kept the row from being rolled back since it was read: `false` if no
-/// snapshot sees an older version.
+/// As [`Version::step_back`], for a caller that has kept the row from being rolled back since it was read:
+/// `false` if no snapshot sees an older version.
 pub(crate) fn step_back_kept(version: &mut Version, core: &Core, tree: u32, key: &[u8]) -> Result<bool> {
     let step = version.step_back(&core.pager, tree, key);
     match step {
@@ -84,9 +84,9 @@ pub(crate) struct Retry {
 }
 
 impl Retry {
-    /// The version with this stamp turned out to be stale, or (`cause`) could not be followed. The same stamp again and
-    /// again is an error. (Once or twice it can happen to a row that its transaction changes, takes back to a savepoint
-    /// and changes again.)
+    /// The version with this stamp turned out to be stale, or (`cause`) could not be followed. The same stamp
+    /// again and again is an error. (Once or twice it can happen to a row that its transaction changes, takes
+    /// back to a savepoint and changes again.)
     pub(crate) fn again(
         &mut self,
         core: &Core,

@@ -81,7 +81,8 @@ pub(crate) struct HeldRow {
     pub(crate) by: Owner,
     /// How many releases there were before the waiter saw that.
     pub(crate) released: u64,
-    /// Hash of the row that the waiter wants. Waiters with the same hash are woken one by one, in the order of their tickets.
+    /// Hash of the row that the waiter wants. Waiters with the same hash are woken one by one, in the order
+    /// of their tickets.
     pub(crate) want: u64,
     /// When the waiter came, among those that want the same row.
     pub(crate) ticket: u64,
@@ -135,7 +136,8 @@ pub(crate) struct Wish<'a> {
     /// The table's count of strong modes.
     pub(crate) strong: Option<&'a Arc<AtomicU32>>,
     pub(crate) request: Request,
-    /// The table was noted at the waiter's place, before it was seen that somebody has or wants a strong mode.
+    /// The table was noted at the waiter's place, before it was seen that somebody has or wants a strong
+    /// mode.
     pub(crate) is_noted: bool,
 }
 
@@ -189,8 +191,8 @@ impl Waits {
         let patience = patience.begun();
         loop {
             let outcome = sleep(registry, waiter, patience);
-            // Unset before the queue is looked at: a grant that comes after the look wakes the next sleep. (This wake-up may be
-            // one that was meant for an earlier wait at the same place.)
+            // Unset before the queue is looked at: a grant that comes after the look wakes the next sleep.
+            // (This wake-up may be one that was meant for an earlier wait at the same place.)
             *registry.place(waiter.slot).woken.lock() = false;
             // What was granted while the wait was given up is granted.
             let is_waiting = self.change(registry, |state| match outcome {
@@ -504,8 +506,8 @@ fn sleep(registry: &Registry, me: Owner, patience: Patience<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Wakes the transaction that sleeps at a place. The place may have another owner by now, so a woken waiter checks its lock
-/// before it goes on.
+/// Wakes the transaction that sleeps at a place. The place may have another owner by now, so a woken waiter
+/// checks its lock before it goes on.
 pub(crate) fn wake_one(registry: &Registry, slot: u32) {
     let place = registry.place(slot);
     *place.woken.lock() = true;

@@ -24,7 +24,8 @@ pub fn frames(bytes: &[u8]) {
     }
 }
 
-/// The opening read from all bytes at once; what came with an encryption request is refused, so its answer may differ.
+/// The opening read from all bytes at once; what came with an encryption request is refused, so its answer
+/// may differ.
 fn drip_free(stream: &[u8]) -> (Vec<u8>, bool) {
     fuzzing::startup(Drip { rest: stream, at_once: usize::from(stream.len() < 8) + 1 })
 }

@@ -1,5 +1,6 @@
 //! Fuzzes chains of overflow pages, which store a large value outside its leaf. The chain's pages have any
-//! links and lengths. The leaf has an overflow pointer, which holds the length and the first page of the chain.
+//! links and lengths. The leaf has an overflow pointer, which holds the length and the first page of the
+//! chain.
 //!
 //! The input has these fields, in this order:
 //!

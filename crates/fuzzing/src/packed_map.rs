@@ -98,7 +98,8 @@ fn seal(block: &mut [u8], is_head: bool) {
     block[at..at + 4].copy_from_slice(&checksum.to_le_bytes());
 }
 
-/// The notes, and whether the map may be copied after them: it has as many map pages as the largest page number asks for.
+/// The notes, and whether the map may be copied after them: it has as many map pages as the largest page
+/// number asks for.
 fn notes(input: &mut Input<'_>) -> (Vec<Note>, bool) {
     let (mut notes, mut of_any) = (Vec::new(), 0);
     while !input.is_empty() {

@@ -224,7 +224,8 @@ impl Seeds {
         }
         let slot = [2, 4, 0, 4, 1, 0, 0, 0, 8, 0, 11, 200, 0, 0, 0, 0, 0, 0, 0, 1, 0, 20, 0];
         self.add("doublewrite", &[&[0; 8], &[0, 0, 0, 1, 0, 1], &slot, &slot]);
-        // Two versions of a page and one of another; the same with one that lies beyond the log; with damage; with another header.
+        // Two versions of a page and one of another; the same with one that lies beyond the log; with damage;
+        // with another header.
         let slots = [[1, 9, 0, 3, 0, 0, 0, 0], [1, 7, 0, 5, 0, 0, 0, 0], [2, 8, 0, 4, 0, 0, 0, 0]].concat();
         for durable in [9, 8] {
             self.add("nvm_region", &[&[durable, 0, 0, 0], &[0, 0], &slots]);

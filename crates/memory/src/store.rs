@@ -34,7 +34,8 @@ impl TableNo {
     }
 }
 
-/// Tables that a store can have. Every table needs an owner of its own, of which the allocator has 4096.
+/// The maximum of tables in a store. The directory of a copy-on-write engine has one line for each of them
+/// (`cow_tree/roots.rs`).
 pub(crate) const TABLES_MAX: usize = 1023;
 
 /// A table of a store.

@@ -4,7 +4,8 @@
 
 /// Replacements in copied sources: (module/file, text that occurs there once, its replacement).
 pub const ADAPTATIONS: &[(&str, &str, &str)] = &[
-    // The latch is parking_lot's; the model has one that keeps the same contract, without a constant for a free one.
+    // The latch is parking_lot's; the model has one that keeps the same contract, without a constant for a
+    // free one.
     (
         "pager/base/latch.rs",
         "use parking_lot::lock_api::{\n    RawRwLock as _, RawRwLockDowngrade as _, RawRwLockUpgrade as _, RawRwLockUpgradeDowngrade as _,\n};\n",

@@ -10,7 +10,8 @@ use shuttle::{Config, FailurePersistence, Runner};
 /// The model checker: it chooses the thread that runs next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
-    /// Shuttle: random schedules, and those that delay one thread at a few points (probabilistic concurrency testing).
+    /// Shuttle: random schedules, and those that delay one thread at a few points (probabilistic concurrency
+    /// testing).
     Shuttle,
     /// Loom: every schedule, with weak memory orders.
     Loom,

@@ -93,7 +93,8 @@ struct Stored {
     busy: HashSet<PageId>,
 }
 
-/// Home: one operation on a page at a time, never an older image after a newer one; it may have no room for some puts.
+/// Home: one operation on a page at a time, never an older image after a newer one; it may have no room for
+/// some puts.
 struct Home {
     stored: Mutex<Stored>,
     ledger: Arc<Ledger>,

@@ -234,7 +234,8 @@ impl PoolUnderTest {
         }
     }
 
-    /// The page; nothing when the model made writes fail. Half of the users are scans, whose pages leave early.
+    /// The page; nothing when the model made writes fail. Half of the users are scans, whose pages leave
+    /// early.
     pub(crate) fn fixed<M: Mode>(&self, no: u32) -> Option<Guard<'_, M>> {
         let access = if thread_rng().gen_range(0..2) == 0 { Access::Sequential } else { Access::Random };
         self.fixed_by(no, access)

@@ -29,7 +29,8 @@ struct Inside {
     version: u64,
 }
 
-/// The latch and what its holders say about themselves; that is a plain mutex, so it adds no step to the model.
+/// The latch and what its holders say about themselves; that is a plain mutex, so it adds no step to the
+/// model.
 struct LatchUnderTest {
     latch: Latch,
     inside: Mutex<Inside>,

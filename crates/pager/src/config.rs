@@ -38,10 +38,12 @@ impl Pacing {
     pub const INNODB: Pacing = Pacing { interval_ms: 1000, free_frames: 1024 };
 }
 
-/// What a checkpoint that is due has brought home before it is noted (Do 2012, chapter 3, tells three kinds apart).
+/// What a checkpoint that is due has brought home before it is noted (Do 2012, chapter 3, tells three kinds
+/// apart).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CheckpointKind {
-    /// Nothing: page writers clean pages all the time, oldest change first, and it notes how far they have come.
+    /// Nothing: page writers clean pages all the time, oldest change first, and it notes how far they have
+    /// come.
     Indirect,
     /// What was changed before the last checkpoint.
     Fuzzy,
@@ -155,7 +157,8 @@ impl PagerConfig {
         WantedRegion { nvm: self.nvm.as_ref(), protection: self.protection, page_size: self.page_size }
     }
 
-    /// What it wants of the protection of page writes; `copies` is the part of the NVM region for doublewrite copies.
+    /// What it wants of the protection of page writes; `copies` is the part of the NVM region for doublewrite
+    /// copies.
     pub(crate) fn wanted_protection<'c>(
         &'c self,
         copies: Option<&'c dyn Directory>,

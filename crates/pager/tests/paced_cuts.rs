@@ -168,7 +168,8 @@ fn drop_one(trim: Trim, is_at_the_end: bool, pages: u64) -> Arc<Given> {
     given
 }
 
-/// A table at the end of its file was cut off in one piece: reads of the file waited 8.7 seconds for one of 4 GiB on xfs.
+/// A table at the end of its file was cut off in one piece: reads of the file waited 8.7 seconds for one of 4
+/// GiB on xfs.
 #[test]
 fn a_file_gets_shorter_a_piece_at_a_time() {
     for trim in [Trim::Off, Trim::On] {

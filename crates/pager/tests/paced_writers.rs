@@ -26,7 +26,8 @@ fn fill(pager: &Pager) -> Vec<PageId> {
     (0..PAGES).map(|number| add(pager, owner, number).unwrap()).collect()
 }
 
-/// The single-page path of Kang 2016: threads that need a frame write dirty pages themselves while the writers sleep.
+/// The single-page path of Kang 2016: threads that need a frame write dirty pages themselves while the
+/// writers sleep.
 #[test]
 fn while_paced_writers_sleep_threads_write_pages_themselves() {
     let directory = MemoryDirectory::new();

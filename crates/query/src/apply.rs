@@ -64,9 +64,11 @@ pub enum Answer {
     Any,
     /// Whether all are true; NULL if none is false, but one is NULL.
     All,
-    /// Whether the value given is among them, which are of this type and read once; NULL if it is NULL, or one of them is.
+    /// Whether the value given is among them, which are of this type and read once; NULL if it is NULL, or
+    /// one of them is.
     In(Ty),
-    /// The rows themselves, each beside the outer row; an outer row without any stays, beside NULLs, if `outer`.
+    /// The rows themselves, each beside the outer row; an outer row without any stays, beside NULLs, if
+    /// `outer`.
     Rows {
         /// LEFT JOIN LATERAL
         outer: bool,
@@ -96,7 +98,8 @@ pub struct Inner {
     pub given: Vec<Ty>,
     /// What becomes of its rows.
     pub answer: Answer,
-    /// It may give other rows at each run. (Where it is given nothing it runs once all the same, as in PostgreSQL.)
+    /// It may give other rows at each run. (Where it is given nothing it runs once all the same, as in
+    /// PostgreSQL.)
     pub varies: bool,
     /// LIMIT and OFFSET that hang on what it is given.
     pub window: Window,
@@ -475,7 +478,8 @@ impl Running {
             }
             key.clear();
             for value in &values {
-                // A value and its equal may look different (1.0 and 1.00): the answer is kept for the value as it is.
+                // A value and its equal may look different (1.0 and 1.00): the answer is kept for the value
+                // as it is.
                 push_image(&mut key, &value.as_datum());
             }
             if let Some(known) = self.memo.get(&key) {
@@ -685,7 +689,8 @@ fn null_row(schema: &SchemaRef) -> Result<RecordBatch> {
     made(&nullable(schema), columns, 1)
 }
 
-/// A batch of this schema, whose fields may be called or be nullable in another way than those of its columns.
+/// A batch of this schema, whose fields may be called or be nullable in another way than those of its
+/// columns.
 pub fn made(schema: &SchemaRef, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
     let options = RecordBatchOptions::new().with_row_count(Some(rows));
     Ok(RecordBatch::try_new_with_options(schema.clone(), columns, &options)?)

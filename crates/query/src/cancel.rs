@@ -82,7 +82,8 @@ fn looking(node: &Arc<dyn ExecutionPlan>, around: &Arc<Around>) -> Result<Option
     Ok(node.is::<CrossJoinExec>().then(|| node.clone()))
 }
 
-/// The condition of a join that goes through all pairs, looking; `None` if it has none and gives each of its pairs.
+/// The condition of a join that goes through all pairs, looking; `None` if it has none and gives each of its
+/// pairs.
 fn condition(filter: Option<&JoinFilter>, kind: JoinType, around: &Arc<Around>) -> Option<JoinFilter> {
     let gives_pairs = matches!(kind, JoinType::Inner | JoinType::Left | JoinType::Right | JoinType::Full);
     match filter {

@@ -136,7 +136,8 @@ impl ScalarUDFImpl for Computed {
         }
         let columns: Vec<Cells<'_>> =
             self.arguments.iter().zip(&arrays).map(|(t, array)| Cells::of(*t, array)).collect();
-        // What is volatile has a value of its own for each row, also where no column says how many rows there are.
+        // What is volatile has a value of its own for each row, also where no column says how many rows there
+        // are.
         let is_volatile = self.signature.volatility == Volatility::Volatile;
         let rows = if is_volatile { call.number_rows } else { arrays.first().map_or(1, |a| a.len()) };
         let (mut out, mut memory) = (CellsBuilder::new(self.result), Account::default());

@@ -182,7 +182,8 @@ fn into_scan(mut scan: TableScan, conditions: Vec<Logical>) -> Result<Transforme
     moved(LogicalPlan::TableScan(scan), stay, moves)
 }
 
-/// Our nodes say which columns are theirs. One may have rows that none of its input has, so what reads no column stays.
+/// Our nodes say which columns are theirs. One may have rows that none of its input has, so what reads no
+/// column stays.
 fn below_extension(extension: Extension, conditions: Vec<Logical>) -> Result<Transformed<LogicalPlan>> {
     let own = extension.node.prevent_predicate_push_down_columns();
     let inputs = extension.node.inputs();
@@ -248,7 +249,8 @@ impl Sides {
         condition.column_refs().into_iter().all(|c| side.contains(c))
     }
 
-    /// The condition for the other side's columns that equal its own; `None` if it reads others, or may fail there.
+    /// The condition for the other side's columns that equal its own; `None` if it reads others, or may fail
+    /// there.
     fn mirrored(&self, condition: &Logical, to_right: bool) -> Result<Option<Logical>> {
         let read = condition.column_refs();
         if read.is_empty() || can_fail(condition)? {
@@ -291,8 +293,8 @@ fn below_join(mut join: Join, above: Vec<Logical>) -> Result<Transformed<Logical
 }
 
 impl Shares {
-    /// A condition on the rows that a join gives. It goes to a side of which each row that comes out is one, and is repeated for the
-    /// other side where rows with other values could only have partners that fail it.
+    /// A condition on the rows that a join gives. It goes to a side of which each row that comes out is one,
+    /// and is repeated for the other side where rows with other values could only have partners that fail it.
     fn place_above(&mut self, condition: Logical, kind: JoinType, sides: &Sides) -> Result<()> {
         let (keeps_left, keeps_right) = match kind {
             JoinType::Inner => (true, true),

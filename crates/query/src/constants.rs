@@ -62,7 +62,8 @@ pub fn of_run(expr: &Expr, around: &Around) -> Expr {
     folded(expr.clone(), around, &|_| true)
 }
 
-/// Whether the value may be another one in another execution of the statement, other settings of the session aside.
+/// Whether the value may be another one in another execution of the statement, other settings of the session
+/// aside.
 pub fn hangs_on_execution(expr: &Expr) -> bool {
     let mut hangs = false;
     expr.walk(&mut |e| {

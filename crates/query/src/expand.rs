@@ -337,7 +337,8 @@ impl Running {
     /// What the next rows become, up to a batch.
     fn spread_rows(&self, batch: &mut Batch) -> Result<RecordBatch> {
         let spread = &self.spread;
-        // One row may become any number of batches, and what is above may take them all before it gives a row itself.
+        // One row may become any number of batches, and what is above may take them all before it gives a row
+        // itself.
         spread.around.check_cancel().map_err(wrapped)?;
         let mut builders: Vec<CellsBuilder> = spread.types.iter().map(|t| CellsBuilder::new(*t)).collect();
         let mut from: Vec<u32> = Vec::new();

@@ -56,7 +56,8 @@ impl Bounded {
         }
     }
 
-    /// An operator that would go beyond its bound is refused once, and then spills: until it holds half of that it may take more.
+    /// An operator that would go beyond its bound is refused once, and then spills: until it holds half of
+    /// that it may take more.
     fn check(&self, consumer: &MemoryConsumer, additional: usize) -> Result<()> {
         if !Self::is_bounded(consumer) {
             return Ok(());

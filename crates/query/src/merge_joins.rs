@@ -11,7 +11,8 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::joins::{HashJoinExec, SortMergeJoinExec};
 
-/// Puts merge joins in the place of hash joins. It stands before the rules that put sorts where they are needed.
+/// Puts merge joins in the place of hash joins. It stands before the rules that put sorts where they are
+/// needed.
 #[derive(Debug)]
 pub struct MergeJoins;
 

@@ -71,7 +71,8 @@ pub fn logical() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     ]
 }
 
-/// DataFusion's simplification, but of what a table has taken: the table knows that as it was taken, and as nothing else.
+/// DataFusion's simplification, but of what a table has taken: the table knows that as it was taken, and as
+/// nothing else.
 #[derive(Debug)]
 struct Simplify(SimplifyExpressions);
 

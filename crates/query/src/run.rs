@@ -58,7 +58,8 @@ const STACK_BYTES: usize = 64 << 20;
 pub struct QueryOptions {
     /// Memory of all queries that run, in bytes; beyond their share they spill.
     pub memory_bytes: usize,
-    /// Partitions of a scan and of what is built on it. They run on one thread; more than one pays once there are threads.
+    /// Partitions of a scan and of what is built on it. They run on one thread; more than one pays once there
+    /// are threads.
     pub partitions: usize,
     /// The directory where they spill to, by files without names; `None`: they fail with 53200 instead.
     pub spill: Option<PathBuf>,

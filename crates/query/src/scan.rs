@@ -79,8 +79,8 @@ impl Scan {
 /// A scan as a physical plan.
 pub struct ScanPlan {
     scan: Scan,
-    /// The ranges of each partition; `None`: there is one, whose ranges are evaluated when it is executed, because they may
-    /// hang on what a subquery is given.
+    /// The ranges of each partition; `None`: there is one, whose ranges are evaluated when it is executed,
+    /// because they may hang on what a subquery is given.
     partitions: Option<Vec<Vec<KeyBytes>>>,
     properties: Arc<PlanProperties>,
 }
@@ -150,7 +150,8 @@ fn edge(scan: &Scan, range: &KeyBytes, last: bool) -> varve_sql::Result<Option<V
     Ok(is_found.then(|| reader.place(scan.index).to_vec()))
 }
 
-/// The order of the rows, as far as it can be told in columns that are wanted and that Arrow compares as keys compare.
+/// The order of the rows, as far as it can be told in columns that are wanted and that Arrow compares as keys
+/// compare.
 fn ordered_by_key(scan: &Scan, schema: SchemaRef) -> EquivalenceProperties {
     let def = scan.table.def();
     let key = match scan.index {

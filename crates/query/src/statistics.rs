@@ -169,8 +169,8 @@ fn from(place: &[u8], places: usize) -> ScanSpec<'_> {
     }
 }
 
-/// Distinct values among `table_rows` by those of a sample of `rows`: the estimator Duj1 (Haas and others, "Sampling-based
-/// estimation of the number of distinct values of an attribute", 1995).
+/// Distinct values among `table_rows` by those of a sample of `rows`: the estimator Duj1 (Haas and others,
+/// "Sampling-based estimation of the number of distinct values of an attribute", 1995).
 fn distinct(values: &HashMap<Vec<u8>, u32>, rows: usize, table_rows: f64) -> f64 {
     let (d, n) = (values.len() as f64, rows as f64);
     if n >= table_rows {

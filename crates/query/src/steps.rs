@@ -26,7 +26,8 @@ use crate::shared::Leaf;
 
 /// The steps of a plan.
 ///
-/// Nodes that only compute columns, or give way to others now and then, are shown as part of those below them.
+/// Nodes that only compute columns, or give way to others now and then, are shown as part of those below
+/// them.
 pub fn step(node: &Node) -> Step {
     let mut inner: Vec<Step> = node.inner.iter().map(step).collect();
     let computes = node.plan.is::<ProjectionExec>();

@@ -73,7 +73,8 @@ pub struct Translator<'q> {
     names: usize,
     /// Queries of WITH.
     shared: Rc<RefCell<SharedQueries>>,
-    /// Recursive queries whose second part is translated, innermost last: their numbers, and the rows of a turn.
+    /// Recursive queries whose second part is translated, innermost last: their numbers, and the rows of a
+    /// turn.
     turns: Vec<(usize, WorkRows)>,
     /// The query that is translated reads one row, by a unique key.
     of_one_row: bool,
@@ -155,7 +156,8 @@ impl Translator<'_> {
         part
     }
 
-    /// The query, but outputs by which nothing is ordered are computed in its order, only for the rows that LIMIT leaves.
+    /// The query, but outputs by which nothing is ordered are computed in its order, only for the rows that
+    /// LIMIT leaves.
     fn outputs_last(&mut self, part: Part, select: &Select) -> Result<Part> {
         let part = self.grouped_rows(part, select)?;
         let width = part.columns.len();
@@ -357,7 +359,8 @@ impl Translator<'_> {
         Ok(Part { plan: left.plan.join_on(right, kind, on)?, columns })
     }
 
-    /// Keeps the rows for which all conditions hold: first those without subqueries, then those that joins can check.
+    /// Keeps the rows for which all conditions hold: first those without subqueries, then those that joins
+    /// can check.
     fn filtered(&mut self, part: Part, conditions: Vec<Expr>) -> Result<Part> {
         let conditions = self.owned(&conditions);
         let (queries, plain): (Vec<Expr>, Vec<Expr>) = conditions.into_iter().partition(Expr::has_subquery);
@@ -387,8 +390,8 @@ impl Translator<'_> {
         Ok(Part { plan, ..part })
     }
 
-    /// Conditions of which each may be moved alone: one that may fail takes along those before it that can be checked
-    /// wherever it can.
+    /// Conditions of which each may be moved alone: one that may fail takes along those before it that can be
+    /// checked wherever it can.
     fn conditions(&mut self, conditions: Vec<Expr>, columns: &[Typing]) -> Vec<Logical> {
         let mut before: Vec<Expr> = Vec::new();
         let mut out = Vec::new();
@@ -723,8 +726,8 @@ fn reads_one(select: &Select) -> bool {
     matches!(choose(table, &plain, None, false).access, Access::Point(_))
 }
 
-/// Whether the condition compares what one relation says with what another one says. Conditions on each of them alone are
-/// checked below the join.
+/// Whether the condition compares what one relation says with what another one says. Conditions on each of
+/// them alone are checked below the join.
 fn is_join_key(condition: &Expr, columns: &[Typing]) -> bool {
     let Expr::Compare(_, sides) = condition else { return false };
     let (left, right) = (relations(&sides.0, columns), relations(&sides.1, columns));

@@ -35,7 +35,8 @@ pub enum End {
     Count(i64),
     /// As many as this argument says for the partition's first row: before it, if the flag is set.
     Argument(usize, bool),
-    /// Up to the order key that stands in this argument; the distance, where it has yet to be checked, stands in another one.
+    /// Up to the order key that stands in this argument; the distance, where it has yet to be checked, stands
+    /// in another one.
     Key(usize, Option<usize>),
 }
 
@@ -105,7 +106,8 @@ pub struct WindowCall {
     pub end: End,
     /// The rows that the frame leaves out.
     pub exclude: Exclude,
-    /// Types of all arguments: the order key, perhaps keys of frame ends, perhaps a condition, then those that were written.
+    /// Types of all arguments: the order key, perhaps keys of frame ends, perhaps a condition, then those
+    /// that were written.
     pub types: Vec<Ty>,
     /// The argument that is a condition.
     pub filter: Option<usize>,
@@ -290,8 +292,8 @@ impl<'a> Partition<'a> {
     }
 
     fn ntile(&self, out: &mut CellsBuilder) -> varve_sql::Result<()> {
-        // As in PostgreSQL, the first number that is not NULL holds for the rest of the partition; rows before it have NULL, and
-        // the buckets begin with it.
+        // As in PostgreSQL, the first number that is not NULL holds for the rest of the partition; rows
+        // before it have NULL, and the buckets begin with it.
         let number = |row: usize| match self.argument(0, row) {
             Datum::Int4(n) => Some((row, n)),
             _ => None,
@@ -314,7 +316,8 @@ impl<'a> Partition<'a> {
         Ok(())
     }
 
-    /// An aggregate over each row's frame: as long as frames only grow at their end, it goes on from the row before.
+    /// An aggregate over each row's frame: as long as frames only grow at their end, it goes on from the row
+    /// before.
     fn aggregated(&self, out: &mut CellsBuilder) -> varve_sql::Result<()> {
         let WinFunction::Aggregate(kind) = self.call.function else { return Ok(()) };
         let input = self.call.types.get(self.call.first).copied().unwrap_or(Ty::Int8);
@@ -379,7 +382,8 @@ impl<'a> Partition<'a> {
         start..end.max(start)
     }
 
-    /// The rows of a row's frame without those that EXCLUDE leaves out: pieces that follow each other, some of them perhaps empty.
+    /// The rows of a row's frame without those that EXCLUDE leaves out: pieces that follow each other, some
+    /// of them perhaps empty.
     fn within(&self, row: usize) -> [Range<usize>; 3] {
         let frame = self.frame(row);
         let nothing = frame.end..frame.end;

@@ -92,7 +92,8 @@ fn random_nonce() -> String {
 
 /// The client's first message.
 struct First {
-    /// What its last message has to say about channel binding: the header of this one, and what it is bound to.
+    /// What its last message has to say about channel binding: the header of this one, and what it is bound
+    /// to.
     binding: Vec<u8>,
     /// The rest.
     bare: String,

@@ -80,7 +80,8 @@ pub fn serve<B: Backend>(stream: Stream, registration: &Registration, backend: &
     }
 }
 
-/// Writes to the server's log why a connection ends that its client did not end: a failed log-in, a time-out, rubbish.
+/// Writes to the server's log why a connection ends that its client did not end: a failed log-in, a time-out,
+/// rubbish.
 fn tell(end: &FrameEnd, registration: &Registration) {
     let FrameEnd::Broken(error) = end else { return };
     if registration.is_ending() {
@@ -145,7 +146,8 @@ fn opening<B: Backend>(
     Ok(Some((greet(session, registration, out)?, seat)))
 }
 
-/// Reads what the client wants, encrypting where both sides wish; FATAL 28000 for a session that should be and is not.
+/// Reads what the client wants, encrypting where both sides wish; FATAL 28000 for a session that should be
+/// and is not.
 fn encrypted_open(
     options: &Options,
     reader: &mut FrameReader<Stream>,
@@ -227,8 +229,8 @@ fn farewell(end: FrameEnd, registration: &Registration, out: &mut Out<Stream>) -
     out.flush().is_ok()
 }
 
-/// Reads the rest of a refused message. libpq does not look at the reason if it sees the end of the stream while
-/// it still sends, so the stream ends only when the client has sent the message.
+/// Reads the rest of a refused message. libpq does not look at the reason if it sees the end of the stream
+/// while it still sends, so the stream ends only when the client has sent the message.
 fn drain(stream: &Stream, bytes: usize) {
     // Encryption adds at most this much.
     let bytes = bytes.saturating_add(bytes / 16);
@@ -404,7 +406,8 @@ impl<'a, S: Session> Talk<'a, S> {
         }
     }
 
-    /// Waits for the next message as long as the client may be silent; a message that is only half there is silence, too.
+    /// Waits for the next message as long as the client may be silent; a message that is only half there is
+    /// silence, too.
     fn wait(&mut self, reader: &mut FrameReader<Stream>) -> Result<(), FrameEnd> {
         if !std::mem::take(&mut self.is_idle) {
             return Ok(());

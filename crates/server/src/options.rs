@@ -91,14 +91,15 @@ impl Options {
     }
 }
 
-/// Whether others than the owner may read or change a key: one of root's may be readable by a group, as PostgreSQL has it.
+/// Whether others than the owner may read or change a key: one of root's may be readable by a group, as
+/// PostgreSQL has it.
 fn is_exposed(key: &Metadata) -> bool {
     let others = if key.uid() == 0 { 0o037 } else { 0o077 };
     key.mode() & others != 0
 }
 
-/// What TLS needs, from a file with the certificate (and those between it and its authority) and one with its key, both
-/// PEM.
+/// What TLS needs, from a file with the certificate (and those between it and its authority) and one with its
+/// key, both PEM.
 pub fn tls(certificate: &Path, key: &Path) -> Result<Arc<Tls>, ServerError> {
     let fail = |path: &Path, problem: String| ServerError::Tls { path: path.to_owned(), problem };
     let chain = CertificateDer::pem_file_iter(certificate).and_then(Iterator::collect::<Result<Vec<_>, _>>);

@@ -201,7 +201,8 @@ impl<W: Write> Out<W> {
         self.end(message);
     }
 
-    /// A string that must get through, and its zero byte; with question marks for what the client's encoding lacks.
+    /// A string that must get through, and its zero byte; with question marks for what the client's encoding
+    /// lacks.
     fn text(&mut self, text: &str) {
         self.buffer.extend_from_slice(&self.encoding.of_utf8_lossy(text));
         self.buffer.push(0);

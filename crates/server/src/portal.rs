@@ -20,7 +20,8 @@ pub struct Portal<S: Session> {
     pub statement: Arc<S::Statement>,
     /// Its parameters.
     pub values: Vec<Value>,
-    /// Its columns, where the statement does not know them: what FETCH fetches from may be another cursor each time.
+    /// Its columns, where the statement does not know them: what FETCH fetches from may be another cursor
+    /// each time.
     pub own_columns: Option<Option<Vec<Column>>>,
     /// The formats of its columns.
     pub formats: ColumnFormats,

@@ -23,7 +23,8 @@ pub trait Backend: Send + Sync + 'static {
     /// Starts a session for a client that said this.
     fn open(self: &Arc<Self>, params: SessionParams) -> Result<Self::Session, SqlError>;
 
-    /// What the password of a role is checked with; also for one that does not exist, and then no password is right.
+    /// What the password of a role is checked with; also for one that does not exist, and then no password is
+    /// right.
     fn verifier(&self, user: &str) -> Verifier;
 }
 

@@ -78,7 +78,8 @@ impl Stream {
         let usual = USUAL_PROBES.get_or_init(|| usual_probes(&socket));
         let set = |n: u32, usual: u32| if n > 0 { n } else { usual };
         let seconds = |n: u32, usual: u32| Duration::from_secs(u64::from(set(n, usual)));
-        // Switched on for every connection, as PostgreSQL does. Each alone: one that is refused keeps no other out.
+        // Switched on for every connection, as PostgreSQL does. Each alone: one that is refused keeps no
+        // other out.
         let _ = socket.set_keepalive(true);
         for probes in [
             TcpKeepalive::new().with_time(seconds(how.idle_s, usual.idle_s)),
@@ -160,8 +161,8 @@ mod tests {
 
     use super::*;
 
-    /// Finding B13 of review 8: a setting that was taken back stayed in force, and one that the system refused kept the
-    /// others out.
+    /// Finding B13 of review 8: a setting that was taken back stayed in force, and one that the system
+    /// refused kept the others out.
     #[test]
     fn probes_are_taken_back_and_each_is_set_alone() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -107,7 +107,8 @@ const IMAGES_PER_SEED: usize = 500;
 const IMAGES: usize = 20_000;
 const IMAGES_OF_PARTS: usize = 100_000;
 
-/// The workload of a seed on a part: mostly raw pages, which are quick and come by everything; those that change take nothing else.
+/// The workload of a seed on a part: mostly raw pages, which are quick and come by everything; those that
+/// change take nothing else.
 fn some_subject(part: Part, seed: u64) -> Box<dyn Subject> {
     // Long runs go round the log several times, short ones look closely at the beginning.
     let commits = [100, 600, 1500, 2500, 5000][seed as usize % 5];
@@ -159,7 +160,8 @@ fn hunt(part: &str, first: u64) -> ExitCode {
     let mut missed = 0;
     println!("| fault | it breaks | caught by | images | seed | s |\n|---|---|---|---:|---:|---:|");
     for fault in wanted {
-        // The rarest one, a device that lies about writes of rollback segments, has needed more than 2,400 images.
+        // The rarest one, a device that lies about writes of rollback segments, has needed more than 2,400
+        // images.
         let hunted = fault.hunt(first, 96, 100);
         let never = matches!(fault.wrong, Wrong::Code(_)) && hunted.hits == 0;
         let by = if never { "NEVER CAME BY" } else { hunted.by() };

@@ -45,7 +45,8 @@ pub(crate) fn spoil(images: &[Arc<MemoryDirectory>], earlier: Option<&MemoryImag
     }
     let Ok(file) = device.open(FLASH_FILE, OpenHow::existing(Space::Flash)) else { return false };
     let blocks = file.len_bytes().unwrap_or_default() / BLOCK_BYTES;
-    // Memory-mapped records are no statements about the log: their drive may be lost, but is trusted not to go back.
+    // Memory-mapped records are no statements about the log: their drive may be lost, but is trusted not to
+    // go back.
     let mut header = AlignedBuf::new(BLOCK_BYTES as usize);
     header.fill(0);
     let has_header = blocks > 0 && file.read_at(0, &mut header, Purpose::FlashMeta).is_ok();
@@ -68,7 +69,8 @@ pub(crate) fn spoil(images: &[Arc<MemoryDirectory>], earlier: Option<&MemoryImag
             )
         }),
         (_, Some(earlier)) if blocks > 0 => {
-            // All of it, half of it, or some blocks; and of the header and the records, or of the frames alone.
+            // All of it, half of it, or some blocks; and of the header and the records, or of the frames
+            // alone.
             let share = [1, 2, 8][rng.below(3) as usize];
             let frames = header[FRAMES_AT..].first_chunk().map_or(0, |frames| u32::from_le_bytes(*frames));
             let from_frames = 1 + u64::from(frames.div_ceil(RECORDS_OF_BLOCK));

@@ -102,7 +102,8 @@ fn spoil(pending: &[&Event], fates: &[Fate], rng: &mut Rng) -> Vec<Fate> {
     pending.iter().zip(fates).map(spoil_one).collect()
 }
 
-/// Everything is there but for one torn write, often the last one: the crash that a careful database is built for.
+/// Everything is there but for one torn write, often the last one: the crash that a careful database is built
+/// for.
 fn one_torn(pending: &[&Event], rng: &mut Rng) -> Option<Vec<Fate>> {
     let tears = |no: &usize| matches!(pending[*no].change, Change::Write { atomic: false, .. });
     let torn: Vec<usize> = (0..pending.len()).filter(tears).collect();

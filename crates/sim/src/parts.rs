@@ -23,7 +23,8 @@ const REGION_BYTES: u64 = 768 << 10;
 /// Length of what a page buffer takes beside the log: 24 slots, half as many as the pool has frames.
 const BUFFER_BYTES: u64 = buffer_bytes(24);
 
-/// Length of one with more slots than the database ever has pages: none goes home because others want its slot.
+/// Length of one with more slots than the database ever has pages: none goes home because others want its
+/// slot.
 const ROOMY_BUFFER_BYTES: u64 = buffer_bytes(1000);
 
 /// Pages in a cache on flash: more than the pool has, fewer than the database.
@@ -37,7 +38,8 @@ const fn buffer_bytes(slots: u64) -> u64 {
     8192 + 4096 + slots * 4096
 }
 
-/// Segments as under full-page-log, which hold the images of a mini-transaction: in files, and in a region, where there are eight.
+/// Segments as under full-page-log, which hold the images of a mini-transaction: in files, and in a region,
+/// where there are eight.
 const WIDE_SEGMENT_BYTES: u64 = 256 << 10;
 const WIDE_LOG_BYTES: u64 = 8 * WIDE_SEGMENT_BYTES;
 
@@ -63,7 +65,8 @@ pub enum Part {
     FullPageLog,
     /// Full-page-log, then doublewrite, then full-page-log; recovered under doublewrite.
     Switching,
-    /// Doublewrite, then full-page-log, then doublewrite, which recovers: full-page-log begins after a clean shutdown only.
+    /// Doublewrite, then full-page-log, then doublewrite, which recovers: full-page-log begins after a clean
+    /// shutdown only.
     SwitchingBack,
     /// Pages by devices that write them whole or not at all.
     AtomicWrite,
@@ -105,7 +108,8 @@ pub enum Part {
     FlashLazyPacked,
     /// One whose frames are a ring; sharp checkpoints.
     FlashRing,
-    /// One that keeps changed pages back, then none, then the first one again, which has not seen what happened meanwhile.
+    /// One that keeps changed pages back, then none, then the first one again, which has not seen what
+    /// happened meanwhile.
     FlashAside,
     /// One that gives up what is read.
     FlashExclusive,

@@ -491,9 +491,9 @@ pub const NOT_HUNTED: &[(&str, &str)] = &[
 ];
 
 /// Planted faults that tests of the pager itself find (`pager/src/home/packed/tests/hunts.rs`,
-/// `pager/src/flash/tests/filling.rs`, `pager/tests/pager/flash_restart.rs`). Crash images cannot find them: two
-/// threads would have to meet in the middle of a move, a discard or a read, or the records of a cache would
-/// have to be older than its seal.
+/// `pager/src/flash/tests/filling.rs`, `pager/tests/pager/flash_restart.rs`). Crash images cannot find them:
+/// two threads would have to meet in the middle of a move, a discard or a read, or the records of a cache
+/// would have to be older than its seal.
 pub const HUNTED_ELSEWHERE: &[&str] = &[
     "flash: any records are taken for sealed",
     "flash: what is read along is not watched",

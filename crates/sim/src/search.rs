@@ -49,9 +49,10 @@ pub trait Subject {
     /// Opens what a crash left, checks it and reads all of it. `opened` is to be called as soon as
     /// recovery has returned.
     fn recover(&self, devices: &Devices, opened: &mut dyn FnMut()) -> Result<Recovered, String>;
-    /// Opens what a crash left on the bench's devices and goes on working, without having read all of it: that would bring
-    /// every page into the pool, and out of it what recovery left there. What is there it reads on `twin`, which has the
-    /// same contents, and tells the history (`resume`); it calls `history.opened()` as soon as recovery has returned.
+    /// Opens what a crash left on the bench's devices and goes on working, without having read all of it:
+    /// that would bring every page into the pool, and out of it what recovery left there. What is there it
+    /// reads on `twin`, which has the same contents, and tells the history (`resume`); it calls
+    /// `history.opened()` as soon as recovery has returned.
     fn go_on(&self, bench: &mut Workbench, twin: &Devices) -> Result<(), String>;
 }
 
@@ -159,7 +160,8 @@ impl SearchResult {
 pub struct Run {
     pub(crate) recording: Recording,
     pub(crate) digests: Vec<u64>,
-    /// The states that a crash of this database's own recovery may show; `None` if it began with its creation.
+    /// The states that a crash of this database's own recovery may show; `None` if it began with its
+    /// creation.
     pub(crate) before: Option<Vec<u64>>,
     /// Crashes before it.
     pub(crate) life: usize,
@@ -257,7 +259,8 @@ pub const WRONG: &str = "a wrong answer";
 /// Part of the error text of a stopped database, which takes no more changes until it is restarted.
 pub const STOPPED: &str = "takes no more changes";
 
-/// How a workload that went on after errors ended: a wrong answer counts most, and then a panic; that it stopped is said too.
+/// How a workload that went on after errors ended: a wrong answer counts most, and then a panic; that it
+/// stopped is said too.
 pub(crate) fn outcome(errors: Vec<String>) -> Result<(), String> {
     let first_of = |kind| errors.iter().find(|what: &&String| what.starts_with(kind));
     let worst = first_of(WRONG).or_else(|| first_of(PANIC)).or(errors.first());

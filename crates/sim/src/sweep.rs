@@ -28,7 +28,8 @@ pub enum Outcome {
     CleanError,
     /// Calls failed while a device was full; when it had room again, the same open database did everything.
     WentOn,
-    /// The full device refused the creation of the database; when it had room again, that worked, and all else.
+    /// The full device refused the creation of the database; when it had room again, that worked, and all
+    /// else.
     MadeAgain,
     /// The database stopped taking writes; a restart brought it back.
     Stopped,
@@ -207,8 +208,8 @@ fn one(make: Make, seed: u64, rule: Rule, kind_lies: bool) -> Option<(Outcome, S
     Some((outcome, said))
 }
 
-/// One run with a fault that is lifted; every other one ends with a clean shutdown. The database may stop only if it was
-/// its log that could not be written.
+/// One run with a fault that is lifted; every other one ends with a clean shutdown. The database may stop
+/// only if it was its log that could not be written.
 fn one_lifted(make: Make, seed: u64, rule: Rule, n: u64) -> Option<(Outcome, String)> {
     let said = format!("seed {seed}, {rule:?}");
     let of_log = rule.space == Some(Space::Log) && rule.operation == Some(Operation::Write);

@@ -207,7 +207,8 @@ impl Trial<'_> {
         }
     }
 
-    /// The commits that were acknowledged and begun before the cut, and the states that may be there after it.
+    /// The commits that were acknowledged and begun before the cut, and the states that may be there after
+    /// it.
     fn promised(&self) -> (Span, &[u64]) {
         let marks = self.timeline.marks();
         let span = History::span(marks);

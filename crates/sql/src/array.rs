@@ -91,7 +91,8 @@ fn malformed(text: &str, detail: &str) -> SqlError {
     SqlError::new(SqlState::INVALID_TEXT, format!("malformed array literal: \"{text}\"")).with_detail(detail)
 }
 
-/// A subscript and what follows it. What is beyond its range comes round, and signs without digits are 0, as in PostgreSQL.
+/// A subscript and what follows it. What is beyond its range comes round, and signs without digits are 0, as
+/// in PostgreSQL.
 fn subscript(text: &str) -> Option<(i32, &str)> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '-' && c != '+').unwrap_or(text.len());
     let (written, rest) = text.split_at(end);

@@ -34,8 +34,8 @@ enum Conversion {
     Lacking,
     /// Each byte is the code point of this number.
     Latin1,
-    /// A byte by this table. `c1`: 0x80 to 0x9F are the control characters of these numbers, as ISO 8859 has it;
-    /// otherwise such a character in the table marks a byte that stands for nothing.
+    /// A byte by this table. `c1`: 0x80 to 0x9F are the control characters of these numbers, as ISO 8859 has
+    /// it; otherwise such a character in the table marks a byte that stands for nothing.
     Table { table: &'static tables::Encoding, c1: bool },
 }
 
@@ -152,7 +152,8 @@ const ALIASES: &[(&str, &str)] = &[
     ("windows1258", "WIN1258"),
 ];
 
-/// Where the tables, which are those of web browsers, have another character than PostgreSQL, or PostgreSQL has none.
+/// Where the tables, which are those of web browsers, have another character than PostgreSQL, or PostgreSQL
+/// has none.
 const DIFFERENT: &[(&str, u8, Option<char>)] =
     &[("WIN1255", 0xCA, None), ("KOI8U", 0xAE, Some('\u{255d}')), ("KOI8U", 0xBE, Some('\u{256c}'))];
 
@@ -229,8 +230,8 @@ impl Encoding {
         }
     }
 
-    /// Bytes of this encoding as UTF-8. Where nothing is to be converted they are as they were, whatever they are;
-    /// otherwise a zero is 22021.
+    /// Bytes of this encoding as UTF-8. Where nothing is to be converted they are as they were, whatever they
+    /// are; otherwise a zero is 22021.
     pub fn to_utf8(self, raw: &[u8]) -> Result<Cow<'_, [u8]>> {
         let Some(table) = self.table()? else { return Ok(Cow::Borrowed(raw)) };
         if raw.contains(&0) {
@@ -260,7 +261,8 @@ impl Encoding {
         })
     }
 
-    /// Text in this encoding, with a question mark for what has no equivalent: for messages that must get through.
+    /// Text in this encoding, with a question mark for what has no equivalent: for messages that must get
+    /// through.
     pub fn of_utf8_lossy<'t>(self, text: &'t str) -> Cow<'t, [u8]> {
         self.converted(text, |_| Ok(b'?')).unwrap_or(Cow::Borrowed(text.as_bytes()))
     }

@@ -30,8 +30,8 @@ pub fn interval_arithmetic(a: Interval, b: Interval, by: f64, timestamp: i64, zo
     }
 }
 
-/// Reads a statement, in both ways in which the parser's tree is read. What a definition keeps as text is an expression to the same
-/// parser.
+/// Reads a statement, in both ways in which the parser's tree is read. What a definition keeps as text is an
+/// expression to the same parser.
 pub fn read_statement(sql: &str) -> Result<()> {
     parse::postgres::compare_readings(sql);
     parse::on_deep_stack(sql, || {

@@ -103,7 +103,8 @@ pub struct Query<'q> {
     pub around: Arc<Around>,
     /// The only row to look at, in place of those of the query's source.
     pub only: Option<OnlyRow>,
-    /// Which statement it is, if its plan may be kept for the next execution: no other one of this process has the number.
+    /// Which statement it is, if its plan may be kept for the next execution: no other one of this process
+    /// has the number.
     pub statement: Option<u64>,
     /// What it may use.
     pub limits: Limits,
@@ -184,7 +185,8 @@ impl Around {
         }
     }
 
-    /// The same for a plan, which nobody else has: it may be kept, and renewed for others while this execution goes on.
+    /// The same for a plan, which nobody else has: it may be kept, and renewed for others while this
+    /// execution goes on.
     pub fn apart(&self) -> Arc<Around> {
         Arc::new(Around {
             params: RwLock::new(self.params_within(0)),
@@ -197,8 +199,8 @@ impl Around {
         })
     }
 
-    /// The surroundings of a subquery that is given values of these types: parameters behind those of the statement. All are
-    /// NULL so far.
+    /// The surroundings of a subquery that is given values of these types: parameters behind those of the
+    /// statement. All are NULL so far.
     pub fn within(&self, types: impl Iterator<Item = Ty>) -> Arc<Around> {
         let given: Box<[Ty]> = types.collect();
         let inner = Around {
@@ -227,7 +229,8 @@ impl Around {
         params
     }
 
-    /// Takes the parameters, clock and session of another execution of the same statement, for its subqueries too.
+    /// Takes the parameters, clock and session of another execution of the same statement, for its subqueries
+    /// too.
     pub fn renew(&self, next: &Around) {
         let params = next.params_within(self.given.len());
         *self.params.write() = params;
@@ -322,8 +325,8 @@ impl Around {
         result
     }
 
-    /// Evaluates `expr` for `rows` rows, whose slots `slot` gives by row and ordinal. Ends with 57014 if that is wished:
-    /// joins spend their time here.
+    /// Evaluates `expr` for `rows` rows, whose slots `slot` gives by row and ordinal. Ends with 57014 if that
+    /// is wished: joins spend their time here.
     pub fn evaluate<'v>(
         &self,
         expr: &Expr,
@@ -349,7 +352,8 @@ impl Around {
 
     /// The value of a constant expression.
     pub fn value(&self, expr: &Expr) -> Result<Value> {
-        // The items of a list are such. An evaluation begins with all parameters, and a list of 1,000 literals has as many.
+        // The items of a list are such. An evaluation begins with all parameters, and a list of 1,000
+        // literals has as many.
         match expr {
             Expr::Const(value) => return Ok(value.clone()),
             Expr::Param(n) => {

@@ -30,7 +30,8 @@ pub(crate) fn block_comment_end(bytes: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// Where that ends which begins with the `$` at `at`, and whether it is a quoted string; else it is a parameter or a word.
+/// Where that ends which begins with the `$` at `at`, and whether it is a quoted string; else it is a
+/// parameter or a word.
 pub(crate) fn dollar_end(bytes: &[u8], at: usize) -> (usize, bool) {
     let rest = &bytes[at + 1..];
     let tag = rest.iter().take_while(|b| is_word(**b)).count();
@@ -43,8 +44,8 @@ pub(crate) fn dollar_end(bytes: &[u8], at: usize) -> (usize, bool) {
     (found.map_or(bytes.len(), |n| body + n + quote.len()), true)
 }
 
-/// Where the quote is that continues a string literal which ended before `at`: behind blanks and line comments with a line's
-/// end among them.
+/// Where the quote is that continues a string literal which ended before `at`: behind blanks and line
+/// comments with a line's end among them.
 pub(crate) fn continuation(bytes: &[u8], at: usize) -> Option<usize> {
     let mut at = at;
     let mut has_line_end = false;

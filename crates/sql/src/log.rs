@@ -37,7 +37,8 @@ pub fn is_kept() -> bool {
     IS_KEPT.load(Ordering::Relaxed)
 }
 
-/// Whether the beginnings and the ends of connections are written from now on (`log_connections`, `log_disconnections`).
+/// Whether the beginnings and the ends of connections are written from now on (`log_connections`,
+/// `log_disconnections`).
 pub fn keep_connections(begins: bool, ends: bool) {
     LOGS_CONNECTIONS.store(begins, Ordering::Relaxed);
     LOGS_DISCONNECTIONS.store(ends, Ordering::Relaxed);

@@ -29,8 +29,8 @@ pub fn unique_name(
     free_among(table, columns, key, label, &|name| !taken.iter().any(|t| t == name))
 }
 
-/// The made name of a table, the columns of a key and a label, or that with the first number behind it that is
-/// free.
+/// The made name of a table, the columns of a key and a label, or that with the first number behind it that
+/// is free.
 pub fn free_among(
     table: &str,
     columns: &[ColumnDef],

@@ -54,9 +54,11 @@ pub fn sequence_text(schema: &str, name: &str) -> String {
     name.replace('\'', "''")
 }
 
-/// Whether a default names a sequence as PostgreSQL keeps it by OID: `nextval('name')`, not `nextval('name'::text)`.
+/// Whether a default names a sequence as PostgreSQL keeps it by OID: `nextval('name')`, not
+/// `nextval('name'::text)`.
 pub fn draws_from(default: &str, sequence: &SequenceDef) -> bool {
-    // The scanner is asked only where the name may be in the text: the catalog compares each default with each sequence.
+    // The scanner is asked only where the name may be in the text: the catalog compares each default with
+    // each sequence.
     let is_plain = sequence.name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
     let may_name = |name: &str| default.to_ascii_lowercase().contains(&name.to_ascii_lowercase());
     if is_plain && !may_name(&sequence.name) {

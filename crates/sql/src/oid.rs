@@ -163,8 +163,8 @@ fn numeric_typmod(precision: Option<(u16, i16)>) -> i32 {
     precision.map_or(-1, |(p, s)| ((i32::from(p) << 16) | (i32::from(s) & 0x7ff)) + 4)
 }
 
-/// The column type that holds values of the type `oid`, without modifier; `None` if Varve has no such type, and for arrays.
-/// `name`, `"char"` and `unknown` are text, an `oid` is a bigint.
+/// The column type that holds values of the type `oid`, without modifier; `None` if Varve has no such type,
+/// and for arrays. `name`, `"char"` and `unknown` are text, an `oid` is a bigint.
 pub fn column_type(oid: Oid) -> Option<ColumnType> {
     Some(match oid {
         BOOL => ColumnType::Bool,

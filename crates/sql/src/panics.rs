@@ -33,8 +33,8 @@ struct Seen {
     backtrace: Backtrace,
 }
 
-/// Has panics of statements told on stderr, each with its statement and a backtrace. For a program as a whole; the second
-/// call does nothing.
+/// Has panics of statements told on stderr, each with its statement and a backtrace. For a program as a
+/// whole; the second call does nothing.
 pub fn report_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -65,7 +65,8 @@ pub struct Prepared {
     pub(crate) path: u32,
     /// Version of the catalog that it was planned under.
     pub(crate) catalog_version: u64,
-    /// It holds for that version only: it reads views, whose texts no lock protects, or sequences by their OIDs.
+    /// It holds for that version only: it reads views, whose texts no lock protects, or sequences by their
+    /// OIDs.
     pub(crate) is_of_version: bool,
     /// What it reads in FROM, and as whom.
     pub(crate) needs: Box<[Need]>,
@@ -118,7 +119,8 @@ impl Prepared {
         &self.param_oids
     }
 
-    /// The column type to decode parameter `index` (from 0) as; text for anything without its own type, arrays among them.
+    /// The column type to decode parameter `index` (from 0) as; text for anything without its own type,
+    /// arrays among them.
     pub fn param_column_type(&self, index: usize) -> ColumnType {
         self.param_oids.get(index).and_then(|o| oid::column_type(*o)).unwrap_or(ColumnType::Text)
     }

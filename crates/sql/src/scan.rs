@@ -344,7 +344,8 @@ impl<'a, 'o> Scanner<'a, 'o> {
         let is = |options: &[&str]| options.iter().any(|o| word.eq_ignore_ascii_case(o));
         match word.len() {
             2 if is(&["by"]) => self.by_depth = Some(self.depth),
-            // Which output is a key of grouping sets is known by what is written: two parameters are never the same.
+            // Which output is a key of grouping sets is known by what is written: two parameters are never
+            // the same.
             4 | 6 if is(&["cube", "sets", "rollup"]) => self.out.usable = false,
             2..=9 if is(&OPENERS) => self.before = Before::Open,
             5 | 6 if is(&["limit", "offset", "having"]) => self.by_depth = None,
@@ -390,7 +391,8 @@ impl<'a, 'o> Scanner<'a, 'o> {
         self.before = Before::Closed;
     }
 
-    /// A comma between rows: the row before it becomes the template, or is checked against it and dropped from the text.
+    /// A comma between rows: the row before it becomes the template, or is checked against it and dropped
+    /// from the text.
     fn next_row(&mut self) {
         // The comma itself is not part of a row's template.
         self.at -= 1;
@@ -425,8 +427,8 @@ impl<'a, 'o> Scanner<'a, 'o> {
         rows.row_literals = self.out.literals.len();
     }
 
-    /// At the end of the statement: the last row is still open. What follows the last row (RETURNING, ON CONFLICT) makes
-    /// the row differ from the template, so only plain lists collapse.
+    /// At the end of the statement: the last row is still open. What follows the last row (RETURNING, ON
+    /// CONFLICT) makes the row differ from the template, so only plain lists collapse.
     fn close_rows(&mut self) {
         if self.rows.as_ref().is_some_and(|r| r.template.is_some()) {
             self.fold_row();

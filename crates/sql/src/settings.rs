@@ -295,7 +295,8 @@ impl Settings {
         Ok(())
     }
 
-    /// SET ROLE and SET SESSION AUTHORIZATION: the name with the role's number, so that both are undone together.
+    /// SET ROLE and SET SESSION AUTHORIZATION: the name with the role's number, so that both are undone
+    /// together.
     pub fn set_role(&mut self, name: &str, value: &str, id: Option<u32>, local: bool) -> Result<()> {
         self.set(name, Some(value), local)?;
         self.replace(number_of(name), id.map(|id| id.to_string()), local);
@@ -706,7 +707,8 @@ mod tests {
             ("row_security", "maybe", "22023"),
             ("max_connections", "5", "55P02"),
             ("tcp_keepalives_count", "-1", "22023"),
-            // Finding B13 of review 8: what the system takes was not looked at here, so that it was shown and not in force.
+            // Finding B13 of review 8: what the system takes was not looked at here, so that it was shown and
+            // not in force.
             ("tcp_keepalives_count", "128", "22023"),
             ("tcp_keepalives_idle", "32768", "22023"),
             ("tcp_keepalives_interval", "2d", "22023"),

@@ -130,15 +130,16 @@ pub trait Sink {
         let _ = columns;
         Ok(())
     }
-    /// The result whose columns come next is in binary format, as a BINARY cursor's is in the simple protocol.
+    /// The result whose columns come next is in binary format, as a BINARY cursor's is in the simple
+    /// protocol.
     fn binary_columns(&mut self) {}
     /// Whether a column of the result that comes next is wanted in binary: an OID with a name is an OID then.
     fn is_binary(&self, column: usize) -> bool {
         let _ = column;
         false
     }
-    /// The session's time zone and styles, in which the rows of the next statement are shown; called where a statement of
-    /// `Session::simple` may have changed it.
+    /// The session's time zone and styles, in which the rows of the next statement are shown; called where a
+    /// statement of `Session::simple` may have changed it.
     fn forms(&mut self, forms: &TimeForms) {
         let _ = forms;
     }
@@ -161,9 +162,10 @@ pub trait Sink {
     fn notice(&mut self, severity: Severity, notice: &SqlError) {
         let _ = (severity, notice);
     }
-    /// Runs the client's side of COPY FROM STDIN: announce it (CopyInResponse), then pass the payload of each CopyData
-    /// to `feed` in order, until CopyDone (return `Ok`) or CopyFail (return its error, SQLSTATE 57014).
-    /// If `feed` fails, stop feeding and return its error; the rest of the copy stream is the caller's to skip.
+    /// Runs the client's side of COPY FROM STDIN: announce it (CopyInResponse), then pass the payload of each
+    /// CopyData to `feed` in order, until CopyDone (return `Ok`) or CopyFail (return its error, SQLSTATE
+    /// 57014). If `feed` fails, stop feeding and return its error; the rest of the copy stream is the
+    /// caller's to skip.
     fn copy_in(&mut self, shape: CopyShape, feed: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
         let _ = (shape, feed);
         Err(SqlError::unsupported("COPY FROM STDIN on this connection"))

@@ -20,8 +20,8 @@ pub trait SystemSettings: Send + Sync {
         self.all().into_iter().find(|setting| setting.name.eq_ignore_ascii_case(name))
     }
 
-    /// Checks a value, keeps it, and applies it if that can be done while the database is open. Without a value the setting
-    /// goes back to what it is without ALTER SYSTEM.
+    /// Checks a value, keeps it, and applies it if that can be done while the database is open. Without a
+    /// value the setting goes back to what it is without ALTER SYSTEM.
     fn alter(&self, name: &str, value: Option<&str>) -> Result<()>;
 
     /// Takes back all that ALTER SYSTEM has done.

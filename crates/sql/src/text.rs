@@ -95,7 +95,8 @@ pub fn fit_elements(value: Value, element: ColumnType) -> Result<Value> {
     Ok(Value::Array(fitted.starting_at(array.as_ref().lower_bound())))
 }
 
-/// Reads the text form of a value of the type `oid`, of which there need not be columns: arrays, oid, "char", name.
+/// Reads the text form of a value of the type `oid`, of which there need not be columns: arrays, oid, "char",
+/// name.
 pub fn parse_as(text: &str, oid: Oid, reading: &Reading<'_>) -> Result<Value> {
     match oid {
         oid::OID => parse_oid(text).map(|oid| Value::Int8(i64::from(oid))),
@@ -169,7 +170,8 @@ fn parse_uuid(text: &str) -> Result<[u8; 16]> {
     Ok(out)
 }
 
-/// The value, if PostgreSQL has it: 22008 for a date, a time or a timestamp outside its range. For values that come as bytes.
+/// The value, if PostgreSQL has it: 22008 for a date, a time or a timestamp outside its range. For values
+/// that come as bytes.
 pub fn check_range(value: Value) -> Result<Value> {
     match value {
         Value::Date(days) if !matches!(days, i32::MIN | i32::MAX) => {
@@ -345,7 +347,8 @@ pub fn fit_char(text: &str, n: usize) -> Result<&str> {
     Ok(kept)
 }
 
-/// The value of a varchar(n): trailing blanks beyond `n` characters are dropped, anything else there is an error.
+/// The value of a varchar(n): trailing blanks beyond `n` characters are dropped, anything else there is an
+/// error.
 pub fn fit_varchar(text: &str, n: usize) -> Result<&str> {
     if text.len() <= n {
         return Ok(text);

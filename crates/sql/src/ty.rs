@@ -326,8 +326,8 @@ impl Ty {
         self.preferred() == other.preferred()
     }
 
-    /// The column type that stores values of this type, for expressions' storage and text input; bytea for arrays, whose
-    /// text is read by `text::parse_as`.
+    /// The column type that stores values of this type, for expressions' storage and text input; bytea for
+    /// arrays, whose text is read by `text::parse_as`.
     pub fn column_type(self) -> ColumnType {
         match self {
             Ty::Bool => ColumnType::Bool,

@@ -69,7 +69,8 @@ pub fn of_crate(files: &[SourceFile], folder: &str) -> CrateImports {
     CrateImports { faults, ..reading.finish() }
 }
 
-/// The module in a file, from its path below `src`. A second program of the crate is no module of its library.
+/// The module in a file, from its path below `src`. A second program of the crate is no module of its
+/// library.
 fn module_of(path: &str) -> Option<ModulePath> {
     let stem = path.strip_suffix(".rs")?;
     if stem == "main" || stem.starts_with("bin/") {
@@ -151,8 +152,8 @@ impl Reading {
         })
     }
 
-    /// The module that defines what a path names. A name that only the compiler sees, such as one that a macro
-    /// defines, counts as defined by the module that the path leads to.
+    /// The module that defines what a path names. A name that only the compiler sees, such as one that a
+    /// macro defines, counts as defined by the module that the path leads to.
     fn defining_module(&self, mention: &Mention) -> Option<ModulePath> {
         match self.resolve(&mention.module, &mention.path, 0) {
             Some(Destination::Item(owner)) => return Some(owner),

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use crate::SourceFile;
 
-/// For each crate, the crates of this workspace it may be built on; its tests may use everything below those too.
-/// A crate that is missing here may not exist.
+/// For each crate, the crates of this workspace it may be built on; its tests may use everything below those
+/// too. A crate that is missing here may not exist.
 pub const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("varve-device", &[]),
     ("varve-pager", &["varve-device"]),

@@ -44,8 +44,9 @@ fn paths_of(line: &str) -> impl Iterator<Item = &str> {
     spans.chain(line.split("](").skip(1).filter_map(link_target))
 }
 
-/// Whether a code span is meant as a path: it ends like a source file, or has a slash and nothing that paths lack.
-/// A source file's name without its folder counts, too, so that it is found missing: it says not where the file is.
+/// Whether a code span is meant as a path: it ends like a source file, or has a slash and nothing that paths
+/// lack. A source file's name without its folder counts, too, so that it is found missing: it says not where
+/// the file is.
 fn is_path(span: &str) -> bool {
     let looks_like_path = span.contains('/') && !span.starts_with(['/', '.']);
     (looks_like_path || span.ends_with(".rs")) && span.chars().all(is_path_char)

@@ -21,7 +21,8 @@ pub const UNSAFE_FILES: &[&str] = &[
     "crates/sql/src/parse/postgres/tree.rs",
 ];
 
-/// Checks that the keyword stands only in [`UNSAFE_FILES`], and that each of those still exists and needs its place.
+/// Checks that the keyword stands only in [`UNSAFE_FILES`], and that each of those still exists and needs its
+/// place.
 pub fn check(files: &[SourceFile]) -> Vec<String> {
     let mut found = Vec::new();
     for file in files.iter().filter(|file| file.is_rust()) {

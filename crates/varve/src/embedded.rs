@@ -97,8 +97,8 @@ impl Embedded {
         &self.home
     }
 
-    /// Writes everything out and closes. All sessions and transactions should have ended. If a device is full, nothing is
-    /// lost: the next opening recovers.
+    /// Writes everything out and closes. All sessions and transactions should have ended. If a device is
+    /// full, nothing is lost: the next opening recovers.
     pub fn close(self) -> Result<(), OpenError> {
         self.engine.shutdown().map_err(OpenError::Close)?;
         self.home.close();

@@ -36,9 +36,9 @@
 //!
 //! # Stored procedures
 //!
-//! A table of a memory-oriented engine (`CREATE TABLE ... USING nvm_inplace`) is in partitions. A partition runs
-//! its transactions one after the other. A stored procedure is a closure that runs in a partition, beside the
-//! procedures of other partitions and the transactions of SQL.
+//! A table of a memory-oriented engine (`CREATE TABLE ... USING nvm_inplace`) is in partitions. A partition
+//! runs its transactions one after the other. A stored procedure is a closure that runs in a partition,
+//! beside the procedures of other partitions and the transactions of SQL.
 //!
 //! ```
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -93,7 +93,8 @@ impl SystemFile {
             Err(error) => {
                 let fit = Fit::of(&base, directory, &said);
                 let is_right_elsewhere = fit.all_left_lean() && unknown_of(&said).is_empty();
-                // Nothing to blame, and yet it isn't read: it doesn't parse, or a section is empty. The next ALTER SYSTEM would write over it.
+                // Nothing to blame, and yet it isn't read: it doesn't parse, or a section is empty. The next
+                // ALTER SYSTEM would write over it.
                 if misfit == Misfit::Told && (!is_right_elsewhere || fit.left.is_empty()) {
                     return Err(OpenError::Config(error));
                 }
@@ -176,7 +177,8 @@ impl SystemFile {
             self.resize(&fit.next)?;
         }
         let durable = self.write(&said.to_string()).map_err(|error| {
-            // The size that the file says; if there is no room for it any more, the next start has it, or does without.
+            // The size that the file says; if there is no room for it any more, the next start has it, or
+            // does without.
             let _as_it_was = self.resize(&now.fit.next);
             let path = self.directory.join(AUTO_FILE_NAME);
             SqlError::new(SqlState::IO_ERROR, format!("could not write file \"{}\": {error}", path.display()))

@@ -3,7 +3,8 @@
 use super::Scale;
 use crate::workload::Condition;
 
-/// All of them. The specification states the eleventh of the loaded database, where seven in ten orders are delivered; here it follows the deliveries.
+/// All of them. The specification states the eleventh of the loaded database, where seven in ten orders are
+/// delivered; here it follows the deliveries.
 pub(super) fn all(scale: &Scale) -> Vec<Condition> {
     let eleventh = ORDERS_WAITING.replace("{delivered}", &scale.delivered().to_string());
     CONDITIONS

@@ -105,7 +105,8 @@ impl<'a> Terminal<'a> {
         Ok(sum * (ONE - discount) / ONE * (ONE + taxes) / ONE)
     }
 
-    /// Five to fifteen lines; one item in a hundred comes from another warehouse, one order in a hundred ends with an item that doesn't exist.
+    /// Five to fifteen lines; one item in a hundred comes from another warehouse, one order in a hundred ends
+    /// with an item that doesn't exist.
     fn draw_lines(&mut self) -> Vec<Line> {
         let count = self.random.between(LINES_MIN, LINES_MAX);
         let rolled_back = self.random.below(100) == 0;
@@ -189,7 +190,8 @@ impl<'a> Terminal<'a> {
         (self.random.below(100) < 60).then(|| draw::last_name(self.scale, self.random))
     }
 
-    /// The customer, by number, or the middle one of those with that last name in the order of their first names.
+    /// The customer, by number, or the middle one of those with that last name in the order of their first
+    /// names.
     fn find(&mut self, asked: Customer, last_name: Option<&str>) -> Result<Customer> {
         let Some(name) = last_name else { return Ok(asked) };
         let [warehouse, district, _] = asked.key();

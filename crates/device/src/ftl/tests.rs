@@ -50,8 +50,9 @@ fn chance(below: u32) -> impl Iterator<Item = u32> {
     })
 }
 
-/// What uniform updates of all pages cost with greedy collection, for many large blocks (Desnoyers 2012; Xiang and Kurkoski 2011):
-/// u = exp(-(1 + r)(1 - u)) is the valid part of a collected block, and 1 / (1 - u) is written for each page.
+/// What uniform updates of all pages cost with greedy collection, for many large blocks (Desnoyers 2012;
+/// Xiang and Kurkoski 2011): u = exp(-(1 + r)(1 - u)) is the valid part of a collected block, and 1 / (1 - u)
+/// is written for each page.
 fn analytic(spare: f64) -> f64 {
     let u = (0..1000).fold(0.5_f64, |u, _| (-(1.0 + spare) * (1.0 - u)).exp());
     1.0 / (1.0 - u)

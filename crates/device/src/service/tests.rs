@@ -20,8 +20,8 @@ fn device(name: &str) -> Service {
     Service::new(Profile::shipped(name).unwrap(), 1.0)
 }
 
-/// Requests per second when `depth` callers each send the next request as soon as theirs is answered, once the device is
-/// warm: after a tenth of the requests.
+/// Requests per second when `depth` callers each send the next request as soon as theirs is answered, once
+/// the device is warm: after a tenth of the requests.
 fn per_second(
     service: &mut Service,
     depth: usize,
@@ -161,8 +161,8 @@ fn the_drive_of_2014_meets_its_makers_figures() {
     check("sequential MiB written", 4, 2_000, 520e6 / f64::from(1 << 20), &long(Kind::Write));
 }
 
-/// A long request is spread over the channels, as a drive spreads it over its chips: one doublewrite batch of 120 pages of
-/// 4 KiB, all alone, is written at the drive's sequential rate.
+/// A long request is spread over the channels, as a drive spreads it over its chips: one doublewrite batch of
+/// 120 pages of 4 KiB, all alone, is written at the drive's sequential rate.
 #[test]
 fn a_long_request_uses_all_channels() {
     let bytes = 120 * 4096;
@@ -171,7 +171,8 @@ fn a_long_request_uses_all_channels() {
     assert_near("480 KiB", bytes as f64 * 1e9 / answered_ns as f64, 520e6, 0.06);
 }
 
-/// A stream is sequential although each of its requests is served by another channel, also beside another stream.
+/// A stream is sequential although each of its requests is served by another channel, also beside another
+/// stream.
 #[test]
 fn streams_are_followed_from_channel_to_channel() {
     let mut service = device("sata-ssd-2014");
@@ -275,8 +276,8 @@ fn a_stream_over_stripes_is_sequential_on_each_channel() {
     assert_near("pages of 8 KiB", got * 64.0, 26_370.0, 0.1);
 }
 
-/// A disk turns once for a request, not once for each of its pages; pages that are handed over together and follow each other are one
-/// request. Eight disks position their heads at the same time.
+/// A disk turns once for a request, not once for each of its pages; pages that are handed over together and
+/// follow each other are one request. Eight disks position their heads at the same time.
 #[test]
 fn a_disk_turns_once_for_adjacent_pages() {
     const PAGE: u64 = 8192;

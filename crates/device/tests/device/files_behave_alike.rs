@@ -159,7 +159,8 @@ fn an_atomic_write_is_done_or_refused() {
     }
 }
 
-/// Through the page cache a failed durable write may be the failure of earlier writes, so it must be a flush that says it.
+/// Through the page cache a failed durable write may be the failure of earlier writes, so it must be a flush
+/// that says it.
 #[test]
 fn only_direct_files_write_durably_without_a_flush() {
     let scratch = tempfile::tempdir().unwrap();

@@ -101,8 +101,8 @@ fn names_are_made_renamed_removed_and_found_again() {
     assert_eq!(error.kind, ErrorKind::ReadOnly);
 }
 
-/// A region whose changes are recorded; `what` works on its files. Gives the first bytes of `log.0000` after a power
-/// failure at the end that loses all that may be lost.
+/// A region whose changes are recorded; `what` works on its files. Gives the first bytes of `log.0000` after
+/// a power failure at the end that loses all that may be lost.
 fn after_power_failure(device: &Arc<MemoryDirectory>, what: impl FnOnce(&RegionFiles)) -> Vec<u8> {
     let log = RecordLog::new();
     what(&files_of(&*Recorder::wrap(Arc::clone(device), Arc::clone(&log))));

@@ -220,7 +220,8 @@ fn a_definition_that_is_cut_or_longer_is_refused() {
     }
 }
 
-/// What a fuzzer asserts too: damaged bytes are refused, or are the one form of some other definition.
+/// A fuzz target asserts this, too: damaged bytes are refused, or they are the only encoding of another
+/// definition.
 #[test]
 fn a_damaged_definition_is_refused_or_another_one() {
     for definition in all() {
@@ -237,7 +238,8 @@ fn a_damaged_definition_is_refused_or_another_one() {
     }
 }
 
-/// Bytes that a program wrote which knew one database: what they define is in `postgres`, and is written as before.
+/// Definitions that a program wrote before there were several databases. They belong to the database
+/// `postgres`, and are encoded as before.
 #[test]
 fn definitions_from_before_there_were_databases_are_of_postgres() {
     const SCHEMA: &[u8] = b"\x02\x01\x14\0\0\0\x01\0\0\0s";

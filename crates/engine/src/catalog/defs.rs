@@ -402,7 +402,8 @@ impl TableDef {
         own.chain(key).chain(indexes).chain(parts)
     }
 
-    /// What belongs to the table and may have an owner, grants or comments of its own: indexes, constraints, parts.
+    /// What belongs to the table and may have an owner, grants or comments of its own: indexes, constraints,
+    /// parts.
     pub(crate) fn parts_with_about(&self) -> impl Iterator<Item = ObjectId> {
         let indexes = self.indexes.iter().map(|index| index.id.into());
         let checks = self.checks.iter().map(|check| check.id);
@@ -431,8 +432,8 @@ impl TableDef {
         self.primary_key.as_ref().map_or(&[], |k| &k.columns)
     }
 
-    /// Appends one column of the table to a key or key prefix (`datum` of that column's type). Behind the columns follow the
-    /// expressions of derived indexes, in the order of these.
+    /// Appends one column of the table to a key or key prefix (`datum` of that column's type). Behind the
+    /// columns follow the expressions of derived indexes, in the order of these.
     pub fn push_key(&self, key: &mut Vec<u8>, ordinal: usize, datum: &Datum<'_>) {
         key::push(key, self.key_type(ordinal), datum);
     }
@@ -452,7 +453,8 @@ impl TableDef {
         EntryColumns::of(&index_parts, &primary_parts)
     }
 
-    /// The type of a column, or of an expression of a derived index by the ordinal that it has behind the columns.
+    /// The type of a column, or of an expression of a derived index by the ordinal that it has behind the
+    /// columns.
     pub fn key_type(&self, ordinal: usize) -> ColumnType {
         if let Some(column) = self.columns.get(ordinal) {
             return column.column_type;

@@ -92,8 +92,8 @@ pub struct Table {
     pub(crate) store: Arc<dyn TableStore>,
     pub(crate) lock: Arc<TableLock>,
     retired: AtomicBool,
-    /// Who put the rows into a new tree without their older versions: a snapshot that doesn't see this transaction would
-    /// miss rows.
+    /// Who put the rows into a new tree without their older versions: a snapshot that doesn't see this
+    /// transaction would miss rows.
     pub(crate) rewriter: Option<TxnId>,
     /// The partitions that have its rows, if a memory-oriented engine keeps it.
     pub(crate) stored: StoredTables,

@@ -46,8 +46,8 @@ pub const WRITE_SERVER_FILES: ObjectId = ObjectId(4570);
 /// Its members may run programs on the server, which nothing does.
 pub const EXECUTE_SERVER_PROGRAM: ObjectId = ObjectId(4571);
 
-/// The roles that every database has, by PostgreSQL's names and OIDs. They are nowhere stored, nobody logs in as one of them,
-/// and they do not change.
+/// The roles that every database has, by PostgreSQL's names and OIDs. They are nowhere stored, nobody logs in
+/// as one of them, and they do not change.
 const PREDEFINED: [(ObjectId, &str, &[ObjectId]); 12] = [
     (DATABASE_OWNER, "pg_database_owner", &[]),
     (READ_ALL_DATA, "pg_read_all_data", &[]),
@@ -103,7 +103,8 @@ pub struct ForeignKey {
     pub columns: Vec<usize>,
     /// The table referred to.
     pub parent: TableId,
-    /// Ordinals there, in the order of `columns`: its primary key's columns or those of a unique index, in any order.
+    /// Ordinals there, in the order of `columns`: its primary key's columns or those of a unique index, in
+    /// any order.
     pub parent_columns: Vec<usize>,
     /// ON DELETE
     pub on_delete: Action,
@@ -223,7 +224,8 @@ pub struct ViewDef {
     pub text: String,
     /// Tables and views that the query names.
     pub uses: Vec<Use>,
-    /// `security_invoker`, if it was set. Rights on the tables below are then checked for the reader, not for the view's owner.
+    /// `security_invoker`, if it was set. Rights on the tables below are then checked for the reader, not for
+    /// the view's owner.
     pub security_invoker: Option<bool>,
 }
 
@@ -444,7 +446,8 @@ pub struct About {
     pub object: ObjectId,
     /// Whose it is.
     pub owner: ObjectId,
-    /// Rights that were granted; `None` as long as GRANT and REVOKE have not touched it (PostgreSQL's null `relacl`).
+    /// Rights that were granted; `None` as long as GRANT and REVOKE have not touched it (PostgreSQL's null
+    /// `relacl`).
     pub grants: Option<Vec<Grant>>,
     /// Comments on it and its columns.
     pub comments: Vec<Comment>,

@@ -86,7 +86,8 @@ impl Current {
 /// The current catalog and its companions.
 pub(crate) struct CatalogState {
     current: RwLock<Current>,
-    /// Its version, for those who only ask whether it is another one: each statement does, and `current` is a latch for all.
+    /// Its version, for those who only ask whether it is another one: each statement does, and `current` is a
+    /// latch for all.
     version: AtomicU64,
     publishing: Mutex<()>,
     next_version: AtomicU64,

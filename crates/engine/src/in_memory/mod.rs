@@ -2,8 +2,9 @@
 //! the crate `memory` (decision 0117).
 //!
 //! Keys are encoded as those of the engine `paged`. The first key of a row is its primary key. The key of a
-//! secondary index has the index's columns. If one of them is NULL, or if the index is not unique, the primary
-//! key follows. A table without a primary key has a row id, an `int8` key, whose 9 bytes follow the row.
+//! secondary index has the index's columns. If one of them is NULL, or if the index is not unique, the
+//! primary key follows. A table without a primary key has a row id, an `int8` key, whose 9 bytes follow the
+//! row.
 //!
 //! Invariants
 //! 1. The transaction has locked a partition before a call of this module reads or changes a row there

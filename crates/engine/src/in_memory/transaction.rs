@@ -135,8 +135,8 @@ impl Context {
         }
     }
 
-    /// Ends the open transaction of a store, so that a definition can be made: a table that the transaction has
-    /// made itself is dropped with all of its rows if the transaction does not commit.
+    /// Ends the open transaction of a store, so that a definition can be made: a table that the transaction
+    /// has made itself is dropped with all of its rows if the transaction does not commit.
     fn seal(&mut self, partition: PartitionId) -> Result<()> {
         let work = self.work();
         if let Some(durable) = &work.durable {
@@ -171,8 +171,8 @@ impl Context {
         Ok(())
     }
 
-    /// The transaction is over, and its partitions are still locked: drops tables that nothing refers to. What
-    /// cannot be dropped now is dropped by the next start.
+    /// The transaction is over, and its partitions are still locked: drops tables that nothing refers to.
+    /// What cannot be dropped now is dropped by the next start.
     #[cold]
     pub(crate) fn end_stores(&mut self, is_committed: bool) {
         let Some(mut work) = self.stores.take() else { return };

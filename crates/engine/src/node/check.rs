@@ -24,7 +24,8 @@ pub(crate) fn has_frame(node: NodeRef<'_>) -> bool {
         && node.garbage_bytes() <= page_bytes
 }
 
-/// Whether an entry of a node that `has_frame` lies within its heap, with a value of at least `value_bytes_min`.
+/// Whether an entry of a node that `has_frame` lies within its heap, with a value of at least
+/// `value_bytes_min`.
 pub(crate) fn has_entry(node: NodeRef<'_>, index: usize, value_bytes_min: usize) -> bool {
     if index >= node.len() {
         return false;

@@ -84,13 +84,14 @@ pub const fn prefix_bytes_max(page_bytes: usize) -> usize {
     usable_bytes(page_bytes) / 16
 }
 
-/// Most bytes an entry with its slot may take. Two fences of `key_bytes_max`, a prefix and one such entry fit in a page,
-/// and a full page can always be cut so that both halves fit (`split`).
+/// Most bytes an entry with its slot may take. Two fences of `key_bytes_max`, a prefix and one such entry fit
+/// in a page, and a full page can always be cut so that both halves fit (`split`).
 pub const fn entry_bytes_max(page_bytes: usize) -> usize {
     usable_bytes(page_bytes) * 3 / 8
 }
 
-/// Longest payload that stays in a clustered leaf beside a key of `key_bytes`; a longer one goes to an overflow chain.
+/// Longest payload that stays in a clustered leaf beside a key of `key_bytes`; a longer one goes to an
+/// overflow chain.
 pub const fn payload_bytes_max(page_bytes: usize, key_bytes: usize) -> usize {
     entry_bytes_max(page_bytes) - SLOT_BYTES - ENTRY_HEAD_BYTES - STAMP_BYTES - key_bytes
 }

@@ -268,7 +268,8 @@ impl<'a> NodeRef<'a> {
         found.slot + usize::from(found.exact)
     }
 
-    /// Index of the child whose keys may include the largest key below `key`, which is not outside the node's fences.
+    /// Index of the child whose keys may include the largest key below `key`, which is not outside the node's
+    /// fences.
     pub fn child_below(&self, key: &[u8]) -> usize {
         self.search_inside(key).slot
     }
@@ -295,7 +296,8 @@ impl<'a> NodeRef<'a> {
         self.search_suffix(suffix)
     }
 
-    /// As `search`; keys that are sought in their order are found at once at or behind the slot of the one before.
+    /// As `search`; keys that are sought in their order are found at once at or behind the slot of the one
+    /// before.
     #[inline]
     pub fn search_from(&self, slot: usize, key: &[u8]) -> KeyPosition {
         let suffix = key.strip_prefix(self.prefix());
@@ -368,15 +370,16 @@ fn decode_slot(raw: &[u8; SLOT_BYTES]) -> Slot {
     Slot { head: word as u32, offset: (word >> 32) as usize & 0xFFFF, suffix_bytes: (word >> 48) as usize }
 }
 
-/// Loads each cache line of the slots once: the loads overlap, while those of the search wait for each other. (Inner nodes
-/// are in the cache.)
+/// Loads each cache line of the slots once: the loads overlap, while those of the search wait for each other.
+/// (Inner nodes are in the cache.)
 #[inline]
 fn touch(slots: &[[u8; SLOT_BYTES]]) {
     let lines = slots.iter().step_by(CACHE_LINE_BYTES / SLOT_BYTES).take(TOUCH_LINES_MAX);
     std::hint::black_box(lines.fold(0, |sum, slot| sum ^ slot[0]));
 }
 
-/// First slot whose head is >= `head`. The loop has no branch that depends on the data, so it does not mispredict.
+/// First slot whose head is >= `head`. The loop has no branch that depends on the data, so it does not
+/// mispredict.
 #[inline]
 fn lower_bound(slots: &[[u8; SLOT_BYTES]], head: u32) -> usize {
     let mut base = 0;

@@ -19,13 +19,13 @@ const RUN_MIN: usize = 4;
 pub struct Cut {
     /// Entries `0..keep` stay.
     pub keep: usize,
-    /// The upper fence of the left and the lower fence of the right half. In an inner node it is the key of entry
-    /// `keep`, which moves up.
+    /// The upper fence of the left and the lower fence of the right half. In an inner node it is the key of
+    /// entry `keep`, which moves up.
     pub separator: Vec<u8>,
 }
 
-/// Cuts a leaf so that `key` with a value of `value_bytes` comes nearer to fitting. `None` if there is nothing to cut:
-/// the key's own entry is the only one.
+/// Cuts a leaf so that `key` with a value of `value_bytes` comes nearer to fitting. `None` if there is
+/// nothing to cut: the key's own entry is the only one.
 pub fn cut_leaf(node: NodeRef<'_>, key: &[u8], value_bytes: usize) -> Option<Cut> {
     let list = Wanted::new(node, key, value_bytes);
     if list.len() < 2 {

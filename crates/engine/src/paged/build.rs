@@ -69,7 +69,8 @@ impl PagedStore {
             .map_err(bulk_error)
     }
 
-    /// The next entry in order: equal ones are one, live if one of them is. Two live ones with one value are a duplicate.
+    /// The next entry in order: equal ones are one, live if one of them is. Two live ones with one value are
+    /// a duplicate.
     fn next_entry(
         &self,
         core: &Core,
@@ -172,9 +173,10 @@ impl PagedStore {
         }
     }
 
-    /// Builds the clustered tree of this table's rows in the order of `def`'s primary key, in the (noted, empty) segment
-    /// `owner`; `columns` says where each column of `def` comes from, if they are not the same ones. Rows keep their
-    /// writers; older versions are left behind, so 40001 if the own snapshot needs them.
+    /// Builds the clustered tree of this table's rows in the order of `def`'s primary key, in the (noted,
+    /// empty) segment `owner`; `columns` says where each column of `def` comes from, if they are not the same
+    /// ones. Rows keep their writers; older versions are left behind, so 40001 if the own snapshot needs
+    /// them.
     pub(crate) fn rebuild(
         &self,
         cx: &mut Context,
@@ -253,8 +255,8 @@ impl PagedStore {
         Ok(found.flatten())
     }
 
-    /// Replaces a row's content for all transactions at once, outside of all of them and without undo. `edit` gives its
-    /// result and the new row, which must be as large as the old one. `None`: there is no such row.
+    /// Replaces a row's content for all transactions at once, outside of all of them and without undo. `edit`
+    /// gives its result and the new row, which must be as large as the old one. `None`: there is no such row.
     pub(crate) fn change_in_place<T>(
         &self,
         core: &Core,

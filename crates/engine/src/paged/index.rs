@@ -32,8 +32,8 @@ enum Conflict {
     Open(Owner),
 }
 
-/// Whether a tree could hold the entry. One that is too long was refused when it was to be made, so the row it was for is being
-/// rolled back.
+/// Whether a tree could hold the entry. One that is too long was refused when it was to be made, so the row
+/// it was for is being rolled back.
 pub(super) fn may_exist(core: &Core, entry: &[u8]) -> bool {
     entry.len() <= node::key_bytes_max(core.pager.page_size())
 }
@@ -81,8 +81,9 @@ impl PagedIndex {
         Ok(())
     }
 
-    /// Removes the entry if it exists and `may_go` says so, asked while the leaf is latched: whoever makes the entry
-    /// wanted again changes the row first and the entry after, so it either is seen or finds no entry and makes one.
+    /// Removes the entry if it exists and `may_go` says so, asked while the leaf is latched: whoever makes
+    /// the entry wanted again changes the row first and the entry after, so it either is seen or finds no
+    /// entry and makes one.
     pub(super) fn remove_entry(
         &self,
         core: &Core,
@@ -189,8 +190,8 @@ impl PagedStore {
         })
     }
 
-    /// Whether a row that is in the way came after the snapshot to where this transaction has looked, under SERIALIZABLE: it found the
-    /// key free, so what it should do is begin again, not report a duplicate.
+    /// Whether a row that is in the way came after the snapshot to where this transaction has looked, under
+    /// SERIALIZABLE: it found the key free, so what it should do is begin again, not report a duplicate.
     pub(super) fn is_unforeseen(&self, cx: &Context, hold: WriteAccess, key: &[u8], row: RowRef<'_>) -> bool {
         let (Some(serial), WriteAccess::Free(lsn)) = (&cx.serial, hold) else { return false };
         if cx.snapshot_taken().is_none_or(|snapshot| lsn <= snapshot) {

@@ -25,8 +25,8 @@ use crate::share::LockStrength;
 use crate::versions::{FLAG_KEY, FLAG_MOVED, FLAG_VACATED, Step, Version};
 use crate::visible_version::Retry;
 
-/// The committed version beneath an uncommitted one (or one that is newer than the snapshot) that nobody who relies on the row has
-/// to wait for.
+/// The committed version beneath an uncommitted one (or one that is newer than the snapshot) that nobody who
+/// relies on the row has to wait for.
 pub(super) struct Beneath {
     /// Of the newest version.
     pub(super) above: Stamp,
@@ -104,8 +104,9 @@ impl PagedStore {
         unique.flat_map(|index| &index.def.columns).all(|c| a.get(*c).order(&b.get(*c)).is_eq())
     }
 
-    /// Goes from `version`, which its writer has not committed, down to what is committed, and with `in_snapshot` to what the snapshot
-    /// sees. `None` if who relies on the row has to wait for the writer; 40001 if what the snapshot sees is no longer to be relied on.
+    /// Goes from `version`, which its writer has not committed, down to what is committed, and with
+    /// `in_snapshot` to what the snapshot sees. `None` if who relies on the row has to wait for the writer;
+    /// 40001 if what the snapshot sees is no longer to be relied on.
     pub(super) fn beneath(
         &self,
         cx: &mut Context,

@@ -40,7 +40,8 @@ impl PagedStore {
         self.set_marks(cx, &mut marks)
     }
 
-    /// Notes an entry to be marked, of the row whose undo record is the last of `record_count`; `false` if marks are not gathered.
+    /// Notes an entry to be marked, of the row whose undo record is the last of `record_count`; `false` if
+    /// marks are not gathered.
     pub(super) fn gather(&self, cx: &mut Context, index: usize, entry: &[u8], record_count: u64) -> bool {
         let marks = cx.marks.as_mut().filter(|marks| marks.owner == self.tree.owner());
         let Some(entries) = marks.and_then(|marks| marks.of_index.get_mut(index)) else { return false };

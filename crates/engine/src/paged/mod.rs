@@ -221,8 +221,8 @@ impl PagedIndex {
         Self { def, tree, keys, columns }
     }
 
-    /// The key of the entry of a row that is there; `None` if the index has none for it: it leaves the row out, or the row's key
-    /// could not be computed, so that it is being taken back.
+    /// The key of the entry of a row that is there; `None` if the index has none for it: it leaves the row
+    /// out, or the row's key could not be computed, so that it is being taken back.
     fn entry_key(
         &self,
         table: &TableDef,

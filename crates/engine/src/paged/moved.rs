@@ -56,15 +56,17 @@ pub(super) fn may_have_left(cx: &mut Context, hold: WriteAccess, stamp: Stamp) -
         }
 }
 
-/// FLAG_VACATED if the version that comes over `stamp` has to carry it: not if every snapshot sees what is below.
+/// FLAG_VACATED if the version that comes over `stamp` has to carry it: not if every snapshot sees what is
+/// below.
 pub(super) fn inherited(core: &Core, stamp: Stamp) -> u8 {
     let is_flagged = stamp.flags & (FLAG_MOVED | FLAG_VACATED) != 0;
     if is_flagged && TxnId::new(stamp.txn) >= core.status.floor() { FLAG_VACATED } else { 0 }
 }
 
 impl PagedStore {
-    /// Where the row went that the statement seeks at `key`: the one that its snapshot sees there, or the one that arrived
-    /// with `since`. `version` is the newest one, committed or the statement's own. `None`: it is still there, or gone.
+    /// Where the row went that the statement seeks at `key`: the one that its snapshot sees there, or the one
+    /// that arrived with `since`. `version` is the newest one, committed or the statement's own. `None`: it
+    /// is still there, or gone.
     pub(super) fn trace(
         &self,
         cx: &mut Context,
@@ -78,7 +80,8 @@ impl PagedStore {
         while !since.is_some_and(|arrival| arrival.is(version.stamp)) {
             // Above what the snapshot does not see, all of the own versions are this statement's.
             let is_own = version.stamp.txn == cx.id.get();
-            // A state that was forgotten meanwhile lies below the floor, so it was seen: nothing here can be rolled back.
+            // A state that was forgotten meanwhile lies below the floor, so it was seen: nothing here can be
+            // rolled back.
             if !is_own && core.sight(&view, TxnId::new(version.stamp.txn)) != Sight::Unseen {
                 if version.is_deleted() {
                     return Ok(None);

@@ -104,8 +104,8 @@ impl PagedStore {
         Ok(true)
     }
 
-    /// Makes `version`, a copy of the newest version of a key, the one that the view sees; `false` if it sees none. Reads
-    /// the row again as long as the copy is out of date.
+    /// Makes `version`, a copy of the newest version of a key, the one that the view sees; `false` if it sees
+    /// none. Reads the row again as long as the copy is out of date.
     pub(super) fn settle(
         &self,
         core: &Core,

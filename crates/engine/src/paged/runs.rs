@@ -129,7 +129,8 @@ impl PagedStore {
         let entry = self.tree.entry(mtr, at);
         let (stamp, payload) = (entry.stamp(), entry.payload());
         let hold = cx.core.hold(TxnId::new(stamp.txn), cx.id);
-        // The floor, which says that all see a version, passes by snapshots that were given up. After the floor was read.
+        // The floor, which says that all see a version, passes by snapshots that were given up. After the
+        // floor was read.
         let snapshot = cx.snapshot();
         cx.core.purge.check_snapshot(snapshot)?;
         let is_free = match hold {

@@ -40,9 +40,11 @@ enum Attempt<T> {
     NeedRoom(usize),
     /// The undo page is full.
     NeedUndo,
-    /// The newest change may be a mere lock, or another row may be in this one's place: look at what is below it.
+    /// The newest change may be a mere lock, or another row may be in this one's place: look at what is below
+    /// it.
     LookBelow(Version),
-    /// Somebody is changing a row that is only to be relied on, or has since the snapshot: look what is beneath.
+    /// Somebody is changing a row that is only to be relied on, or has since the snapshot: look what is
+    /// beneath.
     LookBeneath(Option<Owner>, Version),
     /// The new row belongs into an overflow chain: lock the old one and write the chain first.
     NeedChain(RowImage),
@@ -150,7 +152,8 @@ impl PagedStore {
         Ok(())
     }
 
-    /// Notes a row that comes or goes, under SERIALIZABLE: where every index has it, since readers note where they look.
+    /// Notes a row that comes or goes, under SERIALIZABLE: where every index has it, since readers note where
+    /// they look.
     fn note_row(&self, cx: &Context, key: &[u8], row: &[u8]) {
         if cx.serial.is_none() {
             return;
@@ -380,7 +383,8 @@ impl PagedStore {
         let entry = self.tree.entry(mtr, &at);
         let stamp = entry.stamp();
         let hold = core.hold(TxnId::new(stamp.txn), cx.id);
-        // The floor, which says that all see a version, passes by snapshots that were given up. After the floor was read.
+        // The floor, which says that all see a version, passes by snapshots that were given up. After the
+        // floor was read.
         core.purge.check_snapshot(cx.snapshot())?;
         match hold {
             WriteAccess::Busy(owner) if progress.lock == Some(LockStrength::KeyShare) => {
@@ -428,7 +432,8 @@ impl PagedStore {
         self.carry_out(cx, mtr, &mut at, key, stamp, applied, progress)
     }
 
-    /// Relies on the row beneath a change that leaves its keys alone: one that is not committed, or that the snapshot does not see.
+    /// Relies on the row beneath a change that leaves its keys alone: one that is not committed, or that the
+    /// snapshot does not see.
     fn share_beneath(
         &self,
         cx: &mut Context,
@@ -453,7 +458,8 @@ impl PagedStore {
         Ok(Attempt::Done(ClusteredEnd::Applied(applied)))
     }
 
-    /// A lock-only change is newer than the snapshot: whether the change below it is. Gives the lock's stamp if not.
+    /// A lock-only change is newer than the snapshot: whether the change below it is. Gives the lock's stamp
+    /// if not.
     fn look_below(&self, cx: &mut Context, key: &[u8], mut version: Version) -> Result<Stamp> {
         let lock = version.stamp;
         while version.stamp.flags & FLAG_LOCK != 0 {
@@ -596,8 +602,8 @@ impl PagedStore {
         })
     }
 
-    /// Locks the row and has the decision made again; once the row is this transaction's, the decision stays valid:
-    /// writes the chain.
+    /// Locks the row and has the decision made again; once the row is this transaction's, the decision stays
+    /// valid: writes the chain.
     fn chain_first(
         &self,
         cx: &mut Context,

@@ -37,7 +37,8 @@ pub enum BulkError<E> {
     },
 }
 
-/// Fills a fresh segment with a tree of the given entries (key, stamp, payload), which ascend strictly by key.
+/// Fills a fresh segment with a tree of the given entries (key, stamp, payload), which ascend strictly by
+/// key.
 pub fn bulk_build<E>(
     pager: &Pager,
     space: SpaceId,

@@ -30,7 +30,8 @@ impl Checker {
         Self::default()
     }
 
-    /// Notes that a structure of segment `owner` refers to a page; `false` (and a damage) if something did before.
+    /// Notes that a structure of segment `owner` refers to a page; `false` (and a damage) if something did
+    /// before.
     pub fn claim(&mut self, page: PageId, owner: u32) -> bool {
         let before = self.claimed.insert(page, owner);
         if let Some(other) = before {

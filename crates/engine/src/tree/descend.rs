@@ -86,8 +86,8 @@ impl Tree {
         Ok(page)
     }
 
-    /// Has an absent child read with no latch held and gives the root to begin again; after some attempts, reads it under
-    /// the parent's latch and gives the child.
+    /// Has an absent child read with no latch held and gives the root to begin again; after some attempts,
+    /// reads it under the parent's latch and gives the child.
     #[cold]
     fn read_or_hold<'p>(
         &self,
@@ -112,7 +112,8 @@ impl Tree {
         Ok((page, level))
     }
 
-    /// Latches the node of `level` exclusively, into the mini-transaction; `None` if the tree is not that high.
+    /// Latches the node of `level` exclusively, into the mini-transaction; `None` if the tree is not that
+    /// high.
     pub(super) fn latch_x<'p>(
         &self,
         pager: &'p Pager,
@@ -127,7 +128,8 @@ impl Tree {
                 return Ok(None);
             }
             if node.level() == level {
-                // The root's level is only known once it is latched, and it may change until it is latched again.
+                // The root's level is only known once it is latched, and it may change until it is latched
+                // again.
                 drop(above);
                 if let Some(page) = self.latch_root_x(mtr, level)? {
                     return Ok(Some(page));

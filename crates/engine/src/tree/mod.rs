@@ -103,8 +103,8 @@ pub enum Put {
 }
 
 impl Tree {
-    /// Makes an empty tree in a segment of its own. The segment leaks if the machine crashes before the caller has
-    /// noted it durably: `create_in` is the way for tables.
+    /// Makes an empty tree in a segment of its own. The segment leaks if the machine crashes before the
+    /// caller has noted it durably: `create_in` is the way for tables.
     pub fn create(pager: &Pager, space: SpaceId, kind: TreeKind) -> TreeResult<Self> {
         let owner = pager.create_segment(space)?;
         Self::create_in(pager, space, owner, kind)

@@ -259,7 +259,8 @@ impl Scan {
 }
 
 impl Tree {
-    /// Copies the next batch of entries into the scan (at most its limit, at most one leaf's); `false` when it is over.
+    /// Copies the next batch of entries into the scan (at most its limit, at most one leaf's); `false` when
+    /// it is over.
     pub fn next_batch(&self, pager: &Pager, scan: &mut Scan) -> TreeResult<bool> {
         scan.len = 0;
         while scan.next != Next::Done && scan.len == 0 {
@@ -270,7 +271,8 @@ impl Tree {
         Ok(scan.len > 0)
     }
 
-    /// Has the next leaves of a long scan read together, up to the one in which it ends. No latch is held while reading.
+    /// Has the next leaves of a long scan read together, up to the one in which it ends. No latch is held
+    /// while reading.
     fn read_ahead(&self, pager: &Pager, scan: &mut Scan) -> TreeResult<()> {
         if scan.leaves < LONG_LEAVES {
             return Ok(());

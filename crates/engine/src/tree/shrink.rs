@@ -36,7 +36,8 @@ struct Merged {
 }
 
 impl Tree {
-    /// Merges the leaf of `key` with a neighbour if it is nearly empty, and so on upwards. No latch may be held.
+    /// Merges the leaf of `key` with a neighbour if it is nearly empty, and so on upwards. No latch may be
+    /// held.
     pub fn tidy(&self, pager: &Pager, key: &[u8]) -> TreeResult<()> {
         let _alone = self.structure.lock();
         let mut level = 0;
@@ -66,7 +67,8 @@ impl Tree {
             return Ok(Then::Stop);
         }
         let merged = merge(left_node, right_node);
-        // An empty node goes whatever its neighbour holds: tables used as queues empty their leaves from the left.
+        // An empty node goes whatever its neighbour holds: tables used as queues empty their leaves from the
+        // left.
         let usable = usable_bytes(left_node.page_bytes());
         let is_one_empty = left_node.live_bytes() == 0 || right_node.live_bytes() == 0;
         if merged.bytes > if is_one_empty { usable } else { usable * 4 / 5 } {

@@ -28,7 +28,8 @@ pub(super) enum InsertSpace {
 }
 
 impl Tree {
-    /// Latches the leaf of a key exclusively; no other page of the tree stays latched. Before any change of `mtr`.
+    /// Latches the leaf of a key exclusively; no other page of the tree stays latched. Before any change of
+    /// `mtr`.
     pub fn locate_x<'p>(&self, pager: &'p Pager, mtr: &mut Mtr<'p>, key: &[u8]) -> TreeResult<Position> {
         let limit = node::key_bytes_max(pager.page_size());
         if key.len() > limit {
@@ -45,8 +46,8 @@ impl Tree {
         Position { page, slot: found.slot, found: found.exact }
     }
 
-    /// Where the key is in the leaf of another position; not found there, it may be in another leaf. Quick for the key next to that
-    /// position's.
+    /// Where the key is in the leaf of another position; not found there, it may be in another leaf. Quick
+    /// for the key next to that position's.
     pub fn find_beside(&self, mtr: &Mtr<'_>, position: &Position, key: &[u8]) -> Position {
         let found = NodeRef::new(mtr.page(position.page)).search_from(position.slot, key);
         Position { page: position.page, slot: found.slot, found: found.exact }
@@ -64,8 +65,9 @@ impl Tree {
         room(node, position.slot, position.found, key, self.value_bytes(payload_bytes)) != InsertSpace::None
     }
 
-    /// Inserts or replaces the entry of `key`. In a secondary tree the payload is empty, and of the stamp the flags are
-    /// stored and the transaction raises the leaf's newest one. After it the position is that of the entry.
+    /// Inserts or replaces the entry of `key`. In a secondary tree the payload is empty, and of the stamp the
+    /// flags are stored and the transaction raises the leaf's newest one. After it the position is that of
+    /// the entry.
     pub fn put(
         &self,
         mtr: &mut Mtr<'_>,

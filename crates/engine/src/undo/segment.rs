@@ -74,8 +74,8 @@ impl Segment {
         self.start
     }
 
-    /// Latches what `append` of a record of `bytes` needs; `None` if the tail is full: end the mini-transaction without
-    /// changes, call `extend` and begin again.
+    /// Latches what `append` of a record of `bytes` needs; `None` if the tail is full: end the
+    /// mini-transaction without changes, call `extend` and begin again.
     pub(crate) fn prepare(&self, mtr: &mut Mtr<'_>, bytes: usize) -> Result<Option<Prepared>> {
         if bytes > self.tail_free_bytes || self.tail_count as usize >= RollPointer::SLOTS_MAX {
             return Ok(None);
@@ -85,8 +85,8 @@ impl Segment {
         Ok(Some(Prepared { tail, header }))
     }
 
-    /// The same for one more record of the mini-transaction, behind those that were appended to the prepared tail; `None` if that is full:
-    /// commit and begin again.
+    /// The same for one more record of the mini-transaction, behind those that were appended to the prepared
+    /// tail; `None` if that is full: commit and begin again.
     pub(crate) fn prepare_more(&self, prepared: Prepared, bytes: usize) -> Option<Prepared> {
         let has_room = bytes <= self.tail_free_bytes && (self.tail_count as usize) < RollPointer::SLOTS_MAX;
         has_room.then_some(Prepared { header: None, ..prepared })

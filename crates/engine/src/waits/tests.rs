@@ -72,7 +72,8 @@ fn the_edge_that_closes_a_cycle_is_refused() {
     assert!(!waits.is_waiting(&registry, a));
 }
 
-/// Review 8, A6, and review 9, N8: who waits for a row that ROLLBACK TO frees at that moment slept until the holder's end.
+/// Review 8, A6, and review 9, N8: who waits for a row that ROLLBACK TO frees at that moment slept until the
+/// holder's end.
 #[test]
 fn what_was_given_up_since_the_look_is_not_waited_for() {
     let (registry, waits) = (Registry::new(), Waits::default());
@@ -83,7 +84,8 @@ fn what_was_given_up_since_the_look_is_not_waited_for() {
     assert_eq!(registry.place(holder.slot).queued.load(Ordering::SeqCst), 0);
 }
 
-/// The first in line is woken when the holder ends. If it finds that one of those behind it shares what it wants, that one looks, too.
+/// The first in line is woken when the holder ends. If it finds that one of those behind it shares what it
+/// wants, that one looks, too.
 #[test]
 fn who_was_put_behind_somebody_he_keeps_waiting_looks_for_himself() {
     let (registry, waits) = (Registry::new(), Waits::default());

@@ -44,7 +44,8 @@ fn settle(database: &Arc<Database>) {
     pager.checkpoint().unwrap();
 }
 
-/// Opens the directory as it is after a crash at many moments of `log`, and gives `judge` the last mark before.
+/// Opens the directory as it is after a crash at many moments of `log`, and gives `judge` the last mark
+/// before.
 fn at_every_cut(log: &RecordLog, judge: impl Fn(&Arc<Database>, u64, &str)) {
     let mut timeline = Timeline::new(log.recording());
     let end = timeline.end();

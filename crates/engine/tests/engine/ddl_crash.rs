@@ -11,7 +11,8 @@ use varve_engine::{
     ColumnDef, ColumnSource, ColumnType, Database, NewIndex, NewSequence, PrimaryKey, RowRef, TableDef, Value,
 };
 
-/// Runs `steps` one by one in one transaction; after each, opens a copy of the directory as a crash would leave it.
+/// Runs `steps` one by one in one transaction; after each, opens a copy of the directory as a crash would
+/// leave it.
 fn crash_after_each(steps: &[&dyn Fn(&mut varve_engine::Transaction)]) {
     for flushed in [false, true] {
         let (directory, database) = fresh();

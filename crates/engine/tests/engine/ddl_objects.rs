@@ -210,7 +210,8 @@ fn owners_grants_and_comments_go_with_their_object() {
     is_sound(&database);
 }
 
-/// Two grants at once: the second waits, and then is told that it has to look again, instead of overwriting the first.
+/// Two grants at once: the second waits, and then is told that it has to look again, instead of overwriting
+/// the first.
 #[test]
 fn a_change_under_way_is_not_overwritten() {
     for seen_before in [false, true] {

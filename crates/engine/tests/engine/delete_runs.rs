@@ -9,7 +9,8 @@ use varve_engine::{Change, Error, Outcome, RowRef, Run, TableDef, Transaction};
 
 const ROWS: i32 = 3000;
 
-/// Deletes the rows with these keys for which `is_wanted` holds, as DELETE does; how many ran together and how many alone.
+/// Deletes the rows with these keys for which `is_wanted` holds, as DELETE does; how many ran together and
+/// how many alone.
 fn sweep(
     txn: &mut Transaction,
     def: &TableDef,
@@ -118,7 +119,8 @@ fn a_row_of_another_transaction_is_waited_for() {
     is_sound(&database);
 }
 
-/// The statement ends without `end_deletes`, as where its connection ends: its rows come back with their entries.
+/// The statement ends without `end_deletes`, as where its connection ends: its rows come back with their
+/// entries.
 #[test]
 fn a_statement_that_breaks_off_leaves_nothing() {
     let (_directory, database) = fresh();

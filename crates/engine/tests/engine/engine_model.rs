@@ -27,7 +27,8 @@ struct Session {
     txn: Transaction,
     isolation: Isolation,
     own: Own,
-    /// Rows locked or changed, for as long as the transaction lasts (a rollback to a savepoint gives some back).
+    /// Rows locked or changed, for as long as the transaction lasts (a rollback to a savepoint gives some
+    /// back).
     touched: Own,
     savepoints: Vec<(SavepointId, Own, Own)>,
     /// REPEATABLE READ: the rows at the first statement, and how many commits there were.

@@ -39,7 +39,8 @@ fn read(scan: impl FnOnce(&mut varve_engine::OnRow<'_>) -> varve_engine::Result<
     seen
 }
 
-/// Reads the index in both ways, in the statement that runs. Gives the rows, and how many came from the index alone.
+/// Reads the index in both ways, in the statement that runs. Gives the rows, and how many came from the index
+/// alone.
 fn compared(txn: &mut Transaction, def: &TableDef) -> (Vec<(i32, i32)>, usize) {
     let table = txn.table(def).unwrap();
     let [by_row, alone, backward] =

@@ -74,7 +74,8 @@ fn fill_up(database: &std::sync::Arc<Database>) {
     is_sound(database);
 }
 
-/// A log that takes nothing more kept the shutdown from being a clean one, for the sake of a sequence without a gap.
+/// A log that takes nothing more kept the shutdown from being a clean one, for the sake of a sequence without
+/// a gap.
 #[test]
 fn a_shutdown_is_clean_even_if_a_full_log_takes_no_sequence_back() {
     let directory = MemoryDirectory::new();

@@ -44,7 +44,8 @@ fn rows_survive_without_a_shutdown_and_losers_are_undone() {
     is_sound(&database);
 }
 
-/// A new user found it: the pager behind a sealed cache was open, and what the engine read first was not in its frame any more.
+/// A new user found it: the pager behind a sealed cache was open, and what the engine read first was not in
+/// its frame any more.
 #[test]
 fn what_a_start_reads_first_is_redone_where_a_sealed_cache_has_lost_it() {
     let mut opened_again = [0; 2];

@@ -10,8 +10,8 @@ use crate::database::*;
 use varve_device::{ErrorKind, Fault, Faulty, MemoryDirectory, Operation, Rule, Space, When};
 use varve_engine::{Database, NewIndex, Result, ScanSpec, TableDef, Transaction};
 
-/// Scans the table; between the first row and the others, which are copied by then, `meanwhile` happens. Stops after `limit`
-/// rows.
+/// Scans the table; between the first row and the others, which are copied by then, `meanwhile` happens.
+/// Stops after `limit` rows.
 fn scan_while(
     txn: &mut Transaction,
     def: &TableDef,
@@ -44,7 +44,8 @@ fn fill_undo(txn: &mut Transaction, def: &TableDef) {
     }
 }
 
-/// The scan has copied the delete-marked row when purge takes it, and its undo: the row must not be passed by in silence.
+/// The scan has copied the delete-marked row when purge takes it, and its undo: the row must not be passed by
+/// in silence.
 #[test]
 fn a_row_that_purge_takes_in_the_middle_of_a_scan_is_missed_loudly() {
     let database = ruthless();
@@ -67,7 +68,8 @@ fn a_row_that_purge_takes_in_the_middle_of_a_scan_is_missed_loudly() {
     assert_eq!(state(seen), "72000");
 }
 
-/// The page of the undo that the scan needs belongs to another transaction by then, which has changed the same rows.
+/// The page of the undo that the scan needs belongs to another transaction by then, which has changed the
+/// same rows.
 #[test]
 fn an_undo_page_that_was_filled_again_is_not_taken_for_the_old_one() {
     let database = ruthless();
@@ -112,7 +114,8 @@ fn an_undo_slot_that_was_popped_and_filled_again_leads_to_the_committed_row() {
     assert_eq!(seen.unwrap(), [(1, 1), (2, 2), (3, 3)]);
 }
 
-/// A row with an older version whose undo page is not in memory, a snapshot that needs it, and a device that can be broken.
+/// A row with an older version whose undo page is not in memory, a snapshot that needs it, and a device that
+/// can be broken.
 fn with_undo_on_disk() -> (Arc<Faulty>, Arc<Database>, Arc<TableDef>, Transaction) {
     let faulty = Faulty::wrap(MemoryDirectory::new());
     let mut options = options(&MemoryDirectory::new());

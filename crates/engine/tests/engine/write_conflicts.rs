@@ -185,8 +185,8 @@ fn lock(txn: &mut Transaction, def: &TableDef, id: i32, strength: LockStrength) 
     Ok(v)
 }
 
-/// Review 9, N2: of those who waited for one row only the first was woken, whatever the others wanted of it: one who relies on the row
-/// waited for the end of one who updates it.
+/// Review 9, N2: of those who waited for one row only the first was woken, whatever the others wanted of it:
+/// one who relies on the row waited for the end of one who updates it.
 #[test]
 fn who_relies_on_a_row_goes_on_beside_its_next_writer() {
     let (_directory, database) = fresh();
@@ -213,7 +213,8 @@ fn who_relies_on_a_row_goes_on_beside_its_next_writer() {
     writer.commit().unwrap();
 }
 
-/// Review 9, N10: a change that leaves the keys alone is none for who only relies on them, also if it is newer than the snapshot.
+/// Review 9, N10: a change that leaves the keys alone is none for who only relies on them, also if it is
+/// newer than the snapshot.
 #[test]
 fn under_a_snapshot_key_share_asks_for_the_keys_alone() {
     let (_directory, database) = fresh();
@@ -255,7 +256,8 @@ fn under_a_snapshot_key_share_asks_for_the_keys_alone() {
     third.commit().unwrap();
 }
 
-/// Review 9, N1: samples for the order of joins counted as read, so transactions that had nothing in common failed (40001).
+/// Review 9, N1: samples for the order of joins counted as read, so transactions that had nothing in common
+/// failed (40001).
 #[test]
 fn what_a_sample_reads_is_read_by_nobody() {
     let (_directory, database) = fresh();

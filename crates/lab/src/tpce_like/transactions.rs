@@ -170,7 +170,8 @@ impl TransactionRun<'_> {
         Ok(())
     }
 
-    /// What all accounts of a customer are worth; for one in two, the history of the last ten trades of one account, too.
+    /// Computes what all accounts of a customer are worth. For half of the customers, it also reads the
+    /// history of the last ten trades of one account.
     fn customer_position(&mut self) -> Result<()> {
         let (customer, history) = (Param::Int(self.customer()), self.random.below(2) == 0);
         self.one(CUSTOMER, &[customer])?;

@@ -89,7 +89,8 @@ impl Pager {
         let shared = Arc::new(shared);
         if shared.control.get().wants_checkpoint() {
             let shortened = shared.clean_all().and_then(|()| shared.checkpoint(false));
-            // A full device must not keep the database from being opened: later openings and checkpoints try again.
+            // A full device must not keep the database from being opened: later openings and checkpoints try
+            // again.
             shortened.or_else(|cause| if cause.is_no_space() { Ok(()) } else { Err(cause) })?;
         }
         let pager = Pager { shared, threads: Mutex::default() };
@@ -573,9 +574,9 @@ impl Pager {
         Ok(())
     }
 
-    /// Applies those settings of the flash cache that can change while the database is open. The size is set by
-    /// [`set_flash_size`](Self::set_flash_size). The limit of dirty pages is applied before the design, because
-    /// the new design uses it at once.
+    /// Applies those settings of the flash cache that can change while the database is open. The size is set
+    /// by [`set_flash_size`](Self::set_flash_size). The limit of dirty pages is applied before the design,
+    /// because the new design uses it at once.
     pub fn set_flash_settings(&self, next: &FlashSettings) -> Result<()> {
         self.set_flash_dirty_limit(next.dirty_percent)?;
         self.set_flash_daily_writes(next.daily_write_bytes)?;
@@ -668,8 +669,8 @@ impl Pager {
         }
     }
 
-    /// Reads and verifies every page in use, and compares the allocation with what memory knows. No mini-transaction
-    /// may be in progress.
+    /// Reads and verifies every page in use, and compares the allocation with what memory knows. No
+    /// mini-transaction may be in progress.
     pub fn check(&self) -> Result<CheckReport> {
         let mut report = self.shared.spaces.check(&self.shared.pool, self.shared.started.database)?;
         self.shared.level.check(&mut report.damages)?;

@@ -14,7 +14,8 @@ use std::ops::RangeInclusive;
 
 /// A setting: a field of `S`.
 pub struct Setting<S: 'static> {
-    /// Its key in `varve.toml`. The name in SQL has the section in front: `flash_size` for `size` in `[flash]`.
+    /// Its key in `varve.toml`. The name in SQL has the section in front: `flash_size` for `size` in
+    /// `[flash]`.
     pub key: &'static str,
     /// How its value is written, its bounds, and the field.
     pub form: Form<S>,

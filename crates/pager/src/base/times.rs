@@ -15,7 +15,8 @@ use std::time::Instant;
 /// Where time goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Timing {
-    /// Waiting until the log is durable: commits, and pages that must not be written before it (`log_write_up_to`).
+    /// Waiting until the log is durable: commits, and pages that must not be written before it
+    /// (`log_write_up_to`).
     LogWait,
     /// Getting a page that is not in the pool, a free frame for it included (`buf_page_get_gen`).
     PageRead,

@@ -39,8 +39,8 @@
 //! | 4088 | 4 | zeros |
 //! | 4092 | 4 | crc32c over bytes 0..4092 |
 //!
-//! What a program doesn't know in the features, the flags or the protection it refuses: it would ignore where pages are, or take
-//! them for damaged.
+//! What a program doesn't know in the features, the flags or the protection it refuses: it would ignore where
+//! pages are, or take them for damaged.
 //!
 //! Not known here: which slot is the newer one, what a database can have come to.
 

@@ -261,7 +261,8 @@ impl Superblock {
         self.redo.max(self.durable)
     }
 
-    /// The header pages will get this mark, or the one that an unfinished start announced: they may have that.
+    /// The header pages will get this mark, or the one that an unfinished start announced: they may have
+    /// that.
     pub fn announce_mark(&mut self, mark: u64) {
         if self.next_mark == 0 {
             self.next_mark = mark;

@@ -27,7 +27,8 @@ pub struct FlashConfig {
     /// pages wait in memory to be written. A page is then read from its data file if that has the page and is
     /// no slower.
     pub pending_max: usize,
-    /// Most pages that wait in memory to be written, or are being written. Beyond this, the cache takes no page.
+    /// Most pages that wait in memory to be written, or are being written. Beyond this, the cache takes no
+    /// page.
     pub queued_max: usize,
     /// Threads that write them, if the pager has threads (`background`).
     pub writers: usize,
@@ -248,7 +249,8 @@ impl FlashConfig {
 pub enum FlashRestart {
     /// It begins empty.
     None,
-    /// A thread writes the slots' records again and again, and what a start finds is verified when it is used.
+    /// A thread writes the slots' records again and again, and what a start finds is verified when it is
+    /// used.
     LazyVerification,
     /// Each record is on flash before anything depends on it (section 4.3.1; dear, and here for comparison).
     MemoryMapped,

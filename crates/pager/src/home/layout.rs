@@ -60,7 +60,8 @@ pub(crate) trait Layout: Send + Sync {
     fn shorten(&self, space: SpaceId, pages: u32) -> Result<()> {
         self.resize(space, pages)
     }
-    /// In what pieces the space is shortened so that others don't wait long for it; `None` where it takes no time.
+    /// In what pieces the space is shortened so that others don't wait long for it; `None` where it takes no
+    /// time.
     fn cut_pieces(&self) -> Option<PieceBytes> {
         None
     }

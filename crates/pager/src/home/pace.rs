@@ -108,7 +108,8 @@ fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
 mod tests {
     use super::*;
 
-    /// A megabyte takes so many milliseconds: pieces are found that nobody waits for longer than twice as long as he may.
+    /// A megabyte takes so many milliseconds: pieces are found that nobody waits for longer than twice as
+    /// long as he may.
     #[test]
     fn pieces_get_as_short_as_others_need_them() {
         for (ms_of_mib, settles) in

@@ -106,7 +106,8 @@ pub struct Run<'r, 'a> {
 pub enum Cause {
     /// A page writer makes free frames.
     Evict,
-    /// A thread that needs a frame now writes one page itself (the single-page path of Kang 2016, section 2.1).
+    /// A thread that needs a frame now writes one page itself (the single-page path of Kang 2016, section
+    /// 2.1).
     EvictInline,
     /// The oldest dirty pages, so that the log can be cut.
     Checkpoint,
@@ -165,7 +166,8 @@ pub trait Level: Send + Sync {
     /// Reads the newest version of each page at or below this level, and verifies it. The call blocks. All
     /// runs are submitted together. After an error no buffer may be used.
     fn read(&self, runs: &mut [Run<'_, '_>], why: Access) -> Result<()>;
-    /// Takes changed pages. `Ok` means that `need` is met for every one; what an error means says invariant 6.
+    /// Takes changed pages. `Ok` means that `need` is met for every one; what an error means says invariant
+    /// 6.
     fn put(&self, batch: &[Image], cause: Cause, need: Need) -> Result<()>;
     /// A clean page leaves the level above. `copy` makes an image if the level wants it.
     fn offer(&self, id: PageId, why: Access, copy: &mut dyn FnMut() -> Image);

@@ -209,7 +209,8 @@ impl BlockHeader {
         })
     }
 
-    /// Whether the header claims to be a block that `database` wrote at `start`, with a length that fits `room`.
+    /// Whether the header claims to be a block that `database` wrote at `start`, with a length that fits
+    /// `room`.
     pub fn claims(&self, start: Lsn, database: u64, room_bytes: u64) -> bool {
         self.start == start
             && self.epoch.database == database

@@ -373,7 +373,8 @@ impl Log {
         }
     }
 
-    /// Gives up everything before `upto`. The control file must say durably that a start reads from `upto` or later.
+    /// Gives up everything before `upto`. The control file must say durably that a start reads from `upto` or
+    /// later.
     pub fn truncate(&self, upto: Lsn) -> Result<(), LogError> {
         assert!(upto <= self.end().max(self.block_start()), "truncation at {upto}, beyond the log's end");
         self.flush(upto.min(self.end()))?;

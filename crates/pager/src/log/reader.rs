@@ -76,7 +76,8 @@ pub struct Group<'a> {
 /// Bytes of one read. Each read continues where the last one ended, so a disk has to seek only once for a
 /// segment.
 const CHUNK_BYTES: usize = 1 << 20;
-/// Later blocks are looked for at these steps, or at each sector where the log's sectors are smaller, or were.
+/// Later blocks are looked for at these steps, or at each sector where the log's sectors are smaller, or
+/// were.
 const SCAN_STEP_BYTES_MAX: u64 = 512;
 const ALIGN_BYTES: usize = AlignedBuf::ALIGN_BYTES;
 
@@ -116,7 +117,8 @@ pub(crate) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Reads from `from`, the start of a block. `lives` are in order; fails if the first one doesn't cover `from`.
+    /// Reads from `from`, the start of a block. `lives` are in order; fails if the first one doesn't cover
+    /// `from`.
     pub(crate) fn new(
         segments: &'a Segments,
         geometry: Geometry,

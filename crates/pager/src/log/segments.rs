@@ -41,7 +41,8 @@ pub(crate) struct Segments {
     database: u64,
     /// Files that may be made.
     files_max: usize,
-    /// The device had no room for another file; forgotten when a file was recycled, so that it is tried again.
+    /// The device had no room for another file; forgotten when a file was recycled, so that it is tried
+    /// again.
     is_device_full: AtomicBool,
     files: Mutex<Files>,
     /// Held while a segment is made or renumbered, so that one thread does it.

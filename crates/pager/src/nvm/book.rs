@@ -316,7 +316,8 @@ impl Book {
         }
     }
 
-    /// Versions that home has, oldest first, at most `max`: the caller retires their slots durably, then calls `left`.
+    /// Versions that home has, oldest first, at most `max`: the caller retires their slots durably, then
+    /// calls `left`.
     pub(crate) fn leave_clean(&mut self, max: usize) -> Vec<Version> {
         let oldest = self.clean.values().copied().filter(|id| !self.is_in_use(*id)).take(max);
         let oldest: Vec<PageId> = oldest.collect();

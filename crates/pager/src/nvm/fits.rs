@@ -136,7 +136,8 @@ pub(crate) fn made(region: u64, layout: &Layout) -> Attached {
     Attached { region, pages, log: layout.log.is_some(), copies, stamp: 0 }
 }
 
-/// Whether what a region held went with the machine's memory. After a clean shutdown the file behind it has everything.
+/// Whether what a region held went with the machine's memory. After a clean shutdown the file behind it has
+/// everything.
 fn is_lost(noted: u64, now: u64, state: State) -> bool {
     noted != 0 && noted != now && state != State::Clean
 }
@@ -150,7 +151,8 @@ pub(crate) fn boot_of(region: &dyn Region) -> u64 {
 mod tests {
     use super::*;
 
-    /// After another start of the machine an emulated region is as good as lost, unless everything was brought to its file.
+    /// After another start of the machine an emulated region is as good as lost, unless everything was
+    /// brought to its file.
     #[test]
     fn memory_does_not_outlive_the_machine() {
         assert!(is_lost(7, 8, State::Open));

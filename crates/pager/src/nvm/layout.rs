@@ -213,7 +213,8 @@ fn log_area(log_bytes: u64, page_size: u32) -> Result<Option<LogArea>> {
     Ok(Some(LogArea { offset: AREAS_AT, segments: LOG_SEGMENTS, segment_bytes }))
 }
 
-/// The area of doublewrite copies behind `before`, if the protection keeps them there: its header takes a slot, too.
+/// The area of doublewrite copies behind `before`, if the protection keeps them there: its header takes a
+/// slot, too.
 fn copies_area(protection: ProtectionKind, before: u64, page_size: u32) -> Option<SlotArea> {
     let ProtectionKind::NvmDoublewrite { batch_slots, single_slots } = protection else { return None };
     let bytes = protection::copies_bytes(page_size, batch_slots, single_slots);
@@ -417,7 +418,8 @@ mod tests {
     #[test]
     fn impossible_numbers_are_refused() {
         let bytes = header(Some(LOG), Some(SLOTS)).encode();
-        // Page size, region id, length, log (offset, segments, bytes), slots (number, headers, pages, use), a byte of the rest.
+        // Page size, region id, length, log (offset, segments, bytes), slots (number, headers, pages, use), a
+        // byte of the rest.
         let fields: [(usize, &[u8]); 14] = [
             (12, &[1, 0, 0, 0]),
             (24, &[0; 8]),

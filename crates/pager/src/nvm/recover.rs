@@ -106,7 +106,8 @@ impl NvmBuffer {
         self.retire(&placeless);
     }
 
-    /// Compares the slots with the book, and home with the slots. Page writers and flushing threads may be at work.
+    /// Compares the slots with the book, and home with the slots. Page writers and flushing threads may be at
+    /// work.
     pub(super) fn check_slots(&self, damages: &mut Vec<String>) -> Result<()> {
         self.check_free(damages);
         let versions = self.book.lock().versions();

@@ -26,7 +26,8 @@ use crate::home::files;
 const ACCEPTED: &str =
     "a copy of a database that was not shut down was accepted: run `varve check`, and keep the original";
 
-/// What stands in the control file while these files are in use; zero where nothing tells a file from its copy.
+/// What stands in the control file while these files are in use; zero where nothing tells a file from its
+/// copy.
 pub(super) fn running(config: &PagerConfig) -> Result<[u64; 3]> {
     let [data, rollback] =
         durable_spaces(config).map(|(space, directory)| (directory, files::file_name(space)));

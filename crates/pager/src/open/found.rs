@@ -82,7 +82,8 @@ impl PagerConfig {
         Ok(Some(found))
     }
 
-    /// Whether the region of the database, `found`, is divided as this configuration says; also if both say that there is none.
+    /// Whether the region of the database, `found`, is divided as this configuration says; also if both say
+    /// that there is none.
     pub fn goes_with(&self, found: &NvmFound) -> bool {
         let wanted = Layout::of(&self.wanted_region()).ok().flatten();
         match (&found.region, wanted) {
@@ -139,7 +140,8 @@ fn in_slots(region: &dyn Region, id: u64, layout: &Layout) -> (u32, Option<Prote
     if slots.purpose == SlotUse::Copies {
         let mut unit = vec![0; layout.page_size as usize];
         region.read(slots.pages, &mut unit);
-        // Without a header no page was ever copied there, or the copies are being made again: any split will do.
+        // Without a header no page was ever copied there, or the copies are being made again: any split will
+        // do.
         let (batch_slots, single_slots) =
             protection::slots_of(&unit).unwrap_or((slots.slots.saturating_sub(2), 1));
         return (0, Some(ProtectionKind::NvmDoublewrite { batch_slots, single_slots }));

@@ -41,7 +41,8 @@ pub(super) fn refuse_other(config: &PagerConfig, stored: &Superblock) -> Result<
         let Ok(offset) = file.offset(header) else { continue };
         let mut buf = AlignedBuf::new(config.page_size);
         let is_read = file.file().read_at(offset, &mut buf, file.purpose()).is_ok();
-        // One that a crash tore, or that can't be read, is made whole before it is needed, or is refused then.
+        // One that a crash tore, or that can't be read, is made whole before it is needed, or is refused
+        // then.
         if is_read && stored_page::decode_in(&mut buf, header).is_ok() {
             expect_mark(&buf, space, &directory.location(), config, stored)?;
         }

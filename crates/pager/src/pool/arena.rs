@@ -38,7 +38,8 @@ impl Arena {
         let mapping_bytes = bytes + HUGE_PAGE_BYTES;
         let mapping = map(mapping_bytes)?;
         let skip = mapping.as_ptr().align_offset(HUGE_PAGE_BYTES);
-        // SAFETY: `skip` < HUGE_PAGE_BYTES, so the result lies within the mapping with `bytes` bytes behind it.
+        // SAFETY: `skip` < HUGE_PAGE_BYTES, so the result lies within the mapping with `bytes` bytes behind
+        // it.
         let first = unsafe { mapping.add(skip) };
         advise_huge(first.as_ptr(), bytes);
         Ok(Arena { mapping, mapping_bytes, first, page_size, frames })
@@ -72,7 +73,8 @@ fn advise_huge(start: *mut u8, bytes: usize) {
     let skip = start.align_offset(HUGE_PAGE_BYTES);
     let whole = bytes.saturating_sub(skip) / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
     if whole >= HUGE_WORTH_BYTES {
-        // SAFETY: advice about memory of ours (the range lies within it); a refusal only means ordinary pages.
+        // SAFETY: advice about memory of ours (the range lies within it); a refusal only means ordinary
+        // pages.
         unsafe { libc::madvise(start.wrapping_add(skip).cast(), whole, libc::MADV_HUGEPAGE) };
     }
 }

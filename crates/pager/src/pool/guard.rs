@@ -58,7 +58,8 @@ impl<'p, M: Mode> Guard<'p, M> {
         Some(guard)
     }
 
-    /// Waits for the latch of a frame, whatever page it holds. The caller holds no other latch, or owns the frame.
+    /// Waits for the latch of a frame, whatever page it holds. The caller holds no other latch, or owns the
+    /// frame.
     #[inline]
     pub(super) fn lock(pool: &'p Pool, no: usize) -> Guard<'p, M> {
         let frame = &pool.frames[no];
@@ -124,8 +125,8 @@ impl<M: Mode> Deref for Guard<'_, M> {
     type Target = [u8];
     #[inline]
     fn deref(&self) -> &[u8] {
-        // SAFETY: the frame's bytes live as long as the pool, are initialised (mapped zeroed), and nobody writes them
-        // while this guard holds the latch (an exclusive guard writes through `&mut self` only).
+        // SAFETY: the frame's bytes live as long as the pool, are initialised (mapped zeroed), and nobody
+        // writes them while this guard holds the latch (an exclusive guard writes through `&mut self` only).
         unsafe { self.bytes.as_ref() }
     }
 }
@@ -174,7 +175,8 @@ impl<'p> PageX<'p> {
         !self.frame.is_dirty()
     }
 
-    /// Tells the levels below that the page is about to change. Called before the change's record is appended.
+    /// Tells the levels below that the page is about to change. Called before the change's record is
+    /// appended.
     pub(crate) fn announce(&self) {
         self.pool.level.changed(self.id());
     }

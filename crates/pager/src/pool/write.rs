@@ -197,7 +197,8 @@ impl Pool {
                 in_a_row = Ok(0);
             }
             let put = match &in_a_row {
-                // Pages without a place are neighbours, behind those that have one: not all of them need be tried.
+                // Pages without a place are neighbours, behind those that have one: not all of them need be
+                // tried.
                 Err(error) => Err(PagerError::clone(error)),
                 Ok(_) => self.put_images(std::slice::from_ref(image), cause),
             };

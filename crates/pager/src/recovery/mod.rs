@@ -271,7 +271,8 @@ impl ReadLog {
     }
 }
 
-/// Begins an empty log where `config` says, behind everything that the one before had: of that nothing is needed.
+/// Begins an empty log where `config` says, behind everything that the one before had: of that nothing is
+/// needed.
 pub(crate) fn begin_empty_log(config: LogConfig, control: &Control, news: News) -> Result<(Log, Plan)> {
     let segment_bytes = config.segment_bytes;
     let block = control.get();
@@ -357,7 +358,8 @@ impl Analysis {
     }
 
     fn change(&mut self, lsn: Lsn, page: PageId, op: u8) {
-        // Behind another change of its group a whole-page record replaces nothing, because redo applies the other one first.
+        // Behind another change of its group a whole-page record replaces nothing, because redo applies the
+        // other one first.
         let is_first = self.needed.get(&page).is_none_or(|last| *last < lsn);
         if redo::is_whole_page(op) && is_first && !planted(IMAGE_IGNORED) {
             self.whole.insert(page, lsn);

@@ -114,7 +114,8 @@ fn harden_flash(shared: &Arc<Shared>, cache: &FlashCache) -> Result<()> {
         let has_ended = (0..chunks).any(|_| cache.harden_some());
         let pause = if is_awaited && !has_ended { Duration::ZERO } else { HARDEN_PAUSE };
         let until = Instant::now() + pause;
-        // Behind a round, or where the budget of writes has nothing for records, whoever waits for them waits a little more.
+        // Behind a round, or where the budget of writes has nothing for records, whoever waits for them waits
+        // a little more.
         while Instant::now() < until && !shared.is_stopping() && (has_ended || !cache.is_hardening_awaited())
         {
             std::thread::sleep(NAP);
@@ -364,7 +365,8 @@ impl Shared {
         self.is_stopping.load(Ordering::Acquire)
     }
 
-    /// Frees frames ahead of need, in parts beside each other if there are workers; gives the pages written for it.
+    /// Frees frames ahead of need, in parts beside each other if there are workers; gives the pages written
+    /// for it.
     pub(crate) fn keep_frames_free(self: &Arc<Self>) -> Result<usize> {
         let free_count = self.config.pacing.map_or(self.pool.high_water(), |pacing| pacing.free_frames);
         self.pool.refill_to(free_count, |dirty| self.in_parts(dirty, Pool::write_frames))

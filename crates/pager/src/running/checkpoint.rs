@@ -165,7 +165,8 @@ impl Shared {
         let forms =
             (!is_clean).then(|| self.keep_forms(needed().unwrap_or_else(|| self.log.end()))).flatten();
         let noted = self.note_frames(needed());
-        // Looked for outside of the append section: nobody may wait there for who writes records. Both positions only grow.
+        // Looked for outside of the append section: nobody may wait there for who writes records. Both
+        // positions only grow.
         let hold = if is_clean { None } else { self.hold_for_records() };
         let [read, redo] = self.log.redo_points(|next| {
             let needed = needed();
@@ -283,7 +284,8 @@ impl Shared {
         Some(held.map_or(oldest, |redone| redone.start))
     }
 
-    /// The region is ahead of the control file; at a clean shutdown all of it is where it survives the machine.
+    /// The region is ahead of the control file; at a clean shutdown all of it is where it survives the
+    /// machine.
     fn prepare_region(&self, is_clean: bool) -> Result<u64> {
         let Some(region) = &self.region else { return Ok(0) };
         let stamp = region.next_stamp();
@@ -298,7 +300,8 @@ impl Shared {
         *self.checkpointing.lock()
     }
 
-    /// Before a checkpoint that is due begins: up to where its kind wants changes to be stable; `None`: nowhere.
+    /// Before a checkpoint that is due begins: up to where its kind wants changes to be stable; `None`:
+    /// nowhere.
     pub(crate) fn checkpoint_cleans(&self) -> Option<Lsn> {
         match self.config.checkpoint.kind {
             CheckpointKind::Indirect => None,
@@ -386,7 +389,8 @@ impl Shared {
         cleaned
     }
 
-    /// Cleans as long as the log since the oldest dirty page is longer than its share. Whether anything was done.
+    /// Cleans as long as the log since the oldest dirty page is longer than its share. Whether anything was
+    /// done.
     pub(crate) fn clean_for_log(self: &Arc<Self>) -> Result<bool> {
         let mut worked = false;
         while (self.is_log_long() || self.is_asked_to_clean()) && !self.is_stopping() {

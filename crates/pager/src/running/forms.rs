@@ -1,5 +1,5 @@
-//! Logs how owners' pages are compressed, and logs it again when the old part of the log is cut. So redo
-//! finds the compression of every owner.
+//! Logs how the pages of owners are compressed. When the old part of the log is about to be cut, the
+//! compression of all owners is logged again. So redo finds the compression of every owner.
 //!
 //! What it does not know: the format of the log record (`log/notes/stored_forms.rs`).
 
@@ -12,15 +12,16 @@ use crate::log::notes::stored_forms::{Form, NOTE_FORMS, encode};
 use crate::log::{GROUP_SLACK_BYTES, record};
 use crate::running::shared::Shared;
 
-/// Owners in a note at most.
+/// Owners in one log record at most.
 const NOTE_OWNERS_MAX: usize = 1024;
-/// Part of the log after which all owners are noted anew, so that what is before can be cut off.
+/// When this share of the log has been written since the last full record, all owners are logged again. Then
+/// the log before it can be cut.
 const LOG_SHARE: u64 = 64;
 
 impl Shared {
-    /// From now on these owners' pages are stored so.
+    /// Sets the compression with which pages of these owners are stored from now on, and logs it.
     pub(crate) fn change_forms(&self, space: SpaceId, owners: &[(u32, Option<Compression>)]) {
-        // What is noted comes in the order in which it is said.
+        // The lock keeps the log records in the order of the changes.
         let _noting = self.forms_noted.lock();
         if self.compressions.set(space, owners) {
             let forms: Vec<Form> = owners.iter().map(|(owner, how)| (space, *owner, *how)).collect();
@@ -28,12 +29,13 @@ impl Shared {
         }
     }
 
-    /// At a checkpoint: the position from which the log is needed, so that redo finds the compression of all
-    /// owners. `oldest` is the position from which the log is needed for other reasons.
+    /// Called by a checkpoint. Returns the position from which the log must be kept, so that redo finds the
+    /// compression of all owners. `oldest` is the position from which the log is kept for other reasons.
     pub(crate) fn keep_forms(&self, oldest: Lsn) -> Option<Lsn> {
         let mut noted = self.forms_noted.lock();
         let share = self.log.cleaning_bytes() / LOG_SHARE;
-        // Nothing but the note itself would hold back room that is free.
+        // True if free space could be reused at once if the log before `oldest` were not kept for this
+        // record.
         let keeps_room = |noted| self.spaces.wait_between(noted, oldest);
         if noted.is_some_and(|noted| oldest <= noted || oldest.since(noted) <= share && !keeps_room(noted)) {
             return *noted;

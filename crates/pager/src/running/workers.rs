@@ -302,7 +302,8 @@ mod tests {
         });
     }
 
-    /// A job holds what the workers themselves may hang on: its last reference may not be dropped by a worker.
+    /// A job holds what the workers themselves may hang on: its last reference may not be dropped by a
+    /// worker.
     #[test]
     fn what_jobs_held_is_dropped_when_they_have_run() {
         let workers = Workers::new(3).unwrap();

@@ -77,7 +77,8 @@ impl Freed {
         (!self.noted.is_empty()).then_some(self.noted_at)
     }
 
-    /// Whether a checkpoint would bring any nearer to being due: nothing older than `unstable`, if anything, is not stable.
+    /// Whether a checkpoint would bring any nearer to being due: nothing older than `unstable`, if anything,
+    /// is not stable.
     pub(crate) fn would_go_on(&self, unstable: Option<Lsn>) -> bool {
         match self.awaits() {
             Some(noted) => unstable.is_none_or(|unstable| noted <= unstable),

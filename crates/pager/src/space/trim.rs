@@ -42,7 +42,8 @@ impl Spaces {
         with_layout.filter(|(_, layout)| layout.trims())
     }
 
-    /// At a checkpoint, before its position is taken: notes extents that have got free. `end` is the end of the log.
+    /// At a checkpoint, before its position is taken: notes extents that have got free. `end` is the end of
+    /// the log.
     pub(crate) fn note_freed(&self, end: impl Fn() -> Lsn) {
         self.trimmed().for_each(|(space, _)| space.map().freed().note(&end));
     }
@@ -173,7 +174,8 @@ impl Spaces {
         let done =
             if is_last { layout.resize(geometry.space, to) } else { layout.shorten(geometry.space, to) };
         match done {
-            // A file system may want room even for that. Nothing has changed, and after the next checkpoint it is tried again.
+            // A file system may want room even for that. Nothing has changed, and after the next checkpoint
+            // it is tried again.
             Err(error) if error.is_no_space() => return Ok(false),
             done => done?,
         }

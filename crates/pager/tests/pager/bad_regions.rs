@@ -75,7 +75,8 @@ fn zeros(len_bytes: u64) -> MemoryImage {
     of_length(&MemoryImage::default(), len_bytes).unwrap()
 }
 
-/// A database that crashed: its newest changes are in its region or in the log alone. And the region as it was a checkpoint before.
+/// A database that crashed: its newest changes are in its region or in the log alone. And the region as it
+/// was a checkpoint before.
 fn crashed(parts: Parts) -> (Arc<MemoryDirectory>, Vec<PageId>, MemoryImage) {
     let (directory, pager, ids) = some_pages(parts);
     let earlier = region_of(&directory);
@@ -85,7 +86,8 @@ fn crashed(parts: Parts) -> (Arc<MemoryDirectory>, Vec<PageId>, MemoryImage) {
     (MemoryDirectory::from_images(directory.images()), ids, earlier)
 }
 
-/// Whatever is in its place, a database that needs its region doesn't open without it, says why, and lacks nothing when it is back.
+/// Whatever is in its place, a database that needs its region doesn't open without it, says why, and lacks
+/// nothing when it is back.
 #[test]
 fn a_database_opens_with_its_own_whole_region_of_now_alone() {
     for parts in IN_REGION {
@@ -165,7 +167,8 @@ fn another_configuration_is_refused() {
     }
 }
 
-/// Sizes that cannot work are refused before anything is made: for a new database, and for one that is to get a region.
+/// Sizes that cannot work are refused before anything is made: for a new database, and for one that is to get
+/// a region.
 #[test]
 fn a_region_that_is_too_small_is_refused() {
     let existing = {
@@ -225,7 +228,8 @@ fn a_database_gets_no_region_where_somebody_may_need_what_is_there() {
     assert_numbers(&open(&with(&zeros, NVM_ALL)), &ids, "zeros that somebody made");
 }
 
-/// Found by review: one directory was copied, the copy got a region and was changed, and the other one wiped it.
+/// Found by review: one directory was copied, the copy got a region and was changed, and the other one wiped
+/// it.
 #[test]
 fn a_copied_directory_does_not_take_the_region_of_the_other() {
     let (first, pager, ids) = some_pages(IN_FILES);

@@ -67,8 +67,8 @@ fn a_page_torn_without_protection_is_damage_under_doublewrite() {
     assert!(error.contains(&id.to_string()), "{error}");
 }
 
-/// A doublewrite file that was left by another database, in a directory whose own one had none, held the newest copy of a
-/// page by its LSN: repair put the other database's page in place.
+/// A doublewrite file that was left by another database, in a directory whose own one had none, held the
+/// newest copy of a page by its LSN: repair put the other database's page in place.
 #[test]
 fn copies_of_another_database_are_not_trusted() {
     let (foreign, pager, other) = one_page(DOUBLEWRITE);
@@ -94,8 +94,8 @@ fn set_in_two_places(pager: &Pager, id: PageId, number: u64) {
     mtr.commit();
 }
 
-/// From one protection to another, with a crash at every moment of it and of the writes that follow: no page is lost whose
-/// writes were protected.
+/// From one protection to another, with a crash at every moment of it and of the writes that follow: no page
+/// is lost whose writes were protected.
 #[test]
 fn a_crash_while_the_protection_changes_loses_no_page() {
     for (was, now) in [(DOUBLEWRITE, NONE), (NONE, DOUBLEWRITE), (DOUBLEWRITE, OTHER_SIZES)] {
@@ -168,7 +168,8 @@ fn a_database_of_doublewrite_goes_on_with_pages_in_persistent_memory() {
     assert_eq!(get(&open(&in_nvm(&torn)), id).unwrap(), 3);
 }
 
-/// The region is attached with a crash at every moment: there is none at which the torn page or the new version is lost.
+/// The region is attached with a crash at every moment: there is none at which the torn page or the new
+/// version is lost.
 #[test]
 fn a_crash_while_a_region_is_attached_loses_no_page() {
     let (directory, pager, id) = one_page(DOUBLEWRITE);

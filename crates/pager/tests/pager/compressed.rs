@@ -61,7 +61,8 @@ fn fewer_bytes_are_written() {
     assert!(bytes[512..].iter().all(|byte| *byte == 0), "one sector holds it");
 }
 
-/// How pages are stored can be changed at any time; those written before stay as they are until they are written again.
+/// How pages are stored can be changed at any time; those written before stay as they are until they are
+/// written again.
 #[test]
 fn pages_of_several_forms_lie_side_by_side() {
     let directory = MemoryDirectory::new();
@@ -98,7 +99,8 @@ fn pages_of_several_forms_lie_side_by_side() {
     assert_eq!(pager.check().unwrap().damages, Vec::<String>::new());
 }
 
-/// Nobody has told the pager whose pages are compressed when redo changes them: they stay in the form that they had.
+/// Nobody has told the pager whose pages are compressed when redo changes them: they stay in the form that
+/// they had.
 #[test]
 fn redo_writes_pages_in_the_form_they_had() {
     let directory = MemoryDirectory::new();
@@ -125,7 +127,8 @@ fn redo_writes_pages_in_the_form_they_had() {
     assert_eq!(form(ids[0]), (0, 0), "what was learned goes when the owners are told");
 }
 
-/// No note speaks of owners that are stored as the default says: after a start with another default redo learns from their pages.
+/// No note speaks of owners that are stored as the default says: after a start with another default redo
+/// learns from their pages.
 #[test]
 fn redo_learns_the_form_of_pages_under_another_default() {
     let directory = MemoryDirectory::new();
@@ -146,8 +149,8 @@ fn redo_learns_the_form_of_pages_under_another_default() {
     assert_eq!(form(ids[0]), (0, 0), "what was learned goes when the owners are told");
 }
 
-/// Found by review: pages that redo makes, of owners of which it reads none, were written as the default says; and so were pages of
-/// owners that are not compressed.
+/// Found by review: pages that redo makes, of owners of which it reads none, were written as the default
+/// says; and so were pages of owners that are not compressed.
 #[test]
 fn redo_knows_the_form_of_pages_that_it_makes() {
     let zstd = Compression { algorithm: Algorithm::Zstd, level: 5 };

@@ -132,7 +132,8 @@ fn write(directory: &MemoryDirectory, at: usize, field: &[u8]) {
 #[test]
 fn a_slot_with_a_right_checksum_and_impossible_contents_is_refused_and_not_passed_over() {
     let last = u64::MAX.to_le_bytes();
-    // Sequence, segment size, redo and durable LSN, state, number of lives, the life's incarnation, its LSNs, where redo starts.
+    // Sequence, segment size, redo and durable LSN, state, number of lives, the life's incarnation, its LSNs,
+    // where redo starts.
     let fields = [(16, 8), (32, 8), (40, 8), (48, 8), (56, 4), (60, 4), (64, 4), (72, 8), (80, 8), (4080, 8)];
     for (at, field) in fields {
         let (directory, control) = create();
@@ -366,8 +367,8 @@ fn a_region_that_is_not_needed_is_read_back() {
     assert!(error.contains("right checksum"), "{error}");
 }
 
-/// What cannot be: a region without a part or a number, parts without a region, two uses of the page area, a log that begins anew
-/// beside one that is there.
+/// What cannot be: a region without a part or a number, parts without a region, two uses of the page area, a
+/// log that begins anew beside one that is there.
 #[test]
 fn impossible_attachments_are_neither_written_nor_read() {
     let cases = [

@@ -153,7 +153,8 @@ fn pages(config: &PagerConfig) -> (Pager, Vec<PageId>) {
     (pager, ids)
 }
 
-/// Reads of the page fail with words that name it and the damage, the check finds it, and all others can be read and changed.
+/// Reads of the page fail with words that name it and the damage, the check finds it, and all others can be
+/// read and changed.
 fn assert_named(
     directory: &Arc<MemoryDirectory>,
     layout: HomeLayout,
@@ -197,7 +198,8 @@ fn at_rest_it_is_named() {
     }
 }
 
-/// A crash while a page was written that had a newer state than the redo position: home is torn or the copy is.
+/// A crash while a page was written that had a newer state than the redo position: home is torn or the copy
+/// is.
 fn written() -> (Arc<MemoryDirectory>, Vec<PageId>) {
     let directory = MemoryDirectory::new();
     let (pager, ids) = pages(&config(&directory, HomeLayout::InPlace));
@@ -229,7 +231,8 @@ fn a_damaged_copy_is_of_no_use_and_no_harm() {
         let pager = open(&config(&damaged, HomeLayout::InPlace));
         assert_eq!(get(&pager, ids[0]).unwrap(), 2, "{}: home is whole", wrong.name);
         drop(pager);
-        // And where home is damaged too, nothing is made up; with the right bytes put back everything is there.
+        // And where home is damaged too, nothing is made up; with the right bytes put back everything is
+        // there.
         let torn = &TABLE[1];
         let (both, _) = spoilt(&damaged, HOME, ids[0], torn);
         match Pager::open(config(&both, HomeLayout::InPlace), Arc::new(NoOps)) {

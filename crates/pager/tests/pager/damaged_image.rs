@@ -14,7 +14,8 @@ use varve_pager::{Access, PageId, Pager, SpaceId};
 const PAGES: u64 = 40;
 const STEPS: u64 = 120;
 
-/// A database that stopped without a checkpoint at its end; step n wrote n to the first page and to another one.
+/// A database that stopped without a checkpoint at its end; step n wrote n to the first page and to another
+/// one.
 fn stopped() -> (Vec<(String, MemoryImage)>, Vec<PageId>) {
     let directory = MemoryDirectory::new();
     let pager = crate::common::open(&config(&directory, 64));

@@ -19,8 +19,8 @@ fn rule(operation: Operation, when: When, kind: ErrorKind) -> Rule {
     Rule { operation: Some(operation), space: Some(Space::Data), when, fault: Fault::Fails(kind) }
 }
 
-/// Every n-th operation of one kind fails once: whatever was flushed is there after a restart. A full device stays full
-/// until an error was seen, since one write that it refuses is tried again at once.
+/// Every n-th operation of one kind fails once: whatever was flushed is there after a restart. A full device
+/// stays full until an error was seen, since one write that it refuses is tried again at once.
 fn fail_every(operation: Operation, kind: &ErrorKind) {
     let mut seen_failures = 0;
     for n in 1..60 {
@@ -146,7 +146,8 @@ fn unusable_directories_are_refused_with_the_reason() {
     assert!(open_error(&tiny).contains("frames"));
 }
 
-/// A read that finds only dirty pages in a stopped pager is refused at once: it once waited ten seconds for each page.
+/// A read that finds only dirty pages in a stopped pager is refused at once: it once waited ten seconds for
+/// each page.
 #[test]
 fn reads_of_a_stopped_pager_do_not_wait_for_dirty_pages() {
     let directory = MemoryDirectory::new();

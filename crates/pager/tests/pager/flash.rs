@@ -135,7 +135,8 @@ fn a_scan_is_not_admitted() {
     assert!(counter(&pager, "refused_sequential") > 100);
 }
 
-/// By where pages lie a scan is told without anybody's word, and pages far from each other are none of a scan, whatever is said of them.
+/// By where pages lie a scan is told without anybody's word, and pages far from each other are none of a
+/// scan, whatever is said of them.
 #[test]
 fn by_proximity_a_scan_is_not_admitted() {
     let mut rig = rig(config(&MemoryDirectory::new(), 40), FlashDesign::CleanWrite);
@@ -162,7 +163,8 @@ fn by_proximity_a_scan_is_not_admitted() {
     assert!(random > 40, "{random}");
 }
 
-/// Works while the device does this; gives how often, and what was counted as damaged and whether the cache is lost.
+/// Works while the device does this; gives how often, and what was counted as damaged and whether the cache
+/// is lost.
 fn under(operation: Option<Operation>, when: When, fault: Fault) -> (u64, bool) {
     let rig = rig(config(&MemoryDirectory::new(), 40), FlashDesign::DualWrite);
     let pager = open(&rig.config);

@@ -142,7 +142,8 @@ fn a_design_stays_if_home_has_no_room() {
     check(&pager, &known);
 }
 
-/// A drive that takes no more: what is on its way goes home, and what home lacks is either there or the database stops.
+/// A drive that takes no more: what is on its way goes home, and what home lacks is either there or the
+/// database stops.
 #[test]
 fn a_lost_drive_costs_no_commit() {
     let eio = Fault::Fails(ErrorKind::Io(5));

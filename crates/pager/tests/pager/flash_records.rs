@@ -46,7 +46,8 @@ fn until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-/// The load pauses, and what it left in the log is no longer needed: neither for pages, nor for records, which are of use all the same.
+/// The load pauses, and what it left in the log is no longer needed: neither for pages, nor for records,
+/// which are of use all the same.
 #[test]
 fn the_redo_position_follows_when_nothing_changes() {
     for design in [FlashDesign::DualWrite, FlashDesign::CleanWrite] {
@@ -93,7 +94,8 @@ fn a_table_is_noted_over_several_segments() {
     assert_eq!(pager.check().unwrap().damages, Vec::<String>::new());
 }
 
-/// Each start that is followed by no checkpoint makes the list of lives longer, which is shortened by one at the next start, if need be.
+/// Each start that is followed by no checkpoint makes the list of lives longer, which is shortened by one at
+/// the next start, if need be.
 #[test]
 fn any_number_of_starts_may_end_early() {
     for design in [FlashDesign::DualWrite, FlashDesign::LazyCleaning] {
@@ -114,7 +116,8 @@ fn any_number_of_starts_may_end_early() {
     }
 }
 
-/// A write of records takes seconds; whoever commits meanwhile, and whoever takes a checkpoint, does not wait for it.
+/// A write of records takes seconds; whoever commits meanwhile, and whoever takes a checkpoint, does not wait
+/// for it.
 #[test]
 fn nobody_waits_for_a_slow_write_of_records() {
     const SLOW: Duration = Duration::from_secs(4);

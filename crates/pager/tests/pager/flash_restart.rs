@@ -68,7 +68,8 @@ fn what_a_shutdown_left_is_gone_on_with() {
     }
 }
 
-/// Redo changes more pages than the pool and the queue have room for, before there are threads that write them.
+/// Redo changes more pages than the pool and the queue have room for, before there are threads that write
+/// them.
 #[test]
 fn redo_waits_for_no_thread() {
     for design in designs().filter(|design| design.is_lazy()) {
@@ -115,8 +116,8 @@ fn what_a_crash_left_is_gone_on_with() {
     }
 }
 
-/// The log is read from where the oldest records are, and redone from where home lacks something: what was changed in between is at home,
-/// and a record that is older than that is of no use.
+/// The log is read from where the oldest records are, and redone from where home lacks something: what was
+/// changed in between is at home, and a record that is older than that is of no use.
 #[test]
 fn what_was_changed_before_redo_starts_is_at_home() {
     const FAULT: &str = "flash: changes before redo are not looked at";
@@ -179,8 +180,8 @@ fn all_that_is_read_is_redone_where_others_go_by_it() {
     }
 }
 
-/// Of an older file nothing is believed that may have changed since; nor of one of which parts are older. (Memory-mapped records are no
-/// statements about the log: their drive is trusted not to go back.)
+/// Of an older file nothing is believed that may have changed since; nor of one of which parts are older.
+/// (Memory-mapped records are no statements about the log: their drive is trusted not to go back.)
 #[test]
 fn an_older_cache_serves_no_older_page() {
     let schemes = [FlashRestart::LazyVerification, FlashRestart::LogBased];
@@ -221,7 +222,8 @@ fn mixed(one: &MemoryImage, other: &MemoryImage, random: &mut Random) -> Vec<u8>
     bytes
 }
 
-/// A backup of the database is put back, and the cache has pages of what happened afterwards; or the cache is that of another copy.
+/// A backup of the database is put back, and the cache has pages of what happened afterwards; or the cache is
+/// that of another copy.
 #[test]
 fn a_cache_of_another_history_is_not_believed() {
     let designs = [FlashDesign::DualWrite, FlashDesign::LazyCleaning];
@@ -327,8 +329,8 @@ fn a_start_says_why_its_cache_is_cold() {
     }
 }
 
-/// A first start ends at any moment, and the next one is a first start again, of another id: the file that it finds is its own. One that was
-/// another database's, at which nobody keeps records, is told.
+/// A first start ends at any moment, and the next one is a first start again, of another id: the file that it
+/// finds is its own. One that was another database's, at which nobody keeps records, is told.
 #[test]
 fn a_first_start_that_ended_early_leaves_no_file_of_another_database() {
     for restart in SCHEMES {
@@ -378,7 +380,8 @@ enum Then {
     Without,
 }
 
-/// A start does nothing to the cache before the control file and the file's header know its number, and ends between the two as well.
+/// A start does nothing to the cache before the control file and the file's header know its number, and ends
+/// between the two as well.
 #[test]
 fn a_start_that_ends_early_leaves_the_cache_warm() {
     let (in_place, lazily) = (HomeLayout::InPlace, FlashRestart::LazyVerification);
@@ -449,8 +452,8 @@ fn start_early(nth: u64, then: Then, rig: Rig, known: &mut Known) -> bool {
     true
 }
 
-/// The database is opened without its cache, changes, and the log is cut behind that; also where a start with the cache ended early at any
-/// moment before.
+/// The database is opened without its cache, changes, and the log is cut behind that; also where a start with
+/// the cache ended early at any moment before.
 #[test]
 fn a_start_without_the_cache_is_its_end() {
     let designs = [FlashDesign::DualWrite, FlashDesign::LazyCleaning];
@@ -533,7 +536,8 @@ fn a_drive_that_fails_at_the_start_costs_no_commit() {
     }
 }
 
-/// A start's word to the header fails, so it has the cache without records; what it announced before must not pass for what it left.
+/// A start's word to the header fails, so it has the cache without records; what it announced before must not
+/// pass for what it left.
 #[test]
 fn a_start_that_cannot_have_records_leaves_no_cache() {
     for (design, restart) in [FlashDesign::DualWrite, FlashDesign::LazyCleaning]

@@ -127,7 +127,8 @@ fn behind_a_seal_that_is_of_no_use_there_is_redo() {
     }
 }
 
-/// Whether redo is needed or not, the log has to be there from the redo position on; a start that is refused leaves the seal.
+/// Whether redo is needed or not, the log has to be there from the redo position on; a start that is refused
+/// leaves the seal.
 #[test]
 fn behind_a_seal_a_log_with_a_gap_is_refused() {
     let mut rig = rig(FlashDesign::LazyCleaning, HomeLayout::InPlace, FlashRestart::LazyVerification);
@@ -160,7 +161,8 @@ fn behind_a_seal_a_log_with_a_gap_is_refused() {
     assert_eq!(refused, needed.count());
 }
 
-/// Frames that are not what was sealed: the database stops when it comes by one, if not at the start, and the next start redoes it.
+/// Frames that are not what was sealed: the database stops when it comes by one, if not at the start, and the
+/// next start redoes it.
 #[test]
 fn a_sealed_frame_that_is_wrong_is_redone_by_the_next_start() {
     for design in SEALED {
@@ -181,8 +183,9 @@ fn a_sealed_frame_that_is_wrong_is_redone_by_the_next_start() {
     }
 }
 
-/// What is read first behind a seal is not in its frame: whether or not the reader goes on, the database is opened once more, with redo. What
-/// else stops a database is not tried again, also where the cache is lost behind it.
+/// What is read first behind a seal is not in its frame: whether or not the reader goes on, the database is
+/// opened once more, with redo. What else stops a database is not tried again, also where the cache is lost
+/// behind it.
 #[test]
 fn only_a_lost_cache_is_a_reason_to_open_once_more() {
     let ways = [(true, false), (false, true), (true, true)];
@@ -263,7 +266,8 @@ fn a_sealed_start_that_needs_a_lost_frame_is_made_once_more() {
     }
 }
 
-/// As above, while the start is being made: an error of home is the caller's, and there is no second start on it.
+/// As above, while the start is being made: an error of home is the caller's, and there is no second start on
+/// it.
 #[test]
 fn a_home_that_fails_at_a_sealed_start_is_not_tried_again() {
     let whens = (1..=60).flat_map(|nth| [When::Nth(nth), When::From(nth)]);
@@ -277,7 +281,8 @@ fn a_home_that_fails_at_a_sealed_start_is_not_tried_again() {
         home.arm(Rule { operation: None, space: None, when, fault });
         drop(take_reached());
         let opened = Pager::open(config, Arc::new(crate::common::NoOps));
-        // Behind the seal's end, where a second start could go on; and behind the moment from which on this one goes on with the cache.
+        // Behind the seal's end, where a second start could go on; and behind the moment from which on this
+        // one goes on with the cache.
         let after = control_of(&rig);
         refused += u64::from(opened.is_err() && after.sealed.is_none());
         begun += u64::from(opened.is_err() && after.start != before.start);
@@ -294,7 +299,8 @@ fn control_of(rig: &Rig) -> Superblock {
     Control::open(&*rig.home).unwrap().unwrap().get()
 }
 
-/// A page that was mended at home may be as old as its copy: redo goes by all that the log has, and the start says so.
+/// A page that was mended at home may be as old as its copy: redo goes by all that the log has, and the start
+/// says so.
 #[test]
 fn behind_a_seal_a_page_at_home_is_mended() {
     let (rig, known, _) = sealed(FlashDesign::LazyCleaning, 29);

@@ -137,8 +137,9 @@ fn a_log_of_two_segments_goes_on_for_ever_on_a_full_device() {
     assert!(log_files(&pager) > 2, "with room again the log grows as configured");
 }
 
-/// Found by the sweep: a file that got its name and could not be opened then carried the number of the segment that was made,
-/// or recycled, in its stead ("log.0004 claims to be segment 4, which another file is too").
+/// Found by the sweep: a file that got its name and could not be opened then carried the number of the
+/// segment that was made, or recycled, in its stead ("log.0004 claims to be segment 4, which another file is
+/// too").
 #[test]
 fn a_log_file_whose_making_breaks_off_anywhere_is_no_second_file_of_its_number() {
     let mut fired = 0;
@@ -165,7 +166,8 @@ fn a_log_file_whose_making_breaks_off_anywhere_is_no_second_file_of_its_number()
     assert!(fired > 2, "only {fired} openings were refused");
 }
 
-/// On a full device every mini-transaction tried to make the file longer, twice: a DELETE of 8,000 rows took a minute.
+/// On a full device every mini-transaction tried to make the file longer, twice: a DELETE of 8,000 rows took
+/// a minute.
 #[test]
 fn a_refused_growth_is_not_tried_again_by_every_mini_transaction() {
     let directory = MemoryDirectory::new();
@@ -192,8 +194,8 @@ fn a_refused_growth_is_not_tried_again_by_every_mini_transaction() {
     }
 }
 
-/// More page writers, or more slots, want a longer doublewrite file: the start ended with "no space left on the device", though
-/// nothing needed room.
+/// More page writers, or more slots, want a longer doublewrite file: the start ended with "no space left on
+/// the device", though nothing needed room.
 #[test]
 fn a_doublewrite_file_that_has_no_room_to_grow_stays_as_it_is() {
     let directory = MemoryDirectory::new();

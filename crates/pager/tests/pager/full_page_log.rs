@@ -15,7 +15,8 @@ fn with(directory: &Arc<MemoryDirectory>, protection: ProtectionKind) -> PagerCo
     PagerConfig { protection, ..config(directory, 64) }
 }
 
-/// A page of which half is not zero, with the number 1, at home; nothing of it is in the log that redo would read.
+/// A page of which half is not zero, with the number 1, at home; nothing of it is in the log that redo would
+/// read.
 fn one_page(protection: ProtectionKind) -> (Arc<MemoryDirectory>, PageId) {
     let directory = MemoryDirectory::new();
     let pager = open(&with(&directory, protection));
@@ -68,8 +69,8 @@ fn a_torn_page_is_made_whole_from_its_image() {
     assert_eq!(get(&pager, id).unwrap(), 2);
 }
 
-/// The rule (decision 0208): at every clean-to-dirty transition. An image that is older than the last time that the page was
-/// clean may lie before the redo position.
+/// The rule (decision 0208): at every clean-to-dirty transition. An image that is older than the last time
+/// that the page was clean may lie before the redo position.
 #[test]
 fn each_change_of_a_clean_page_is_preceded_by_its_image() {
     let (directory, id) = one_page(IMAGES);
@@ -94,8 +95,8 @@ fn each_change_of_a_clean_page_is_preceded_by_its_image() {
     }
 }
 
-/// Redo may start between two dirty periods of a page. It applied the records of the first one to the page as it was
-/// stored, which a write in the second one had torn.
+/// Redo may start between two dirty periods of a page. It applied the records of the first one to the page as
+/// it was stored, which a write in the second one had torn.
 #[test]
 fn redo_does_not_read_a_page_that_an_image_makes_anew_later() {
     let (directory, id) = one_page(NONE);
@@ -108,8 +109,8 @@ fn redo_does_not_read_a_page_that_an_image_makes_anew_later() {
     assert_eq!(get(&open(&with(&torn(&directory, id), NONE)), id).unwrap(), 4);
 }
 
-/// An image behind another change of the same mini-transaction is no beginning: what comes before it in the group is done
-/// to the page first.
+/// An image behind another change of the same mini-transaction is no beginning: what comes before it in the
+/// group is done to the page first.
 #[test]
 fn an_image_within_a_group_does_not_hide_the_one_before() {
     let (directory, id) = one_page(IMAGES);
@@ -127,8 +128,8 @@ fn an_image_within_a_group_does_not_hide_the_one_before() {
     assert_eq!(get(&pager, id).unwrap(), 2);
 }
 
-/// A crashed database whose redo, with few frames, writes the page with the number 2 before it comes to the number 3; both
-/// changes are of one dirty period.
+/// A crashed database whose redo, with few frames, writes the page with the number 2 before it comes to the
+/// number 3; both changes are of one dirty period.
 fn crashed_with_more_than_fits() -> (Arc<MemoryDirectory>, PageId) {
     let (directory, id) = one_page(IMAGES);
     let pager = open(&PagerConfig { protection: IMAGES, ..config(&directory, 256) });
@@ -156,8 +157,8 @@ fn number_stored(directory: &MemoryDirectory, id: PageId) -> u64 {
     u64::from_le_bytes(stored(directory, id)[100..108].try_into().unwrap())
 }
 
-/// Redo wrote a page, noted that it was home and changed it again; the note hid its only image from the redo after a second
-/// torn write, and the database did not open any more.
+/// Redo wrote a page, noted that it was home and changed it again; the note hid its only image from the redo
+/// after a second torn write, and the database did not open any more.
 #[test]
 fn a_page_that_redo_wrote_in_between_is_made_whole_in_spite_of_the_note() {
     let (directory, id) = crashed_with_more_than_fits();
@@ -189,8 +190,8 @@ fn a_page_that_redo_wrote_in_between_holds_the_log_back_to_its_image() {
     assert!(redo(&directory) > held);
 }
 
-/// After a crash the start was refused, and a server that restarts by itself stayed down: the log holds changes without images.
-/// It goes on with what it had, and says so.
+/// After a crash the start was refused, and a server that restarts by itself stayed down: the log holds
+/// changes without images. It goes on with what it had, and says so.
 #[test]
 fn it_begins_after_a_clean_shutdown_only() {
     let (directory, id) = one_page(NONE);

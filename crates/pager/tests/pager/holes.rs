@@ -143,8 +143,8 @@ fn fill(device: &Emulated) {
     }
 }
 
-/// Others took the room that pages gave back: a page that gets longer is refused, stays what it was, and goes to its place when
-/// there is room again; a crash meanwhile loses nothing.
+/// Others took the room that pages gave back: a page that gets longer is refused, stays what it was, and goes
+/// to its place when there is room again; a crash meanwhile loses nothing.
 #[test]
 fn a_hole_that_finds_no_room_again_costs_no_page() {
     let twice = ProtectionKind::Doublewrite { batch_slots: 8, single_slots: 2 };

@@ -140,7 +140,8 @@ fn they_stay_when_a_database_is_made_and_when_that_starts_over() {
     assert_kept(&log, &kept);
 }
 
-/// Found by review: one that had its name and could not be opened was in no book, and the next try made another one.
+/// Found by review: one that had its name and could not be opened was in no book, and the next try made
+/// another one.
 #[test]
 fn a_segment_that_cannot_be_opened_leaves_no_file() {
     let (directory, pager, _) = some_pages(IN_FILES);

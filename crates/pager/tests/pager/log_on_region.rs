@@ -9,7 +9,8 @@ use varve_device::{Directory, Fate, MemoryDirectory, RecordLog, Recorder, Record
 use varve_pager::log::{FIRST_LSN, StoredLog, Tail};
 use varve_pager::{Log, Lsn};
 
-/// Marks of the recording: the log is there, a commit was acknowledged, the control file names a later redo position.
+/// Marks of the recording: the log is there, a commit was acknowledged, the control file names a later redo
+/// position.
 const READY: u64 = 0;
 const fn acknowledged(count: usize) -> u64 {
     1 << 56 | count as u64

@@ -162,8 +162,8 @@ fn moved(from: &dyn Medium, to: Box<dyn Medium>) -> Box<dyn Medium> {
     to
 }
 
-/// A life begins at a boundary of the sectors that its log has then, which are neither those of the life before nor those of today, where the
-/// log was moved; and in the next segment if there is none in this one.
+/// A life begins at a boundary of the sectors that its log has then, which are neither those of the life
+/// before nor those of today, where the log was moved; and in the next segment if there is none in this one.
 #[test]
 fn a_life_that_nobody_knows_is_found_whatever_sectors_its_log_had() {
     let media: [fn() -> Box<dyn Medium>; 3] = [

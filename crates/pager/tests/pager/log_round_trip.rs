@@ -29,7 +29,8 @@ fn unflushed_groups_are_absent() {
     });
 }
 
-/// A next life may be writing behind an end that is known, and what is being written in a region must not be read.
+/// A next life may be writing behind an end that is known, and what is being written in a region must not be
+/// read.
 #[test]
 fn nothing_is_read_behind_an_end_that_is_known() {
     on_both(|medium| {

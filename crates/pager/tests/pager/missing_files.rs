@@ -78,7 +78,8 @@ fn a_doublewrite_file_that_a_crash_made_necessary_is_not_made_anew() {
     assert_eq!(get(&open(&config(&lost(), 64)), id).unwrap(), 7);
 }
 
-/// Found by a new user: it was taken without a word, and what the crash had torn could not be mended any more.
+/// Found by a new user: it was taken without a word, and what the crash had torn could not be mended any
+/// more.
 #[test]
 fn a_doublewrite_file_of_another_database_mends_nothing() {
     let of_one = |number: u64| {

@@ -81,8 +81,8 @@ fn a_clean_shutdown_survives_the_machine() {
     assert_lost(&later.after_power_loss());
 }
 
-/// A lazy flash cache keeps changed pages over a shutdown, which is no clean one then: with the log, or with copies, in such a region that
-/// would be the end of the database when the machine is turned off.
+/// A lazy flash cache keeps changed pages over a shutdown, which is no clean one then: with the log, or with
+/// copies, in such a region that would be the end of the database when the machine is turned off.
 #[test]
 fn a_shutdown_with_a_lazy_flash_cache_survives_the_machine() {
     let designs = [FlashDesign::LazyCleaning, FlashDesign::Rotating, FlashDesign::Exclusive];
@@ -179,8 +179,8 @@ fn survives(rows: &[DurabilityRow], part: &str) -> Option<&'static str> {
     rows.iter().find(|row| row.part == part).map(|row| row.survives)
 }
 
-/// Pages in the region were said to survive the loss of power, as the data files do, though their log is cut; copies were not
-/// told of at all.
+/// Pages in the region were said to survive the loss of power, as the data files do, though their log is cut;
+/// copies were not told of at all.
 #[test]
 fn each_part_survives_what_its_place_survives() {
     const POWER: Option<&str> = Some("the loss of power");
@@ -213,7 +213,8 @@ fn region(machine: &VolatileMachine) -> [Vec<u8>; 2] {
     })
 }
 
-/// Slots of a dropped table were freed behind the word that everything was shut down, where no loss of power may come.
+/// Slots of a dropped table were freed behind the word that everything was shut down, where no loss of power
+/// may come.
 #[test]
 fn nothing_is_stored_behind_a_clean_shutdown() {
     let machine = VolatileMachine::new();

@@ -63,7 +63,8 @@ fn a_database_leaves_its_region_for_every_other_kind() {
     }
 }
 
-/// There and back several times: positions in the log go on growing, and nothing of an earlier log is taken for the newest one.
+/// There and back several times: positions in the log go on growing, and nothing of an earlier log is taken
+/// for the newest one.
 #[test]
 fn a_database_goes_in_and_out() {
     let (directory, pager, ids) = some_pages(IN_FILES);
@@ -111,7 +112,8 @@ fn a_log_that_begins_anew_has_the_configured_segments() {
 /// What a start says that leaves the log in files because it may be needed there.
 const MOVES_LATER: &str = "moves into persistent memory behind a shutdown that leaves nothing to redo";
 
-/// The log of a crash is needed where it is: the database goes on without a region, says so, and gets it after a clean shutdown.
+/// The log of a crash is needed where it is: the database goes on without a region, says so, and gets it
+/// after a clean shutdown.
 #[test]
 fn a_log_does_not_move_after_a_crash() {
     for parts in [NVM_ALL, NVM_LOG, NVM_COPIES_LOG] {
@@ -134,7 +136,8 @@ fn a_log_does_not_move_after_a_crash() {
     }
 }
 
-/// Found by review: the log moved into segments too small for images of pages, and every start from then on was refused.
+/// Found by review: the log moved into segments too small for images of pages, and every start from then on
+/// was refused.
 #[test]
 fn a_log_that_is_too_small_for_images_is_refused_before_it_moves() {
     let (directory, pager, ids) = some_pages(IN_FILES);
@@ -156,7 +159,8 @@ fn an_unfinished_database_is_told() {
     assert!(why.contains("was not finished: start it"), "{why}");
 }
 
-/// A device that refuses things while a region is left: whatever was refused, nothing is lost, and `shutdown` can be called again.
+/// A device that refuses things while a region is left: whatever was refused, nothing is lost, and `shutdown`
+/// can be called again.
 #[test]
 fn what_is_refused_while_leaving_can_be_tried_again() {
     let full = |when| Rule { operation: None, space: None, when, fault: Fault::Fails(ErrorKind::NoSpace) };
@@ -199,8 +203,8 @@ fn what_is_refused_while_leaving_can_be_tried_again() {
     }
 }
 
-/// What a killed shutdown left of a region is no hindrance, whatever its length is: with the header as it was, and with the word
-/// that it was left.
+/// What a killed shutdown left of a region is no hindrance, whatever its length is: with the header as it
+/// was, and with the word that it was left.
 #[test]
 fn what_is_left_of_a_region_makes_room() {
     for says_left in [false, true] {
@@ -309,8 +313,8 @@ fn moments(recording: &Recording) -> BTreeSet<u64> {
     moments
 }
 
-/// Calls `verify` with the images of crashes at many moments, in several fates of what was on its way, and the largest number that
-/// was durable.
+/// Calls `verify` with the images of crashes at many moments, in several fates of what was on its way, and
+/// the largest number that was durable.
 fn at_every_crash(recording: Recording, verify: impl Fn(Arc<MemoryDirectory>, u64, &str)) {
     let moments = moments(&recording);
     let mut timeline = Timeline::new(recording);

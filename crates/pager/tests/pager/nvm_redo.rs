@@ -7,8 +7,9 @@ use crate::common::{add, config, get, open, set};
 use varve_device::MemoryDirectory;
 use varve_pager::{Access, NvmConfig, PageId, Pager, PagerConfig, ProtectionKind, SpaceId};
 
-/// Pages that redo changes and that have no slot, before the page at hand and after it. Before it they are more than frames
-/// and free slots together, so that slots are written home; after it more than frames alone, so that the page is put.
+/// Pages that redo changes and that have no slot, before the page at hand and after it. Before it they are
+/// more than frames and free slots together, so that slots are written home; after it more than frames alone,
+/// so that the page is put.
 const EARLY: u64 = 100;
 const LATE: u64 = 45;
 /// Pages that fill slots, in two halves.
@@ -97,8 +98,9 @@ fn before_redo() -> (Arc<MemoryDirectory>, PageId) {
     (crash(&directory, &pager), page)
 }
 
-/// Redo made the page anew from its format record. Its slot's newer image went home meanwhile and noted that in the log,
-/// and an early state was put: after the next crash the note hid the records that this state lacked.
+/// Redo made the page anew from its format record. Its slot's newer image went home meanwhile and noted that
+/// in the log, and an early state was put: after the next crash the note hid the records that this state
+/// lacked.
 #[test]
 fn a_page_is_not_begun_anew_whose_newer_image_goes_home_in_redo() {
     let (directory, page) = before_redo();

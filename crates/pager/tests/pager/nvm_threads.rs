@@ -92,8 +92,8 @@ fn pages_go_home_when_nothing_is_done() {
     pager.shutdown().unwrap();
 }
 
-/// The next start would redo what is in the pool alone, so that goes first; and notes of what is home are no work that keeps it from
-/// going.
+/// The next start would redo what is in the pool alone, so that goes first; and notes of what is home are no
+/// work that keeps it from going.
 #[test]
 fn the_pool_is_clean_before_pages_go_home_for_want_of_work() {
     let directory = MemoryDirectory::new();
@@ -140,8 +140,8 @@ fn threads_go_by_new_marks() {
     pager.shutdown().unwrap();
 }
 
-/// "Time by function" of the variant that has pages in NVM said nothing of puts, and nothing told whether transactions waited
-/// for the drive after all.
+/// "Time by function" of the variant that has pages in NVM said nothing of puts, and nothing told whether
+/// transactions waited for the drive after all.
 #[test]
 fn puts_and_what_they_wait_for_show_in_the_times() {
     let directory = MemoryDirectory::new();

@@ -121,8 +121,8 @@ fn an_older_file_is_refused_and_the_newer_one_still_opens() {
                 let said = refusal(&mixed, how);
                 let is_unneeded = stem == "log" && end == End::Shutdown;
                 if said.is_none() && (is_unneeded || stem != "control" && index == 3) {
-                    // A checkpoint may end behind all that the log has. And where the log says that the header is the older file has
-                    // something else, which may be unneeded damage.
+                    // A checkpoint may end behind all that the log has. And where the log says that the
+                    // header is the older file has something else, which may be unneeded damage.
                     expect_or_damage(&mixed, how, &ids, 1000);
                     continue;
                 }
@@ -174,8 +174,8 @@ fn the_log_of_another_copy_of_the_database_is_refused() {
     assert!(said.contains("the log"), "{said}");
 }
 
-/// One file of the log, also the last one that has something: gone, or from when it was another segment. (One from when it was prepared
-/// and had nothing is the same as one in which nothing was written.)
+/// One file of the log, also the last one that has something: gone, or from when it was another segment. (One
+/// from when it was prepared and had nothing is the same as one in which nothing was written.)
 #[test]
 fn a_log_with_an_older_or_a_missing_file_loses_no_commit_in_silence() {
     let (directory, ids) = new_database(in_place);
@@ -236,7 +236,8 @@ fn nothing_is_known_of_a_database_that_an_older_program_had_open() {
     assert!(said.contains("data.varve is an older copy"), "{said}");
 }
 
-/// Starts and ends without anything between them are told, too; a database that is only opened doesn't grow by that.
+/// Starts and ends without anything between them are told, too; a database that is only opened doesn't grow
+/// by that.
 #[test]
 fn each_start_has_a_mark_of_its_own() {
     for how in HOWS {
@@ -303,7 +304,8 @@ fn a_full_device_takes_no_mark_and_bars_no_start() {
             fault,
         });
         for _ in 0..2 {
-            // Shut down or not: what a full device refuses to take home stays in the log, or in persistent memory.
+            // Shut down or not: what a full device refuses to take home stays in the log, or in persistent
+            // memory.
             drop(Pager::open(on(true), Arc::new(NoOps)).map(|pager| pager.shutdown()));
             assert!(device.fired_count() > 0 && told().mark == before && told().next_mark != 0);
         }

@@ -68,7 +68,8 @@ fn pages_survive_shutdowns_and_crashes() {
     }
 }
 
-/// A compressed page takes as many sectors as it needs, wherever it goes; pages written before stay as they are.
+/// A compressed page takes as many sectors as it needs, wherever it goes; pages written before stay as they
+/// are.
 #[test]
 fn compressed_pages_take_less_room() {
     for algorithm in [Algorithm::Lz4, Algorithm::Zstd] {
@@ -100,7 +101,8 @@ fn compressed_pages_take_less_room() {
     }
 }
 
-/// No page of it can be torn: there are neither copies of pages nor images in the log, and no protection has to begin cleanly.
+/// No page of it can be torn: there are neither copies of pages nor images in the log, and no protection has
+/// to begin cleanly.
 #[test]
 fn it_needs_no_protection() {
     let directory = MemoryDirectory::new();
@@ -146,7 +148,8 @@ fn the_layout_was_settled_at_creation() {
     assert_eq!(counter(&open(&config(&in_place)), "extents"), 0);
 }
 
-/// What is dropped gives its slots back, and files do not grow while the same pages are written again and again.
+/// What is dropped gives its slots back, and files do not grow while the same pages are written again and
+/// again.
 #[test]
 fn slots_are_used_again() {
     let directory = MemoryDirectory::new();
@@ -173,8 +176,8 @@ fn slots_are_used_again() {
     assert!(counter(&pager, "live_bytes") + 150 * 4096 < live, "{live} {}", counter(&pager, "live_bytes"));
 }
 
-/// A space that is cut has pages that no note speaks of: the allocation's own. Before their slots are given to others, a note
-/// says that they mean nothing, or a crash would find two pages in one place.
+/// A space that is cut has pages that no note speaks of: the allocation's own. Before their slots are given
+/// to others, a note says that they mean nothing, or a crash would find two pages in one place.
 #[test]
 fn slots_of_a_cut_are_given_to_others_behind_a_note() {
     let directory = MemoryDirectory::new();

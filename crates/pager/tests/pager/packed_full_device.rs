@@ -28,7 +28,8 @@ fn refuse(device: &Faulty, operation: Operation, space: Space, when: When) {
     device.arm(Rule { operation: Some(operation), space: Some(space), when, fault });
 }
 
-/// Moves the last copy of the maps, and with it the start of redo, beyond everything that the ledger doesn't know of.
+/// Moves the last copy of the maps, and with it the start of redo, beyond everything that the ledger doesn't
+/// know of.
 fn go_on(pager: &Pager) {
     for _ in 0..60 {
         note(pager, 10_000).unwrap();
@@ -67,9 +68,9 @@ fn rollback_page(pager: &Pager, owner: u32) -> PageId {
     id
 }
 
-/// Found by review: pages of two spaces in one put, one space is refused, the pages of the other are stable in one slot and
-/// refused another one. They stayed changed in the pool, and the ledger had been told that they are stable: their next change
-/// was lost by a crash.
+/// Found by review: pages of two spaces in one put, one space is refused, the pages of the other are stable
+/// in one slot and refused another one. They stayed changed in the pool, and the ledger had been told that
+/// they are stable: their next change was lost by a crash.
 #[test]
 fn a_put_of_two_spaces_is_not_refused_as_one() {
     let directory = MemoryDirectory::new();
@@ -89,8 +90,9 @@ fn a_put_of_two_spaces_is_not_refused_as_one() {
     assert_changes_survive(&config, pager, &ids);
 }
 
-/// Found by review: the slots were written, the log had no room for the note of them. The put was refused, and the pages stayed
-/// held: what was settled later was told to the ledger while they were changed in the pool.
+/// Found by review: the slots were written, the log had no room for the note of them. The put was refused,
+/// and the pages stayed held: what was settled later was told to the ledger while they were changed in the
+/// pool.
 #[test]
 fn pages_that_can_not_be_noted_are_held_and_lose_nothing() {
     let directory = MemoryDirectory::new();
@@ -119,7 +121,8 @@ fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     receiver.recv_timeout(Duration::from_secs(60)).expect("it waits for ever")
 }
 
-/// Found by review: no copy of the map could be made, so the log could not be cut, and every change waited for ever.
+/// Found by review: no copy of the map could be made, so the log could not be cut, and every change waited
+/// for ever.
 #[test]
 fn who_waits_for_a_log_that_the_map_holds_back_hears_why() {
     for background in [false, true] {

@@ -115,8 +115,8 @@ fn fill_up(pager: &Pager, owner: u32) -> Known {
     known
 }
 
-/// Found by review: punched extents counted as room for pages that a space got, and on a device that others had filled meanwhile
-/// those could be added, and not be written.
+/// Found by review: punched extents counted as room for pages that a space got, and on a device that others
+/// had filled meanwhile those could be added, and not be written.
 #[test]
 fn pages_over_holes_are_refused_when_they_are_added() {
     let device = sized(MemoryDirectory::new(), 64 * MIB);
@@ -176,8 +176,8 @@ fn pages_that_a_space_gets_back_are_granted_before_they_are_written() {
     check(&pager, &again);
 }
 
-/// A device that has no room for what reclamation copies: whoever needs the room hears so, every page is where it was, and all goes
-/// on when there is room.
+/// A device that has no room for what reclamation copies: whoever needs the room hears so, every page is
+/// where it was, and all goes on when there is room.
 #[test]
 fn want_of_room_for_survivors_is_an_error_and_nothing_is_lost() {
     let directory = MemoryDirectory::with_capacity(8 * MIB);

@@ -108,8 +108,8 @@ fn file_bytes(directory: &MemoryDirectory) -> u64 {
     images.iter().find(|(name, _)| name == "data.varve").unwrap().1.len_bytes()
 }
 
-/// Nearly nine tenths of a file that can grow no further are pages, and they are written again and again, over shutdowns and
-/// kills.
+/// Nearly nine tenths of a file that can grow no further are pages, and they are written again and again,
+/// over shutdowns and kills.
 #[test]
 fn a_file_that_is_nearly_full_takes_writes_for_ever() {
     stays_nearly_full(90, 4);
@@ -203,7 +203,8 @@ fn the_fill_changes_on_line() {
     }
 }
 
-/// New pages are refused while there is still room to change those that are there; a drop makes room for new ones.
+/// New pages are refused while there is still room to change those that are there; a drop makes room for new
+/// ones.
 #[test]
 fn a_full_device_refuses_new_pages_changes_old_ones_and_goes_on_after_a_drop() {
     let (config, _) = bounded(FULL_BYTES);
@@ -306,7 +307,8 @@ fn a_damaged_slot_stays_and_the_others_move() {
     }
 }
 
-/// What a drop leaves is punched, in pieces of a megabyte, and written again later; the file's free end is cut off.
+/// What a drop leaves is punched, in pieces of a megabyte, and written again later; the file's free end is
+/// cut off.
 #[test]
 fn free_room_goes_back_to_the_device() {
     let directory = MemoryDirectory::new();

@@ -129,7 +129,8 @@ fn allocation_maps_are_read_ahead() {
 #[test]
 fn the_log_is_read_once() {
     let directory = MemoryDirectory::new();
-    // A segment is longer than what stays in memory: the proof of the log's end, which goes through the rest of them, must not drive it out.
+    // A segment is longer than what stays in memory: the proof of the log's end, which goes through the rest
+    // of them, must not drive it out.
     let with = |directory: &Arc<MemoryDirectory>, frames: usize| PagerConfig {
         log_capacity_bytes: 16 << 20,
         log_segment_bytes: 4 << 20,

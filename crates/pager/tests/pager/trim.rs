@@ -77,7 +77,8 @@ fn punched(directory: &MemoryDirectory) -> u64 {
     directory.accounting().punched(Space::Data).bytes
 }
 
-/// In place an extent is punched when redo starts behind all that touched it, and not as long as an older change is not stable.
+/// In place an extent is punched when redo starts behind all that touched it, and not as long as an older
+/// change is not stable.
 #[test]
 fn extents_in_place_are_punched_when_redo_is_past_them() {
     for one_by_one in [false, true] {
@@ -179,7 +180,8 @@ fn add_until_full(pager: &Pager, owner: u32, known: &mut Known) -> u64 {
     panic!("the device is never full");
 }
 
-/// The room that a hole gave up may be others' by now: whoever takes the extent hears of it, and no page that is put.
+/// The room that a hole gave up may be others' by now: whoever takes the extent hears of it, and no page that
+/// is put.
 #[test]
 fn a_hole_that_others_filled_is_refused_at_allocation() {
     let (config, device) = sized(24 << 20);
@@ -213,7 +215,8 @@ fn a_hole_that_others_filled_is_refused_at_allocation() {
     assert_eq!(now, pages, "holes are filled before the file grows");
 }
 
-/// Found by review: whether free extents may have holes was asked of the setting, not of what an earlier process had done.
+/// Found by review: whether free extents may have holes was asked of the setting, not of what an earlier
+/// process had done.
 #[test]
 fn holes_are_known_after_a_start_without_trim() {
     for trim in [Trim::Off, Trim::Auto] {
@@ -256,7 +259,8 @@ fn room_of_holes_is_durable_before_it_is_handed_out() {
     check(&pager, &known);
 }
 
-/// The control file has to say that there are holes before there is one; without room for that nothing is trimmed before the next checkpoint.
+/// The control file has to say that there are holes before there is one; without room for that nothing is
+/// trimmed before the next checkpoint.
 #[test]
 fn a_control_file_without_room_delays_trim() {
     let directory = MemoryDirectory::new();
@@ -330,7 +334,8 @@ fn a_hole_that_failed_in_a_packed_file_may_be_one() {
     }
 }
 
-/// Found by a new user: what was free and not yet given back when the database went down stayed the file's for good.
+/// Found by a new user: what was free and not yet given back when the database went down stayed the file's
+/// for good.
 #[test]
 fn what_was_free_at_the_end_goes_back_after_the_start() {
     let directory = MemoryDirectory::new();
@@ -459,7 +464,8 @@ fn dead_pages_of_before_a_start_are_forgotten_after_it() {
     check(&pager, &known);
 }
 
-/// A space that gets shorter leaves no page behind its end: the note of the cut is durable before the length is.
+/// A space that gets shorter leaves no page behind its end: the note of the cut is durable before the length
+/// is.
 #[test]
 fn pages_behind_a_cut_are_gone_after_any_end() {
     for shuts_down in [false, true] {
@@ -519,8 +525,8 @@ fn pages_in_persistent_memory_go_with_their_extents() {
     check(&crate::common::open(&config), &known);
 }
 
-/// Found by review: home had never had the pages, so it noted nothing when they were forgotten, and redo met changes of pages that were
-/// nowhere: the next start was refused.
+/// Found by review: home had never had the pages, so it noted nothing when they were forgotten, and redo met
+/// changes of pages that were nowhere: the next start was refused.
 #[test]
 fn redo_does_not_come_by_pages_that_only_persistent_memory_had() {
     let directory = MemoryDirectory::new();
@@ -568,8 +574,8 @@ fn a_thread_trims_while_nothing_is_done() {
             pager.prepare_compression(lz4).unwrap();
             pager.set_compression(SpaceId::DATA, &[(owner, Some(lz4))]);
         }
-        // Compressed pages that are packed take an eighth of their size. So many of them that runs of free extents lie between
-        // those that are still used, wherever these are.
+        // Compressed pages that are packed take an eighth of their size. So many of them that runs of free
+        // extents lie between those that are still used, wherever these are.
         let (count, share) = if is_packed && is_noted { (8000, 1 << 18) } else { (2000, 4 << 20) };
         let mut known: Known =
             (0..count + 100).map(|number| (add(&pager, owner, number).unwrap(), number)).collect();
@@ -594,8 +600,8 @@ fn a_thread_trims_while_nothing_is_done() {
     }
 }
 
-/// The pages of a segment of `VARVE_DROP_MIB`, or 4 GiB, are free within two seconds of the drop; their blocks come back later. In
-/// a directory `VARVE_DROP_AT`, or the one for temporary files.
+/// The pages of a segment of `VARVE_DROP_MIB`, or 4 GiB, are free within two seconds of the drop; their
+/// blocks come back later. In a directory `VARVE_DROP_AT`, or the one for temporary files.
 #[test]
 #[ignore = "writes 4 GiB"]
 fn the_pages_of_a_large_segment_are_free_at_once() {

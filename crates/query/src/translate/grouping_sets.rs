@@ -51,7 +51,8 @@ impl Translator<'_> {
         Ok(part)
     }
 
-    /// The rows so many times, each with the number of the copy; before them rows of NULLs with these numbers.
+    /// The rows so many times, each with the number of the copy; before them rows of NULLs with these
+    /// numbers.
     fn copied(&mut self, mut part: Part, count: usize, leading: Vec<i64>) -> Result<Part> {
         let name = self.name();
         let spread = Spread {

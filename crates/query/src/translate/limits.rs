@@ -41,8 +41,8 @@ impl Translator<'_> {
             Some(count) if select.ties && count > 0 => return self.with_ties(part, order, skip, count),
             _ => {}
         }
-        // DataFusion forgets an order below OFFSET alone, but keeps one below LIMIT. The order of the whole statement it keeps always, and
-        // may sort it on disk.
+        // DataFusion forgets an order below OFFSET alone, but keeps one below LIMIT. The order of the whole
+        // statement it keeps always, and may sort it on disk.
         let is_within = !std::ptr::eq(select, self.whole);
         let take = take.or_else(|| (skip > 0 && is_within && !order.is_empty()).then_some(EVERY_ROW));
         if skip > 0 || take.is_some() {
@@ -82,7 +82,8 @@ impl Translator<'_> {
         shown(part, select.visible)
     }
 
-    /// FETCH ... WITH TIES: skips `skip` rows, returns the next `take` rows, and the rows that rank like the last of them.
+    /// FETCH ... WITH TIES: skips `skip` rows, returns the next `take` rows, and the rows that rank like the
+    /// last of them.
     fn with_ties(&mut self, part: Part, order: &[SortKey], skip: u64, take: u64) -> Result<Part> {
         let width = part.columns.len();
         let key = |k: &SortKey| OrderKey {

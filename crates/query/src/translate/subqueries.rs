@@ -178,8 +178,9 @@ impl Translator<'_> {
         Ok((part, value))
     }
 
-    /// Translates `x IN (SELECT ...)` whose subquery does not use a column of the outer query. Its rows are read
-    /// once, into a hash table, and each outer row looks up its `x` there. Returns `None` for any other subquery.
+    /// Translates `x IN (SELECT ...)` whose subquery does not use a column of the outer query. Its rows are
+    /// read once, into a hash table, and each outer row looks up its `x` there. Returns `None` for any other
+    /// subquery.
     fn looked_up(
         &mut self,
         part: &Part,
@@ -260,7 +261,8 @@ impl Translator<'_> {
         if given.iter().any(Expr::has_subquery) {
             return Ok(None);
         }
-        // For one row the rows that it asks for are sought, which an index may know; a join would read all of them.
+        // For one row the rows that it asks for are sought, which an index may know; a join would read all of
+        // them.
         if self.of_one_row && matches!(subquery.kind, SubqueryKind::Exists) && !given.is_empty() {
             return Ok(None);
         }
@@ -301,7 +303,8 @@ impl Translator<'_> {
         }
     }
 
-    /// The rows of a subquery without the conditions that read the query around; `None` if it reads that elsewhere too.
+    /// The rows of a subquery without the conditions that read the query around; `None` if it reads that
+    /// elsewhere too.
     fn beside(&mut self, width: usize, given: &[Expr], select: &Select) -> Result<Option<Beside>> {
         if !select.reads_outer() {
             let part = self.select(select)?;
@@ -326,8 +329,8 @@ impl Translator<'_> {
         Ok(Some(Beside { part, tests, outputs }))
     }
 
-    /// The rows of a query's source that pass the conditions which don't read the query around, and the other conditions;
-    /// `None` if the source reads it.
+    /// The rows of a query's source that pass the conditions which don't read the query around, and the other
+    /// conditions; `None` if the source reads it.
     fn uncorrelated_rows(&mut self, select: &Select) -> Result<Option<(Part, Vec<Expr>)>> {
         let mut reads = false;
         select.source.walk(&mut |e| reads |= matches!(e, Expr::Outer(_)));
@@ -413,7 +416,8 @@ impl Translator<'_> {
         Ok((self.source(right)?, Window::default()))
     }
 
-    /// Passes the outer query's values that the conditions read to the inner query, which checks the conditions.
+    /// Passes the outer query's values that the conditions read to the inner query, which checks the
+    /// conditions.
     fn give_around(&self, on: &mut [Expr], given: &mut Vec<Expr>, types: &mut Vec<Typed>) {
         let first = self.around.statement_params();
         for e in on {
@@ -441,7 +445,8 @@ impl Translator<'_> {
         let mut given = self.owned(&lateral.given);
         let mut types = lateral.types.to_vec();
         let first = self.around.statement_params() + given.len();
-        // Rows without a partner are found inside, so the condition is checked there, on what the left row gives.
+        // Rows without a partner are found inside, so the condition is checked there, on what the left row
+        // gives.
         if outer {
             given.extend((0..left.columns.len()).map(Expr::Column));
             types.extend(left.columns.iter().map(|(_, t)| Typed::plain(*t)));
@@ -471,7 +476,8 @@ impl Translator<'_> {
     }
 }
 
-/// The sides of the test of `x IN (SELECT ...)`, if the query reads nothing around: what is wanted, and the row's value.
+/// The sides of the test of `x IN (SELECT ...)`, if the query reads nothing around: what is wanted, and the
+/// row's value.
 fn equal_to_slot(subquery: &Subquery) -> Option<(&Expr, &Expr)> {
     let SubqueryKind::Any(Expr::Compare(CmpOp::Eq, sides)) = &subquery.kind else { return None };
     let reads = |e: &Expr| {
@@ -526,7 +532,8 @@ fn can_fail(subquery: &Subquery) -> bool {
     fails
 }
 
-/// Whether evaluating the expression can end in an error, sums and products of numeric left aside: they have room.
+/// Whether evaluating the expression can end in an error, sums and products of numeric left aside: they have
+/// room.
 fn may_fail_beyond_numeric(e: &Expr) -> bool {
     match e {
         Expr::Arith(op, Class::Numeric, sides) if !matches!(op, ArithOp::Divide | ArithOp::Remainder) => {
@@ -555,8 +562,8 @@ fn reads_outer(e: &Expr) -> bool {
     found
 }
 
-/// An expression of the inner rows over both sides: its columns behind the `width` of the outer ones, and what it is given for
-/// what stands for that.
+/// An expression of the inner rows over both sides: its columns behind the `width` of the outer ones, and
+/// what it is given for what stands for that.
 fn over_both(e: Expr, width: usize, given: &[Expr]) -> Expr {
     match e {
         Expr::Column(n) | Expr::Slot(n) => Expr::Column(n + width),

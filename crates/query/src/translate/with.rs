@@ -45,7 +45,8 @@ impl Translator<'_> {
         };
         let table = Arc::new(SharedTable::new(shared.types.to_vec(), maker, keeping));
         self.assume(|assumed| assumed.shared.push(table.clone()));
-        // What is given something here, or is read at one place, may be wanted in another way if it is translated again.
+        // What is given something here, or is read at one place, may be wanted in another way if it is
+        // translated again.
         if is_read_again && table.is_of_statement() {
             self.shared.borrow_mut().tables.insert(Arc::as_ptr(shared), table.clone());
         }

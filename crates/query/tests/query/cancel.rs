@@ -119,8 +119,8 @@ fn merge_joins_are_ended() {
     ends(&mut session, joined);
 }
 
-/// Functions that make much of few rows look by themselves, and so do those that go through what was made. The text is made before, so
-/// that none of them is ended by what comes before it.
+/// Functions that make much of few rows look by themselves, and so do those that go through what was made.
+/// The text is made before, so that none of them is ended by what comes before it.
 #[test]
 fn functions_over_long_values_are_ended() {
     let mut session = hasty(&database());

@@ -155,7 +155,8 @@ fn many_batches_come_in_full_by_key_and_by_index() {
     assert_eq!(lines(&mut session, by_index), ["10001|150015000", "= SELECT 1"]);
 }
 
-/// Review 8, A8: the relations of inner joins were bits of one word, and from the 65th on some were taken for others.
+/// Review 8, A8: the relations of inner joins were bits of one word, and from the 65th on some were taken for
+/// others.
 #[test]
 fn more_relations_than_a_word_has_bits_are_joined() {
     let mut session = session(&database());

@@ -67,7 +67,8 @@ fn a_plan_is_made_once_for_all_parameters() {
             assert_eq!(s.rows(JOIN, &[&n.to_string()]), expect[..1], "{n}");
         }
     });
-    // The prepared statement's first execution, and its second, which is kept; as many for the statement that it is compared with.
+    // The prepared statement's first execution, and its second, which is kept; as many for the statement that
+    // it is compared with.
     assert_eq!(made, 4);
     let other = s.plans(|s| {
         let mut other = session(&s.db);
@@ -233,8 +234,8 @@ fn extended(session: &mut Session, sql: &str, params: &[&str]) -> Vec<String> {
     recorder.lines
 }
 
-/// R12-K11: a kept plan had the parameters of the session that made it, who looked again at a changed row with those of the session
-/// that used the plan meanwhile.
+/// R12-K11: a kept plan had the parameters of the session that made it, who looked again at a changed row
+/// with those of the session that used the plan meanwhile.
 #[test]
 fn the_second_look_at_a_row_is_taken_with_the_statement_s_own_parameters() {
     let mut s = setting();
@@ -259,7 +260,8 @@ fn the_second_look_at_a_row_is_taken_with_the_statement_s_own_parameters() {
     assert_eq!(s.rows("select id, v from acc order by id", &[]), ["1|26", "2|505"]);
 }
 
-/// R12-K1: where a column is a constant, DataFusion computed its comparison with a parameter when it made the plan.
+/// R12-K1: where a column is a constant, DataFusion computed its comparison with a parameter when it made the
+/// plan.
 #[test]
 fn nothing_that_hangs_on_the_execution_is_computed_when_the_plan_is_made() {
     let mut s = setting();
@@ -294,7 +296,8 @@ fn nothing_that_hangs_on_the_execution_is_computed_when_the_plan_is_made() {
     assert_eq!(s.rows(&each, &[]), ["20,200,0"]);
 }
 
-/// R12-K1, with a view's column that tells its branches apart: literals of simple statements are parameters of one plan.
+/// R12-K1, with a view's column that tells its branches apart: literals of simple statements are parameters
+/// of one plan.
 #[test]
 fn a_view_s_constant_column_is_compared_with_the_statement_s_own_literal() {
     let mut s = setting();

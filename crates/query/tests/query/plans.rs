@@ -167,7 +167,8 @@ fn a_wish_to_cancel_ends_a_query_that_gives_no_rows() {
     assert_eq!(lines(&mut session, "select count(*) from p"), ["1000", "= SELECT 1"]);
 }
 
-/// Review 12, K2: what is above takes batch after batch and gives nothing, so that the rows of one call are to look themselves.
+/// Review 12, K2: what is above takes batch after batch and gives nothing, so that the rows of one call are
+/// to look themselves.
 #[test]
 fn a_function_that_gives_sets_is_ended_between_batches() {
     let mut session = session(&database());

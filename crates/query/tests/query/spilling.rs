@@ -19,7 +19,8 @@ fn sorts_and_groups_spill_and_leave_nothing() {
         QueryOptions { memory_bytes: 6 << 20, spill: Some(spill.clone()), ..QueryOptions::default() };
     let without = QueryOptions { spill: None, ..options.clone() };
     let mut session = session(&database_with(&options));
-    // It was emptied and made at each start, whosever it was (review 10, P12), and for that a full device had no room.
+    // It was emptied and made at each start, whosever it was (review 10, P12), and for that a full device had
+    // no room.
     assert!(!spill.exists(), "opening makes nothing");
     std::fs::create_dir(&spill).unwrap();
     std::fs::write(spill.join("notes"), "somebody else's").unwrap();
@@ -50,8 +51,8 @@ fn files_told(session: &mut varve_sql::Session, sql: &str) -> Vec<String> {
     told.into_iter().filter(|l| l.contains("Disk")).collect()
 }
 
-/// The kept side of a hash join is known by a name inside DataFusion (`KEPT_SIDE` of query/memory.rs): if that changes, no join is
-/// bounded and `joined` needs no files.
+/// The kept side of a hash join is known by a name inside DataFusion (`KEPT_SIDE` of query/memory.rs): if
+/// that changes, no join is bounded and `joined` needs no files.
 #[test]
 fn work_mem_is_the_session_s_limit() {
     let home = tempfile::tempdir().unwrap();

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use super::support::{database, lines, session};
 
-/// What B gets for the last of its texts, after A has made its change and committed while B waited for it; then the tables.
+/// What B gets for the last of its texts, after A has made its change and committed while B waited for it;
+/// then the tables.
 fn after(change: &str, b: &[&str], shown: &str) -> Vec<String> {
     let db = database();
     let mut a = session(&db);
@@ -80,7 +81,8 @@ fn repeatable_read_fails_instead() {
     assert_eq!(after(SPENT, &[begin, "select 1 from acc", set], ACC), failed);
 }
 
-/// FOR UPDATE over a join gives what is committed once its rows are locked: changed, no longer found, or gone.
+/// FOR UPDATE over a join gives what is committed once its rows are locked: changed, no longer found, or
+/// gone.
 #[test]
 fn a_join_that_locks_sees_what_it_waited_for() {
     let locked =

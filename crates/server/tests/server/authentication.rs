@@ -145,7 +145,8 @@ fn the_right_password_lets_in_and_no_other() {
     assert_eq!(end, "FATAL 28P01 password authentication failed for user \"tester\"");
     let (unknown, end) = log_in(&mut socket(&server), "nobody", "secret");
     assert_eq!(end, "FATAL 28P01 password authentication failed for user \"nobody\"");
-    // A role that does not exist can't be told from one whose password is wrong: the same messages, of one form.
+    // A role that does not exist can't be told from one whose password is wrong: the same messages, of one
+    // form.
     assert_eq!(
         wrong.iter().map(|m| m.0).collect::<Vec<_>>(),
         unknown.iter().map(|m| m.0).collect::<Vec<_>>()
@@ -248,7 +249,8 @@ fn a_proof_is_bound_to_the_certificate() {
     let end = bound(vec![0; 32], "SCRAM-SHA-256-PLUS");
     assert_eq!(end, "FATAL 28000 SCRAM channel binding check failed");
     assert_eq!(bound(right(), "SCRAM-SHA-256"), "FATAL 08P01 malformed SCRAM message");
-    // The client supports channel binding and saw no offer of it: an attacker removed the offer (a downgrade).
+    // The client supports channel binding and saw no offer of it: an attacker removed the offer (a
+    // downgrade).
     let unrequested = || ChannelBinding::unrequested();
     let (_, end) = log_in_bound(&mut encrypted(&server), tester, "SCRAM-SHA-256", unrequested());
     assert_eq!(end, "FATAL 28000 SCRAM channel binding negotiation error");

@@ -41,7 +41,8 @@ fn a_silent_transaction_ends_after_a_time_of_its_own() {
     server.stop(Duration::from_secs(5));
 }
 
-/// Finding A14 of review 8: the first byte of a message lifted the limit, so that half a message kept a session for ever.
+/// Finding A14 of review 8: the first byte of a message lifted the limit, so that half a message kept a
+/// session for ever.
 #[test]
 fn half_a_message_is_silence_too() {
     let server = server();

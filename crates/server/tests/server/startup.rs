@@ -116,7 +116,8 @@ fn the_sixth_of_five_is_refused_until_one_leaves() {
     server.stop(Duration::from_secs(5));
 }
 
-/// Found by a new user: the refusal came in place of the answer to SSLRequest, and the client spoke of an error in TLS.
+/// Found by a new user: the refusal came in place of the answer to SSLRequest, and the client spoke of an
+/// error in TLS.
 #[test]
 fn who_comes_beyond_all_threads_is_refused_after_the_answer_to_its_encryption_request() {
     let server = server();

@@ -137,7 +137,8 @@ impl Worker<'_> {
         session.txn.set_about(def.id, |about| about.set_comment(None, words)).map_err(text)
     }
 
-    /// ALTER TABLE: a column comes or goes, or the primary key goes and comes again. Each puts the rows into new trees.
+    /// ALTER TABLE: a column comes or goes, or the primary key goes and comes again. Each puts the rows into
+    /// new trees.
     fn reshape(&mut self, session: &mut Session) -> Done {
         let Some(def) = self.some_def(session) else { return Ok(()) };
         if self.dice(4) == 0 {

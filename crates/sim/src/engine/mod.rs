@@ -435,7 +435,8 @@ fn image_of(def: &TableDef, id: i64, row: &Row) -> Result<RowImage, String> {
     RowImage::encode(def.row_schema(), &data_of(def, id, row)).map_err(text)
 }
 
-/// Digest of all tables and of what else the catalog says; damages are indexes that disagree with their table.
+/// Digest of all tables and of what else the catalog says; damages are indexes that disagree with their
+/// table.
 fn digest(db: &Arc<Database>, damages: &mut Vec<String>) -> Result<u64, String> {
     let mut txn = db.begin(Isolation::ReadCommitted);
     txn.start_statement();

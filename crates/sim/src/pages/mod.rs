@@ -54,8 +54,8 @@ pub enum Load {
     Even,
     /// Segments come and go, with checkpoints between.
     Fleeting,
-    /// Pages are written again and again, in batches of all sizes, and the redo position stays behind: copies of
-    /// several ages lie in the doublewrite file.
+    /// Pages are written again and again, in batches of all sizes, and the redo position stays behind: copies
+    /// of several ages lie in the doublewrite file.
     Cleaning,
     /// Many pages change again and again, and hardly one is written: redo has all of them to bring back.
     Hoarding,
@@ -164,8 +164,8 @@ impl Pages {
         pager.shutdown().map_err(text)
     }
 
-    /// What is done first after a recovery, while what it left is still in memory: its notes become durable, pages are written
-    /// that it has changed, the redo position moves, and others of them are written.
+    /// What is done first after a recovery, while what it left is still in memory: its notes become durable,
+    /// pages are written that it has changed, the redo position moves, and others of them are written.
     fn begin_empty(pager: &Pager, bench: &mut Workbench) -> Done {
         for _ in 0..bench.rng.below(4) {
             if bench.rng.one_in(3) {
@@ -271,7 +271,8 @@ impl Subject for Pages {
         let mut pager = self.open_again(&bench.devices)?;
         bench.history.opened();
         Self::begin_empty(&pager, bench)?;
-        // In one of three runs it is shut down once; it may have another part then. One that moves comes to its place.
+        // In one of three runs it is shut down once; it may have another part then. One that moves comes to
+        // its place.
         let is_shut_down = bench.rng.one_in(3) || self.part.moves();
         let (stages, reads) = (1 + usize::from(is_shut_down), bench.rng.one_in(2));
         let mut part = self.part;

@@ -30,7 +30,8 @@ pub(super) struct Worker<'a> {
     pub(super) fills: bool,
     /// Whether free room goes back: there is more of it then, and extents get free a page at a time.
     pub(super) trims: bool,
-    /// Whether it may be shut down at the end of the workload; else whoever goes on with another part does that.
+    /// Whether it may be shut down at the end of the workload; else whoever goes on with another part does
+    /// that.
     pub(super) is_last: bool,
     /// Whether all pages of a hoard have been there.
     hoards: bool,
@@ -153,9 +154,10 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// A segment that is dropped while some of its pages, and nothing older, are dirty: right before a checkpoint they
-    /// hold nothing back any more, though nothing of the drop is durable yet. Or while all of it is stable and no log has it any
-    /// more: a crash that takes back the drop finds the pages where they were written, or nowhere.
+    /// A segment that is dropped while some of its pages, and nothing older, are dirty: right before a
+    /// checkpoint they hold nothing back any more, though nothing of the drop is durable yet. Or while all of
+    /// it is stable and no log has it any more: a crash that takes back the drop finds the pages where they
+    /// were written, or nowhere.
     fn fleet(&mut self) -> Done {
         self.pager.tick_write(1000).map_err(text)?;
         let pages = 3 + self.bench.rng.below(6);
@@ -170,13 +172,15 @@ impl<'a> Worker<'a> {
         if self.bench.rng.one_in(4) { Ok(()) } else { self.pager.checkpoint().map_err(text) }
     }
 
-    /// Makes the file so long that its allocation takes a page more; checkpoints cut that off again, when the log has gone on.
+    /// Makes the file so long that its allocation takes a page more; checkpoints cut that off again, when the
+    /// log has gone on.
     fn recede(&mut self) -> Done {
         self.pager.reserve(SpaceId::DATA, GROUP_PAGES).map_err(text)?;
         self.pager.checkpoint().map_err(text)
     }
 
-    /// Lists pages until there are many, and changes them; now and then all are written. Crashes are tried when all are there.
+    /// Lists pages until there are many, and changes them; now and then all are written. Crashes are tried
+    /// when all are there.
     fn hoard(&mut self) -> Done {
         let listed = self.pages.iter().filter(|number| **number != 0).count();
         if listed == HOARD && !self.hoards {
@@ -224,7 +228,8 @@ impl<'a> Worker<'a> {
         self.pager.drop_segment(SpaceId::DATA, owner).map_err(text)
     }
 
-    /// Frees the pages of a burst one by one, as nobody notes it: changes them before, so that redo comes by them.
+    /// Frees the pages of a burst one by one, as nobody notes it: changes them before, so that redo comes by
+    /// them.
     fn dissolve(&mut self, entries: Vec<usize>) -> Done {
         for entry in entries {
             if self.bench.rng.one_in(4) {
@@ -242,7 +247,8 @@ impl<'a> Worker<'a> {
         self.pager.checkpoint().map_err(text)
     }
 
-    /// Many pages come that nobody lists, and others behind them; then they go, with their segment or one by one.
+    /// Many pages come that nobody lists, and others behind them; then they go, with their segment or one by
+    /// one.
     fn swell(&mut self) -> Done {
         let owner = self.pager.create_segment(SpaceId::DATA).map_err(text)?;
         let mut ids = Vec::new();

@@ -59,7 +59,8 @@ fn anything_fails_anywhere() {
     assert!(hits > 20, "only {hits} of 60 faults ever came by");
 }
 
-/// A few of the faults that `make faults` tries one by one, over everything that a database can be put together from.
+/// A few of the faults that `make faults` tries one by one, over everything that a database can be put
+/// together from.
 #[test]
 fn anything_fails_anywhere_in_any_part() {
     let (mut hits, mut tried) = (0, 0);

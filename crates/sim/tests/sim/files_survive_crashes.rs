@@ -5,7 +5,8 @@ use varve_sim::engine::Engine;
 use varve_sim::pages::Pages;
 use varve_sim::{Medium, Part, Plan, SearchResult, Subject, search};
 
-/// Crash images: a slice of `VARVE_CRASH_IMAGES`, or this many of raw pages, of the engine, and of logs of another capacity.
+/// Crash images: a slice of `VARVE_CRASH_IMAGES`, or this many of raw pages, of the engine, and of logs of
+/// another capacity.
 const IMAGES: [usize; 3] = [120, 40, 60];
 
 /// Each has files, or a way to open them, that the others lack.

@@ -62,8 +62,8 @@ fn raw_pages() {
     judge("pages", &found, images, &EVENTS);
 }
 
-/// Found here (seed 5): recovery gave away the slot of a page that was freed; after a crash of that recovery redo came by the
-/// page's earlier life again, and home had never had it.
+/// Found here (seed 5): recovery gave away the slot of a page that was freed; after a crash of that recovery
+/// redo came by the page's earlier life again, and home had never had it.
 #[test]
 fn the_engine() {
     let images = images(ENGINE_IMAGES);

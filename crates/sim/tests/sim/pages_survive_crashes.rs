@@ -27,7 +27,8 @@ fn three_hundred_crash_images_under_full_page_log() {
     assert!(found.images >= images, "{}", found.summary());
 }
 
-/// What a crash left torn is mended by the protection that was in force, whichever the database is opened under.
+/// What a crash left torn is mended by the protection that was in force, whichever the database is opened
+/// under.
 #[test]
 fn three_hundred_crash_images_between_two_protections() {
     let images = images_asked(300);
@@ -48,7 +49,8 @@ fn three_hundred_crash_images_between_two_protections() {
     assert!(found.images >= images, "{}", found.summary());
 }
 
-/// A cache is set aside for a while, with pages that home lacks, and comes back: what it has is of another history.
+/// A cache is set aside for a while, with pages that home lacks, and comes back: what it has is of another
+/// history.
 #[test]
 fn three_hundred_crash_images_of_a_cache_that_was_away() {
     let images = images_asked(300);

@@ -6,8 +6,8 @@ use varve_sim::pages::{Load, Pages};
 use varve_sim::trees::Trees;
 use varve_sim::{Part, Plan, SearchResult, search};
 
-/// Crash images: a slice of `VARVE_CRASH_IMAGES`, or this many of raw pages, of trees, of the engine, and of segments that come and
-/// go in persistent memory.
+/// Crash images: a slice of `VARVE_CRASH_IMAGES`, or this many of raw pages, of trees, of the engine, and of
+/// segments that come and go in persistent memory.
 const IMAGES: [usize; 4] = [480, 120, 100, 160];
 
 fn images(at: usize) -> usize {

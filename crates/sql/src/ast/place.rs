@@ -2,7 +2,8 @@
 
 use super::{Expr, ObjectName, Query, SelectItem, SetExpr, ValueFunction};
 
-/// Where something begins in the text of its statement. Two places are always equal, so that trees are compared without them.
+/// Where something begins in the text of its statement. Two places are always equal, so that trees are
+/// compared without them.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct TextPosition(u32);
 

@@ -186,8 +186,8 @@ impl Binder<'_> {
         self.condition(bound?, "HAVING").map(Some)
     }
 
-    /// Decides whether the executor of this crate runs it, which needs an access path, or the runner of general
-    /// queries.
+    /// Decides whether the executor of this crate runs it, which needs an access path, or the runner of
+    /// general queries.
     fn placed(&mut self, select: &mut Select) -> Result<()> {
         let locks_beside = select.lock.as_ref().is_some_and(|lock| !lock.beside.is_empty());
         select.general = self.in_from || select.needs_runner() || self.is_forced(select) || locks_beside;

@@ -88,8 +88,8 @@ pub struct Grouping {
     pub sets: Vec<Box<[usize]>>,
 }
 
-/// A temporary slot number for the number of the grouping set that a group belongs to. The final slot follows the
-/// keys and aggregates, so it is only known when all of them are bound.
+/// A temporary slot number for the number of the grouping set that a group belongs to. The final slot follows
+/// the keys and aggregates, so it is only known when all of them are bound.
 pub const GROUPING_SET_SLOT: usize = usize::MAX / 8;
 
 /// Window calls of a query while its outputs are bound.
@@ -104,8 +104,8 @@ pub struct Windows {
     pub refused: Option<&'static str>,
 }
 
-/// The temporary slot number of the first window call. Aggregates have temporary numbers too: these count down from
-/// the largest number, so the two kinds never meet.
+/// The temporary slot number of the first window call. Aggregates have temporary numbers too: these count
+/// down from the largest number, so the two kinds never meet.
 pub const WINDOW_SLOT: usize = usize::MAX / 2;
 
 /// Calls of a query while its outputs are bound.

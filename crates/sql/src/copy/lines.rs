@@ -86,7 +86,8 @@ impl Lines {
         if self.ended {
             return Ok(None);
         }
-        // Only now, as PostgreSQL has it: before the first line's end it does not know what ends a line within a quote.
+        // Only now, as PostgreSQL has it: before the first line's end it does not know what ends a line
+        // within a quote.
         let within = if self.line_end == Some(LineEnd::Feed) { b'\n' } else { b'\r' };
         let found = self.find(bytes, start, at_end, format).inspect_err(|_| self.number += 1)?;
         let rest = (at_end && start < bytes.len() && !self.ended).then_some((bytes.len(), bytes.len()));

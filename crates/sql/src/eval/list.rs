@@ -144,8 +144,8 @@ pub struct Lists {
 type Answer = Option<bool>;
 
 impl Lists {
-    /// The answer of hashed values; `None` if they are to be compared one by one. `gather` gives the values, once they are wanted, if
-    /// they are the same for all rows.
+    /// The answer of hashed values; `None` if they are to be compared one by one. `gather` gives the values,
+    /// once they are wanted, if they are the same for all rows.
     fn find(
         &self,
         id: ListId,

@@ -104,8 +104,8 @@ pub enum Expr {
     Column(usize),
     /// A value computed before this step (group key, aggregate) by ordinal.
     Slot(usize),
-    /// A value that the query around gives to the subquery in which this stands, by ordinal; it stays the same while the
-    /// subquery runs.
+    /// A value that the query around gives to the subquery in which this stands, by ordinal; it stays the
+    /// same while the subquery runs.
     Outer(usize),
     /// The result of a subquery: what it is given of this row (its `Outer` values), and what it is.
     Subquery(Box<[Expr]>, Arc<Subquery>),
@@ -365,7 +365,8 @@ impl Expr {
     }
 }
 
-/// Computes the values, then the expression over them. Frames do not stack: what is held is bound in the innermost one.
+/// Computes the values, then the expression over them. Frames do not stack: what is held is bound in the
+/// innermost one.
 fn held<'a>(values: &'a [Expr], body: &'a Expr, row: &Input<'a>, cx: &Cx<'a>) -> Result<Datum<'a>> {
     let computed = values.iter().map(|v| v.eval(row, cx)).collect::<Result<SmallVec<[Datum<'a>; 4]>>>()?;
     let row = if let Input::Held(frame) = row { frame.row } else { *row };

@@ -207,7 +207,8 @@ fn as_integers(a: BigDecimal, b: BigDecimal) -> (BigInt, BigInt, i64) {
     (digits(a), digits(b), scale)
 }
 
-/// Digits behind the point for a result whose first digit stands at `weight` (0: before the point, the last one there).
+/// Digits behind the point for a result whose first digit stands at `weight` (0: before the point, the last
+/// one there).
 fn fitting_scale(weight: i64, arguments: &[&BigDecimal]) -> i64 {
     let shown = arguments.iter().map(|a| a.fractional_digit_count()).max().unwrap_or(0);
     (SIGNIFICANT_MIN - weight).max(shown).clamp(0, SCALE_MAX)

@@ -50,7 +50,8 @@ pub fn read<'a>(kind: Reg, written: &str, cx: &Cx<'a>) -> Result<Datum<'a>> {
     find(kind, written, &world.catalog, &world.path).map(|oid| Datum::Int8(i64::from(oid)))
 }
 
-/// The OID that a text stands for: a number, `-`, or a name; 42P01 and its relatives if there is no such object.
+/// The OID that a text stands for: a number, `-`, or a name; 42P01 and its relatives if there is no such
+/// object.
 pub fn find(kind: Reg, written: &str, catalog: &Catalog, path: &Path) -> Result<u32> {
     if written == "-" {
         return Ok(0);

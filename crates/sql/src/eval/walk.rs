@@ -119,14 +119,16 @@ impl Expr {
         }
     }
 
-    /// Whether the value is the same for every row of one statement: no column, nothing held, no volatile function.
+    /// Whether the value is the same for every row of one statement: no column, nothing held, no volatile
+    /// function.
     pub fn is_constant(&self) -> bool {
         let mut constant = self.is_fixed();
         self.walk(&mut |e| constant &= !matches!(e, Expr::Slot(_)));
         constant
     }
 
-    /// Whether the value is the same for every row of one scan, which may know values computed before it (slots).
+    /// Whether the value is the same for every row of one scan, which may know values computed before it
+    /// (slots).
     pub fn is_fixed(&self) -> bool {
         let mut fixed = true;
         self.walk(&mut |e| match e {

@@ -365,7 +365,8 @@ impl Alter<'_> {
         Ok(())
     }
 
-    /// What a new column needs that is there: its sequence, a value for each row, NOT NULL. Gives its constraints.
+    /// What a new column needs that is there: its sequence, a value for each row, NOT NULL. Gives its
+    /// constraints.
     fn finish_column(&mut self, def: &TableDef, ordinal: usize, new: NewColumn) -> Result<Vec<Alteration>> {
         let each_row = new.sequence.is_some() || new.default.is_volatile();
         if let Some(mut sequence) = new.sequence {
@@ -474,7 +475,8 @@ impl Alter<'_> {
         let catalog = self.txn.catalog();
         let owned = catalog.sequences().filter(|s| s.owned_by.is_some_and(|(of, _)| of == table.id));
         for sequence in owned {
-            // One default may draw from several sequences: each turn begins with what the one before has made of it.
+            // One default may draw from several sequences: each turn begins with what the one before has made
+            // of it.
             let catalog = self.txn.catalog();
             let ddl = &mut SequenceDdl { txn: self.txn, facts: self.facts, notices: self.notices };
             ddl.move_to(&catalog, sequence, schema, &sequence.name)?;

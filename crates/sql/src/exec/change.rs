@@ -29,8 +29,8 @@ use crate::plan::{Access, Delete, Output, RowFinder, TableAccess, Update};
 use crate::sink::Sink;
 use crate::value_bytes::push_image;
 
-/// What to do with the newest version of a row. The values are those of a row found by a general query: the columns of the other
-/// relations stand before those of the row, the values of subqueries behind.
+/// What to do with the newest version of a row. The values are those of a row found by a general query: the
+/// columns of the other relations stand before those of the row, the values of subqueries behind.
 type Decide<'d> = dyn for<'a> Fn(&RowRef<'a>, &'a [Datum<'a>], &Cx<'a>, &mut Made) -> Result<Change> + 'd;
 
 /// A row that a general query has found: its key, and the other values of the query.
@@ -49,8 +49,8 @@ struct Made {
     newer: Option<Vec<Value>>,
 }
 
-/// Runs the query that found a row again for another version of it: other relations' columns, the row, its key. `None` if that
-/// version is not to be changed.
+/// Runs the query that found a row again for another version of it: other relations' columns, the row, its
+/// key. `None` if that version is not to be changed.
 pub type Again<'a> = dyn FnMut(&mut Transaction, Vec<Value>) -> Result<Option<Box<[Value]>>> + 'a;
 
 /// Rows that a general query has found.

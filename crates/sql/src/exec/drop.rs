@@ -153,7 +153,8 @@ fn inside(catalog: &Catalog, schema: &str) -> Vec<(ObjectId, Dependent)> {
     found
 }
 
-/// Drops these objects and, with CASCADE, what depends on them. `of` is how one object is called that was named alone.
+/// Drops these objects and, with CASCADE, what depends on them. `of` is how one object is called that was
+/// named alone.
 fn drop_all(
     catalog: &Catalog,
     of: Option<&str>,
@@ -197,8 +198,8 @@ pub(super) fn drop_dependents(
     remove(catalog, dependents.into_iter().map(|d| d.gone).collect(), txn)
 }
 
-/// What goes with objects, in the order in which PostgreSQL tells it: each behind what it depends on, older ones first, and what
-/// the last one named takes along before what the first one does.
+/// What goes with objects, in the order in which PostgreSQL tells it: each behind what it depends on, older
+/// ones first, and what the last one named takes along before what the first one does.
 struct FoundDependents<'c> {
     catalog: &'c Catalog,
     seen: Vec<Gone>,
@@ -433,7 +434,8 @@ fn refuse_identity(catalog: &Catalog, sequence: &SequenceDef) -> Result<()> {
     Err(error.with_hint(format!("You can drop {column} instead.")).into())
 }
 
-/// Defaults that draw from sequences which go with these columns of a table, but for those of the columns themselves.
+/// Defaults that draw from sequences which go with these columns of a table, but for those of the columns
+/// themselves.
 pub(super) fn defaults_of_owned(
     catalog: &Catalog,
     table: TableId,

@@ -65,14 +65,16 @@ impl KeyList {
 pub struct Landed(HashSet<Box<[u8]>>);
 
 impl Landed {
-    /// The row found at `from` was dealt with at `to` (empty: the table has no key, rows stay where they are).
+    /// The row found at `from` was dealt with at `to` (empty: the table has no key, rows stay where they
+    /// are).
     pub fn note(&mut self, from: &[u8], to: &[u8]) {
         if !to.is_empty() && from != to {
             self.0.insert(to.into());
         }
     }
 
-    /// Whether the row that is here now has been dealt with. (The one that was here in the snapshot may be elsewhere.)
+    /// Whether the row that is here now has been dealt with. (The one that was here in the snapshot may be
+    /// elsewhere.)
     pub fn holds<'a>(&self, table: &TableDef, row: &RowRef<'a>, buffer: &mut Vec<u8>) -> bool {
         if self.0.is_empty() {
             return false;

@@ -57,9 +57,9 @@ impl Exec<'_> {
         result
     }
 
-    /// Rows that are gone or no longer match when they are locked do not count against LIMIT: if the first keys were not
-    /// enough, the scan is repeated to its end. Where a repeated scan (of the same snapshot) could give other rows or
-    /// another order, all keys are fetched at once.
+    /// Rows that are gone or no longer match when they are locked do not count against LIMIT: if the first
+    /// keys were not enough, the scan is repeated to its end. Where a repeated scan (of the same snapshot)
+    /// could give other rows or another order, all keys are fetched at once.
     fn find_and_lock(&mut self, progress: &mut Locking<'_>, emit: &mut Emit<'_>) -> Result<u64> {
         let Locking { plan, table, .. } = *progress;
         let is_volatile = plan.filter.as_ref().is_some_and(Expr::is_volatile);

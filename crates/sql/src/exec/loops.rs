@@ -214,7 +214,8 @@ struct OneStep<'o> {
     outer: &'o [Datum<'o>],
     /// Rows of the next batch.
     cap: usize,
-    /// Bytes of the batch. (The arena keeps its largest chunk, so what it has allocated says nothing about this batch.)
+    /// Bytes of the batch. (The arena keeps its largest chunk, so what it has allocated says nothing about
+    /// this batch.)
     bytes: Cell<usize>,
 }
 

@@ -173,8 +173,9 @@ pub enum Wanted {
     Lock(AdvisoryCall),
 }
 
-/// `nextval` and the functions of advisory locks while a row is being changed, when the transaction is busy and the row is latched: the
-/// first evaluation says what it wants and fails; that is done, and the row is tried again with the values so far.
+/// `nextval` and the functions of advisory locks while a row is being changed, when the transaction is busy
+/// and the row is latched: the first evaluation says what it wants and fails; that is done, and the row is
+/// tried again with the values so far.
 #[derive(Default)]
 pub struct Drawn {
     /// In the order in which they were wanted.
@@ -237,7 +238,8 @@ impl Sequences for Drawn {
     }
 }
 
-/// Whether the sequence is that of an identity column, whose table the role may insert into: that is enough to draw.
+/// Whether the sequence is that of an identity column, whose table the role may insert into: that is enough
+/// to draw.
 fn fills_identity(catalog: &Catalog, holder: &Holder, sequence: &SequenceDef) -> bool {
     let Some((table, ordinal)) = sequence.owned_by else { return false };
     let Some(table) = catalog.table_by_id(table) else { return false };
@@ -253,8 +255,8 @@ fn enters_schema(catalog: &Catalog, holder: &Holder, sequence: &SequenceDef) -> 
     if holder.may_any(catalog, &schema, &[Rights::USAGE]) { Ok(()) } else { Err(schema.denied()) }
 }
 
-/// Whether a default draws from the sequence, in a table that the role may fill: the default has found the sequence by itself, so
-/// nobody is asked for the schema again.
+/// Whether a default draws from the sequence, in a table that the role may fill: the default has found the
+/// sequence by itself, so nobody is asked for the schema again.
 fn fills_default(catalog: &Catalog, holder: &Holder, sequence: &SequenceDef) -> bool {
     let fills = |table: &TableDef| {
         let object = Object::new(table.id, Kind::Table, &table.name);
@@ -269,7 +271,8 @@ fn check_writes(is_read_only: bool, function: &str) -> Result<()> {
     if is_read_only { Err(SqlError::read_only(function)) } else { Ok(()) }
 }
 
-/// What a draw beside the transaction failed of. It cannot wait for another transaction that alters the sequence.
+/// What a draw beside the transaction failed of. It cannot wait for another transaction that alters the
+/// sequence.
 fn beside(e: varve_engine::Error, sequence: &SequenceDef) -> SqlError {
     match e {
         varve_engine::Error::Undefined { .. } => {
@@ -326,7 +329,8 @@ impl Sequences for InTransaction<'_> {
 mod tests {
     use super::*;
 
-    /// Review 8, A5: an attempt that wants another sequence than the one before, since the row has changed meanwhile, got its value.
+    /// Review 8, A5: an attempt that wants another sequence than the one before, since the row has changed
+    /// meanwhile, got its value.
     #[test]
     fn a_drawn_value_is_for_its_own_sequence() {
         let (drawn, named) = (Drawn::default(), |name: &str| Wanted::Next(name.to_owned()));

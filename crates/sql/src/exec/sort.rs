@@ -113,8 +113,8 @@ impl Sorter {
     }
 }
 
-/// Sorts stably, and calls `look` between steps: each step sorts few rows or merges two sorted parts, so that an error of `look` ends
-/// the sort soon.
+/// Sorts stably, and calls `look` between steps: each step sorts few rows or merges two sorted parts, so that
+/// an error of `look` ends the sort soon.
 fn sort_in_steps<T>(
     rows: &mut [T],
     order: impl Fn(&T, &T) -> Ordering,

@@ -112,8 +112,8 @@ impl Sum {
         }
     }
 
-    /// The sum so far as one value: whole numbers as the 16 bytes of an `i128`, both sums of reals as 12, others as what
-    /// they are.
+    /// The sum so far as one value: whole numbers as the 16 bytes of an `i128`, both sums of reals as 12,
+    /// others as what they are.
     pub fn state(&self) -> Result<Value> {
         Ok(match self {
             Sum::Whole(total) => Value::Bytea(total.to_le_bytes().into()),

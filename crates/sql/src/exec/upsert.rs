@@ -118,8 +118,8 @@ fn sought_by<'t>(arbiter: &'t Arbiter, def: &'t TableDef, values: &[Datum<'_>]) 
         .ok_or_else(|| SqlError::internal("a row of other types than its table"))
 }
 
-/// Whether what kept a row from being inserted is the conflict that the statement provides for. The arbiter is asked first, as in
-/// PostgreSQL: a row that violates another key as well is in conflict.
+/// Whether what kept a row from being inserted is the conflict that the statement provides for. The arbiter
+/// is asked first, as in PostgreSQL: a row that violates another key as well is in conflict.
 pub(super) fn meets(
     e: &EngineError,
     arbiter: &Arbiter,
@@ -138,7 +138,8 @@ pub(super) fn meets(
     Ok(sequences.with(|txn| sought.find(&mut txn.newest_reader(), table))?.is_some())
 }
 
-/// 40001 if the row that an INSERT leaves another one for is one that the transaction's snapshot does not see.
+/// 40001 if the row that an INSERT leaves another one for is one that the transaction's snapshot does not
+/// see.
 pub(super) fn check_seen(
     arbiter: &Arbiter,
     table: &Table,

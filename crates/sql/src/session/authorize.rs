@@ -35,7 +35,8 @@ const REMEMBERED: usize = 1024;
 /// How many of them are found without a look-up.
 const RECENT: usize = 16;
 
-/// Statements that the role may run by this version of the catalog: rights are not looked up again for each execution.
+/// Statements that the role may run by this version of the catalog: rights are not looked up again for each
+/// execution.
 #[derive(Default)]
 pub(super) struct Allowed {
     version: u64,
@@ -88,8 +89,8 @@ impl Session {
         (!holder.is_superuser()).then_some((catalog, holder))
     }
 
-    /// 42501 unless the role may run the plan, which reads this in FROM. What a view reads its owner must be allowed to read,
-    /// whoever reads the view, a superuser too.
+    /// 42501 unless the role may run the plan, which reads this in FROM. What a view reads its owner must be
+    /// allowed to read, whoever reads the view, a superuser too.
     pub(super) fn authorize(&mut self, plan: &Plan, needs: &[Need]) -> Result<()> {
         if self.facts.who.is_none() && needs.iter().all(|need| need.through.is_none()) {
             return Ok(());
@@ -115,7 +116,8 @@ impl Session {
         check.need_any(object, &[right])
     }
 
-    /// What a role is told of a relation that is not there: nothing, if it may not use the schema that it named.
+    /// What a role is told of a relation that is not there: nothing, if it may not use the schema that it
+    /// named.
     pub(super) fn of_missing_relation(&self, mut error: SqlError) -> SqlError {
         if error.sqlstate != SqlState::UNDEFINED_TABLE {
             return error;
@@ -447,7 +449,8 @@ fn table_object(table: &TableDef) -> Object {
     Object::new(table.id, Kind::Table, &table.name)
 }
 
-/// What decides about a name, and of which kind the name itself is: an index belongs to whom its table belongs to.
+/// What decides about a name, and of which kind the name itself is: an index belongs to whom its table
+/// belongs to.
 fn named(catalog: &Catalog, schema: &str, name: &str) -> Option<(Object, Kind)> {
     Some(match catalog.resolve(schema, name)? {
         Named::Table(id) | Named::Part(id, _) => (Object::new(id, Kind::Table, name), Kind::Table),

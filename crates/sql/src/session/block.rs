@@ -68,7 +68,8 @@ impl Session {
             self.facts.now_us.set(None);
             self.take_defaults();
         }
-        // Who writes nothing is not asked what it has read. `set_modes` raises the level of one that may write after all.
+        // Who writes nothing is not asked what it has read. `set_modes` raises the level of one that may
+        // write after all.
         let level = match self.level {
             Level::Serializable if self.read_only => Level::RepeatableRead,
             level => level,
@@ -161,7 +162,8 @@ impl Session {
         let result = match (self.check_deferred(true), self.txn.take()) {
             (Ok(()), Some(txn)) => txn.commit().map_err(SqlError::from),
             (Err(e), Some(txn)) => {
-                // The violation is what the client has to know; what a rollback may add is in the engine's health.
+                // The violation is what the client has to know; what a rollback may add is in the engine's
+                // health.
                 let _ = txn.rollback();
                 Err(e)
             }
@@ -249,7 +251,8 @@ impl Session {
                 self.undo_to_savepoint();
             }
             Block::Idle | Block::Implicit => {
-                // The error that led here is the one to report; what a rollback may add is in the engine's health.
+                // The error that led here is the one to report; what a rollback may add is in the engine's
+                // health.
                 let _ = self.rollback();
             }
         }
@@ -280,8 +283,8 @@ impl Session {
         }
     }
 
-    /// A rollback has panicked: nothing of the transaction is left here. What it has not undone, the engine undoes in the
-    /// background.
+    /// A rollback has panicked: nothing of the transaction is left here. What it has not undone, the engine
+    /// undoes in the background.
     fn give_up(&mut self) {
         if let Some(txn) = self.txn.take() {
             // Its error, or its panic, is on the log; the client knows that the statement failed.

@@ -222,8 +222,8 @@ impl Session {
         Ok(CommandTag::Plain(if commits { "COMMIT" } else { "ROLLBACK" }))
     }
 
-    /// The session, warned of a SET LOCAL that ends with its own statement. Its name and value are checked all
-    /// the same.
+    /// The session, warned of a SET LOCAL that ends with its own statement. Its name and value are checked
+    /// all the same.
     fn warned_of_local(&mut self, is_local: bool) -> &mut Session {
         if is_local && self.block == Block::Idle {
             self.warn(SqlState::NO_ACTIVE_TRANSACTION, "SET LOCAL can only be used in transaction blocks");

@@ -93,7 +93,8 @@ impl Session {
         Ok(None)
     }
 
-    /// The columns of the query as those of a table, and its rows where they are wanted. The role may make the table.
+    /// The columns of the query as those of a table, and its rows where they are wanted. The role may make
+    /// the table.
     fn rows_of_query(
         &mut self,
         sql: &str,

@@ -22,7 +22,8 @@ impl Session {
         Err(SqlError::new(SqlState::IO_ERROR, STOPPED).with_hint(hint))
     }
 
-    /// The error of a damaged page, with the table or index that it belongs to. What was found out about the page becomes the detail.
+    /// The error of a damaged page, with the table or index that it belongs to. What was found out about the
+    /// page becomes the detail.
     pub(super) fn of_damaged_page(&self, mut error: SqlError) -> SqlError {
         let Some(page) = error.subject.as_ref().and_then(|subject| subject.page) else { return error };
         let Some((table, index)) = self.shared.engine.table_of_page(page) else { return error };

@@ -56,8 +56,8 @@ impl Session {
         }
     }
 
-    /// Runs a change in a transaction of its own, which is committed; again from its start, if somebody else has changed what
-    /// it changes. 25001 in a block. What the change gives lives until the commit.
+    /// Runs a change in a transaction of its own, which is committed; again from its start, if somebody else
+    /// has changed what it changes. 25001 in a block. What the change gives lives until the commit.
     fn alone(
         &mut self,
         tag: &'static str,
@@ -153,7 +153,8 @@ impl Session {
         Ok(())
     }
 
-    /// Lets no session into a database as long as the guard lives. 55006 if others are still in it after a while.
+    /// Lets no session into a database as long as the guard lives. 55006 if others are still in it after a
+    /// while.
     fn close_database(&mut self, database: &DatabaseDef, force: bool) -> Result<Closing> {
         let closing = self.shared.watched().close(database.id);
         let deadline = Instant::now() + PATIENCE;
@@ -284,7 +285,8 @@ impl DatabaseOption {
     }
 }
 
-/// The database that a new one is made from. The new one is empty but for the schema `public`, and so is that.
+/// The database that a new one is made from. The new one is empty but for the schema `public`, and so is
+/// that.
 fn template_of(catalog: &Catalog, holder: &Holder, options: &[DatabaseOption]) -> Result<ObjectId> {
     let named = options.iter().find_map(|option| match option {
         DatabaseOption::Template(name) => Some(name),
@@ -341,8 +343,8 @@ pub(super) fn named(catalog: &Catalog, name: &str) -> Result<Arc<DatabaseDef>> {
     catalog.database_named(name).cloned().ok_or_else(|| missing(name))
 }
 
-/// The database that a session asks for, and its seat there: 3D000 if there is none of this name, 55000 if it takes nobody, 42501
-/// without the right to connect, 53300 if too many are in it already.
+/// The database that a session asks for, and its seat there: 3D000 if there is none of this name, 55000 if it
+/// takes nobody, 42501 without the right to connect, 53300 if too many are in it already.
 pub(super) fn enter(
     shared: &SqlDatabase,
     catalog: &Catalog,

@@ -127,8 +127,8 @@ impl Session {
         }
     }
 
-    /// The statement that is explained, with arguments if it is EXECUTE. A cursor and a new table have the plan
-    /// of their query.
+    /// The statement that is explained, with arguments if it is EXECUTE. A cursor and a new table have the
+    /// plan of their query.
     fn statement_in(
         &mut self,
         explain: &Explain,

@@ -75,8 +75,8 @@ impl Session {
         self.shared.general.clone().ok_or_else(|| SqlError::unsupported(what))
     }
 
-    /// Whether the runner of general queries computes it faster than this crate's executor, though either can: aggregates of a
-    /// whole large table.
+    /// Whether the runner of general queries computes it faster than this crate's executor, though either
+    /// can: aggregates of a whole large table.
     pub(super) fn is_for_runner(&mut self, select: &Select) -> bool {
         let Source::Table(TableAccess { table, access: Access::Full, .. }) = &select.source else {
             return false;
@@ -105,8 +105,8 @@ impl Session {
         general.explain(Query { select, tables, txn, around, only: None, statement: None, limits }).map(Some)
     }
 
-    /// Runs a statement that changes rows which a general query gives or finds; the statement has begun. All rows are found before
-    /// the first is changed.
+    /// Runs a statement that changes rows which a general query gives or finds; the statement has begun. All
+    /// rows are found before the first is changed.
     pub(super) fn run_general_change(
         &mut self,
         prepared: &Prepared,
@@ -175,9 +175,9 @@ impl Session {
         Ok(Ran::Done(tag))
     }
 
-    /// Runs a general query whose rows are locked; the statement has begun. Rows are found first, then locked one by one. If one of them
-    /// has changed since, the query runs again and sees what is committed then: its rows are locked by now, so that comes to
-    /// an end.
+    /// Runs a general query whose rows are locked; the statement has begun. Rows are found first, then locked
+    /// one by one. If one of them has changed since, the query runs again and sees what is committed then:
+    /// its rows are locked by now, so that comes to an end.
     fn run_general_locking(
         &mut self,
         select: &Select,
@@ -278,7 +278,8 @@ fn note_drawn(txn: &mut Transaction, world: Option<&SystemContext>) {
     }
 }
 
-/// By which number the runner may keep the plan of a statement; `None`: it is to be planned for each execution.
+/// By which number the runner may keep the plan of a statement; `None`: it is to be planned for each
+/// execution.
 fn kept_as(prepared: &Prepared, settings: &Settings) -> Option<u64> {
     let is_custom = settings.is("plan_cache_mode", "force_custom_plan");
     // Rows of system tables are made when a query is planned.
@@ -297,8 +298,8 @@ fn reach(lock: &RowLock, params: &[Datum<'_>], env: &Env<'_>) -> Result<Window> 
 
 type Rows = Vec<Box<[Value]>>;
 
-/// Locks what the rows of a query were made of. `None` if a row was another one by then. Rows that SKIP LOCKED passes by are left
-/// out.
+/// Locks what the rows of a query were made of. `None` if a row was another one by then. Rows that SKIP
+/// LOCKED passes by are left out.
 fn lock_found(txn: &mut Transaction, lock: &RowLock, window: &Window, rows: Rows) -> Result<Option<Rows>> {
     let (mut kept, mut left) = (Rows::new(), window.skip);
     for row in rows {

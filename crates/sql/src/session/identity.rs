@@ -25,8 +25,9 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    /// Who logs in: 28000 if the role may not. Where nobody has to prove anything, a name that is no role is let in as the first
-    /// role; who has proved a password must still be the role with this password (a proof takes as long as the client likes).
+    /// Who logs in: 28000 if the role may not. Where nobody has to prove anything, a name that is no role is
+    /// let in as the first role; who has proved a password must still be the role with this password (a proof
+    /// takes as long as the client likes).
     pub(super) fn of_login(catalog: &Catalog, name: &str, proved: Option<&Verifier>) -> Result<Identity> {
         if proved.is_some() && verifier(catalog, name).as_ref() != proved {
             let message = format!("password authentication failed for user \"{name}\"");
@@ -56,7 +57,8 @@ impl Identity {
     }
 }
 
-/// What the password of a role is checked with now; `None` if there is no such role, or it has no valid password.
+/// What the password of a role is checked with now; `None` if there is no such role, or it has no valid
+/// password.
 pub(super) fn verifier(catalog: &Catalog, name: &str) -> Option<Verifier> {
     let role = catalog.role(name)?;
     let is_valid = role.valid_until_us.is_none_or(|until| clock_us() < until);

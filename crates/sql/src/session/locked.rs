@@ -24,7 +24,8 @@ impl Sink for First {
 }
 
 impl Session {
-    /// The parameters of a statement with the answers of the queries before it; `None` if one of these is out of date.
+    /// The parameters of a statement with the answers of the queries before it; `None` if one of these is out
+    /// of date.
     pub(super) fn with_answers(
         &mut self,
         prepared: &Prepared,

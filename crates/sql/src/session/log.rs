@@ -105,7 +105,8 @@ fn is_grave(error: &SqlError) -> bool {
     [SqlState::DISK_FULL, SqlState::IO_ERROR, SqlState("XX001")].contains(&error.sqlstate)
 }
 
-/// Whether a statement of the text is of the chosen kinds. A text that cannot be read is of none but all of them.
+/// Whether a statement of the text is of the chosen kinds. A text that cannot be read is of none but all of
+/// them.
 fn is_of(sql: &str, chosen: Kinds) -> bool {
     chosen == Kinds::All || parse::postgres::any(sql, &|statement| kind(statement) <= chosen).unwrap_or(false)
 }

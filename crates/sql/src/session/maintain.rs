@@ -59,7 +59,8 @@ impl Session {
         Ok(tag)
     }
 
-    /// The table of this name; `None` for what has no rows to count, with a warning where PostgreSQL gives one.
+    /// The table of this name; `None` for what has no rows to count, with a warning where PostgreSQL gives
+    /// one.
     fn maintained(
         &mut self,
         name: &ast::ObjectName,

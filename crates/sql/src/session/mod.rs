@@ -135,7 +135,8 @@ impl SqlDatabase {
         SqlDatabase { general: Some(general), ..self }
     }
 
-    /// The same with a limit on the temporary files of each session, unless a superuser sets `temp_file_limit`.
+    /// The same with a limit on the temporary files of each session, unless a superuser sets
+    /// `temp_file_limit`.
     pub fn with_temporary_limit(self, limit: Arc<TemporaryLimit>) -> SqlDatabase {
         SqlDatabase { temporary_limit: limit, ..self }
     }
@@ -145,13 +146,14 @@ impl SqlDatabase {
         SqlDatabase { process: ProcessSettings::of(system), ..self }
     }
 
-    /// The same, but the runner of general queries gets all that it can run: for tests that compare the two paths.
+    /// The same, but the runner of general queries gets all that it can run: for tests that compare the two
+    /// paths.
     pub fn with_forced_general(self, general: Arc<dyn General>) -> SqlDatabase {
         SqlDatabase { forced_general: true, ..self.with_general(general) }
     }
 
-    /// What the password of a role is checked with. A role that does not exist, has no password or one that has expired gets
-    /// one that no password fits.
+    /// What the password of a role is checked with. A role that does not exist, has no password or one that
+    /// has expired gets one that no password fits.
     pub fn verifier(&self, user: &str) -> Verifier {
         let catalog = self.engine.begin(Isolation::ReadCommitted).catalog();
         identity::verifier(&catalog, user).unwrap_or_else(|| {
@@ -161,8 +163,9 @@ impl SqlDatabase {
         })
     }
 
-    /// Gives the first role of a database of an earlier version the name that it has in a new one. Where it has a password, which
-    /// clients prove under its old name, or where another role has the name, it stays as it is.
+    /// Gives the first role of a database of an earlier version the name that it has in a new one. Where it
+    /// has a password, which clients prove under its old name, or where another role has the name, it stays
+    /// as it is.
     pub fn rename_first_role(&self) -> Result<()> {
         let mut txn = self.engine.begin(Isolation::ReadCommitted);
         let catalog = txn.catalog();
@@ -387,7 +390,8 @@ pub struct Session {
     analysis: Option<Box<explain::Analysis>>,
 }
 
-/// The settings of a session that begins: what is known of it, what its database says, then what its client asks for.
+/// The settings of a session that begins: what is known of it, what its database says, then what its client
+/// asks for.
 fn first_settings(
     shared: &SqlDatabase,
     database: &DatabaseDef,
@@ -506,8 +510,8 @@ impl Session {
         })
     }
 
-    /// Parses and types one statement. `types[i]` is the OID declared for `$i+1`, 0 if none. On an error the session is
-    /// already in its failed state until `sync`.
+    /// Parses and types one statement. `types[i]` is the OID declared for `$i+1`, 0 if none. On an error the
+    /// session is already in its failed state until `sync`.
     pub fn prepare(&mut self, sql: &str, types: &[Oid]) -> Result<Arc<Prepared>> {
         self.enter_implicit();
         let prepared = self.caught(sql, |session| session.prepare_current(sql, types));
@@ -517,8 +521,9 @@ impl Session {
         prepared
     }
 
-    /// Runs the text of a simple Query: statements split at `;`, in one implicit transaction where none is open.
-    /// On an error the transaction state is already the right one; the caller sends ErrorResponse and ReadyForQuery.
+    /// Runs the text of a simple Query: statements split at `;`, in one implicit transaction where none is
+    /// open. On an error the transaction state is already the right one; the caller sends ErrorResponse and
+    /// ReadyForQuery.
     pub fn simple(&mut self, sql: &str, sink: &mut dyn Sink) -> Result<()> {
         self.seat.begin(sql);
         self.portals.end_running();
@@ -535,8 +540,9 @@ impl Session {
         result
     }
 
-    /// Runs a bound statement (the extended protocol's Execute). `params` have the types of `param_column_type` (or are
-    /// NULL). `max_rows` 0 means all. On an error the session is already in its failed state until `sync`.
+    /// Runs a bound statement (the extended protocol's Execute). `params` have the types of
+    /// `param_column_type` (or are NULL). `max_rows` 0 means all. On an error the session is already in its
+    /// failed state until `sync`.
     pub fn execute(
         &mut self,
         prepared: &Arc<Prepared>,
@@ -676,8 +682,8 @@ impl Session {
         self.start_watchdog();
     }
 
-    /// The next statement of a message begins: its clock starts anew, by the setting as it is now; a wish to cancel is for
-    /// the whole message.
+    /// The next statement of a message begins: its clock starts anew, by the setting as it is now; a wish to
+    /// cancel is for the whole message.
     fn arm_next(&mut self) -> Result<()> {
         // The time of the statement before it may have been up just when it ended.
         if self.watchdog.as_ref().is_some_and(Watchdog::stop) {

@@ -16,7 +16,8 @@ use crate::eval::func::clock_us;
 use crate::prepared::Prepared;
 use crate::system::{HeldObjects, ShownStatement, ShownStatements};
 
-/// The named statements of a session. Behind an `Arc`, so that a statement that reads them keeps them as they were.
+/// The named statements of a session. Behind an `Arc`, so that a statement that reads them keeps them as they
+/// were.
 pub(super) type Statements = Arc<NamedStatements>;
 
 /// Statements by their names.

@@ -283,7 +283,8 @@ fn bind(
         Statement::Update(u) => change(&mut b, u.with.as_ref(), |b| b.update(u))?,
         Statement::Delete(d) => change(&mut b, d.with.as_ref(), |b| b.delete(d))?,
     };
-    // While rows are read, sequences are drawn from and asked beside the transaction. What fills a column of VALUES is not.
+    // While rows are read, sequences are drawn from and asked beside the transaction. What fills a column of
+    // VALUES is not.
     let beside = b.calls_sequences && (!matches!(plan, Plan::Insert(_)) || plan.general().is_some());
     let (needs, locked) = (b.take_needs(), b.take_locked());
     let (world, of_version) = (b.reads_world || beside, b.is_of_version());

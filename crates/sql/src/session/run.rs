@@ -189,7 +189,8 @@ impl Session {
             );
             return Err(SqlError::new(SqlState::PROTOCOL_VIOLATION, message));
         }
-        // Rows that are at hand, or the news that there are none, are no more for a failed transaction than new ones.
+        // Rows that are at hand, or the news that there are none, are no more for a failed transaction than
+        // new ones.
         if self.is_failed() && (portal.finished || portal.pending.is_some()) {
             return Err(in_failed_transaction());
         }
@@ -242,8 +243,8 @@ impl Session {
     }
 
     fn replan(&mut self, old: &Arc<Prepared>) -> Result<Arc<Prepared>> {
-        // Under another path than that of `public` every definition of anybody makes a new plan: a chain of them would only grow,
-        // and the cache has the newest.
+        // Under another path than that of `public` every definition of anybody makes a new plan: a chain of
+        // them would only grow, and the cache has the newest.
         let chains = old.path == 0 && self.facts.path.number() == 0;
         self.catalog = None;
         let again = match chains {
@@ -351,7 +352,8 @@ impl Session {
             Body::Empty => Ok(Ran::Done(CommandTag::Empty)),
             Body::Utility(Utility::Declare(_)) if self.is_failed() => Err(in_failed_transaction()),
             Body::Utility(Utility::Declare(declare)) => {
-                // Several statements in one text are a block here, as in PostgreSQL; what comes before a Sync is none.
+                // Several statements in one text are a block here, as in PostgreSQL; what comes before a Sync
+                // is none.
                 let is_block = self.in_block() || (announce && self.block == Block::Implicit);
                 self.declare(declare, &prepared.param_oids, params, is_block).map(Ran::Done)
             }
@@ -386,8 +388,8 @@ impl Session {
         if self.path.version != version || self.path.entries.is_none() {
             self.find_path();
         }
-        // Another table may be before the one of its name in a path of several schemas, a view may have another text,
-        // another sequence may have the name.
+        // Another table may be before the one of its name in a path of several schemas, a view may have
+        // another text, another sequence may have the name.
         let is_bound = prepared.path == 0 && !prepared.is_of_version;
         prepared.path != self.facts.path.number() || (!is_bound && prepared.catalog_version != version)
     }
@@ -484,8 +486,8 @@ impl Session {
     }
 }
 
-/// 0A000 for a definition with a literal that is another date or interval under the session's styles than by default: what is kept
-/// of it is read by the default styles.
+/// 0A000 for a definition with a literal that is another date or interval under the session's styles than by
+/// default: what is kept of it is read by the default styles.
 fn check_literals(sql: &str, forms: &TimeForms) -> Result<()> {
     let (order, intervals) = (forms.dates.order, forms.intervals);
     if order == DateStyle::ISO.order && intervals != IntervalStyle::SqlStandard {
@@ -502,7 +504,8 @@ fn check_literals(sql: &str, forms: &TimeForms) -> Result<()> {
     Ok(())
 }
 
-/// Runs a definition; again from its start, rights included, if others have defined something while it waited.
+/// Runs a definition; again from its start, rights included, if others have defined something while it
+/// waited.
 fn define_current(
     sql: &str,
     what: &Definition,
@@ -537,8 +540,8 @@ fn define_current(
     }
 }
 
-/// After so many turns in which a definition was out of date and nobody had defined anything: others' commits may be
-/// about to show, so wait a little; but not for ever.
+/// After so many turns in which a definition was out of date and nobody had defined anything: others' commits
+/// may be about to show, so wait a little; but not for ever.
 fn pause(turns: u32) -> Result<()> {
     const TURNS_MAX: u32 = 2000;
     if turns > TURNS_MAX {
@@ -550,8 +553,8 @@ fn pause(turns: u32) -> Result<()> {
     Ok(())
 }
 
-/// Values of the lifted literals as the parameters want them; `None` if one does not fit, so that the original text is
-/// taken and its error reported.
+/// Values of the lifted literals as the parameters want them; `None` if one does not fit, so that the
+/// original text is taken and its error reported.
 fn literal_values<'a>(
     prepared: &Prepared,
     lifted: &Lifted<'a>,
@@ -662,7 +665,8 @@ mod tests {
         Session::new(db, params).unwrap()
     }
 
-    /// Plans that are kept behind a prepared statement after so many definitions, each with an execution behind it.
+    /// Plans that are kept behind a prepared statement after so many definitions, each with an execution
+    /// behind it.
     fn links_after(session: &mut Session, definition: impl Fn(usize) -> String) -> usize {
         session.simple("prepare s as select a from t where a = 1", &mut Nowhere).unwrap();
         for n in 0..20 {
@@ -678,7 +682,8 @@ mod tests {
         links
     }
 
-    /// Review 13, A5: under a search path each definition of anybody put one more plan behind a statement, for ever.
+    /// Review 13, A5: under a search path each definition of anybody put one more plan behind a statement,
+    /// for ever.
     #[test]
     fn plans_under_a_search_path_form_no_growing_chain() {
         let mut session = session();

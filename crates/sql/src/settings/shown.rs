@@ -5,8 +5,8 @@
 use super::quantity::{Unit, kilobytes, millis, show_kilobytes, show_millis};
 use super::{InitialSource, Kind, Setting, Settings, display_name, every, find};
 
-/// What EXPLAIN (SETTINGS) shows in PostgreSQL beside `enable_...` and `..._cost`: the settings that are marked
-/// `GUC_EXPLAIN`.
+/// What EXPLAIN (SETTINGS) shows in PostgreSQL beside `enable_...` and `..._cost`: the settings that are
+/// marked `GUC_EXPLAIN`.
 const OF_PLANNING: &[&str] = &[
     "constraint_exclusion",
     "cursor_tuple_fraction",

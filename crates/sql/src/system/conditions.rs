@@ -118,7 +118,8 @@ enum Within {
     Other,
 }
 
-/// Longest operand of BETWEEN that is printed as PostgreSQL does; a condition with a longer one is shown as it was written.
+/// Longest operand of BETWEEN that is printed as PostgreSQL does; a condition with a longer one is shown as
+/// it was written.
 const SUBJECT_BYTES_MAX: usize = 1000;
 
 /// A printed expression.
@@ -126,7 +127,8 @@ const SUBJECT_BYTES_MAX: usize = 1000;
 struct Shown {
     text: String,
     form: Form,
-    /// `Unknown` for a string or NULL whose type follows from what is around it; `text` is then its SQL literal.
+    /// `Unknown` for a string or NULL whose type follows from what is around it; `text` is then its SQL
+    /// literal.
     ty: Ty,
 }
 
@@ -458,7 +460,8 @@ impl Printer<'_> {
     }
 
     fn cast_to(&self, shown: Shown, ty: Ty, typmod: i32) -> Shown {
-        // Only between numbers, between times and from char(n) is a cast a call; else it is as simple as what it casts.
+        // Only between numbers, between times and from char(n) is a cast a call; else it is as simple as what
+        // it casts.
         let is_string = |ty| matches!(ty, Ty::Text | Ty::Varchar);
         let is_call = !is_string(ty) && !is_string(shown.ty) || shown.ty == Ty::Char;
         let form = if is_call { Form::Simple } else { shown.form };

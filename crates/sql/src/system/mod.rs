@@ -382,7 +382,8 @@ pub fn function_rows(name: &str) -> Option<&'static SystemTable> {
     table("pg_catalog", table_name)
 }
 
-/// Reads `shapes.txt`: a line `schema.name oid kind`, then indented lines of `column:type`, `!` behind those NOT NULL.
+/// Reads `shapes.txt`: a line `schema.name oid kind`, then indented lines of `column:type`, `!` behind those
+/// NOT NULL.
 fn read_shapes() -> Vec<SystemTable> {
     let mut tables: Vec<SystemTable> = Vec::new();
     for line in include_str!("shapes.txt").lines() {

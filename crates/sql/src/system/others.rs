@@ -270,7 +270,8 @@ fn pg_group(world: &SystemContext, rows: &mut Rows<'_>) {
     }
 }
 
-/// PostgreSQL's words: `keywords.txt` has a line each, with its category and whether it can be a column's name without AS.
+/// PostgreSQL's words: `keywords.txt` has a line each, with its category and whether it can be a column's
+/// name without AS.
 fn keywords(_: &SystemContext, rows: &mut Rows<'_>) {
     for line in include_str!("keywords.txt").lines() {
         let mut fields = line.split(' ');

@@ -243,8 +243,8 @@ fn push_table<'c>(table: &'c Arc<TableDef>, out: &mut Vec<Relation<'c>>) {
     }
 }
 
-/// The relation with this OID. It is asked for once a row by catalog functions: objects of the catalog are found by their
-/// identity, only other indexes and parts by looking at all of them.
+/// The relation with this OID. It is asked for once a row by catalog functions: objects of the catalog are
+/// found by their identity, only other indexes and parts by looking at all of them.
 pub fn relation(catalog: &Catalog, oid: u32) -> Option<Relation<'_>> {
     if let Some(table) = catalog.table_ref(TableId(oid)) {
         return Some(Relation { oid, schema: &table.schema, name: &table.name, what: What::Table(table) });

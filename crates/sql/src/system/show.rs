@@ -139,7 +139,8 @@ pub fn acl(catalog: &Catalog, object: ObjectId) -> Value {
     list(ColumnType::Text, shown.iter().map(|item| Datum::Text(item)))
 }
 
-/// The access list of a schema. That of `public` is never NULL, and shows the role that stands for the database's owner.
+/// The access list of a schema. That of `public` is never NULL, and shows the role that stands for the
+/// database's owner.
 pub fn schema_acl(catalog: &Catalog, schema: &SchemaDef, owner: ObjectId) -> Value {
     if owner != predefined::DATABASE_OWNER {
         return acl(catalog, schema.id);

@@ -596,7 +596,8 @@ impl Decoded {
     }
 }
 
-/// Hour, minute, second and microseconds of a clock time. Of the hour only the caller knows how large it may be.
+/// Hour, minute, second and microseconds of a clock time. Of the hour only the caller knows how large it may
+/// be.
 pub(super) fn clock_parts(text: &str) -> Done<[i64; 4]> {
     // The hours of an interval may need 64 bits.
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();

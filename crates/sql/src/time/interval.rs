@@ -54,7 +54,8 @@ pub fn add_interval_in(ts: i64, iv: Interval, zone: &Zone) -> Result<i64> {
     add_interval(moved, Interval { micros: iv.micros, ..Interval::default() })
 }
 
-/// `interval * by`, or `interval / by`: what is left of months goes to days, of days to the time (`interval_mul` in PostgreSQL).
+/// `interval * by`, or `interval / by`: what is left of months goes to days, of days to the time
+/// (`interval_mul` in PostgreSQL).
 pub fn scale_interval(iv: Interval, by: f64, divide: bool) -> Result<Interval> {
     let scaled = |n: f64| if divide { n / by } else { n * by };
     let (months, days) = (scaled(f64::from(iv.months)), scaled(f64::from(iv.days)));
@@ -124,7 +125,8 @@ fn verbose(iv: Interval) -> String {
     out
 }
 
-/// Years and months, or days and a time, with one sign. What has both, or two signs, shows all parts with signs.
+/// Years and months, or days and a time, with one sign. What has both, or two signs, shows all parts with
+/// signs.
 fn sql_standard(iv: Interval) -> String {
     let [years, months, days, hours, minutes, us] = parts(iv).map(i64::unsigned_abs);
     let clock = format!("{hours}:{minutes:02}:{}", seconds(us as i64, true));

@@ -40,8 +40,8 @@ fn moment(text: &str, kind: &str, reading: &Reading<'_>) -> Result<Decoded> {
     Decoded::moment(&fields, reading).map_err(|bad| refused(bad, kind, text))
 }
 
-/// Reads a time zone as `make_timestamptz` does: an offset with its sign counts east, else the text is a zone's
-/// abbreviation or name.
+/// Reads a time zone as `make_timestamptz` does: an offset with its sign counts east, else the text is a
+/// zone's abbreviation or name.
 pub fn parse_zone(text: &str) -> Result<Zone> {
     let refused = |message| SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message);
     if text.starts_with(|c: char| c.is_ascii_digit()) {

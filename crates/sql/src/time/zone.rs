@@ -141,8 +141,8 @@ impl Zone {
     }
 }
 
-/// The offset that the abbreviation last had at a moment, or else first had after it. A zone that has given up the
-/// abbreviation has its own offset.
+/// The offset that the abbreviation last had at a moment, or else first had after it. A zone that has given
+/// up the abbreviation has its own offset.
 fn abbreviated_offset_at(abbreviation: &str, rules: &TimeZone, utc_us: i64) -> i32 {
     let Ok(moment) = jiff::Timestamp::from_microsecond(within_rules(utc_us) + UNIX_SHIFT_US) else {
         return 0;

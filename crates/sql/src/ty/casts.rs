@@ -51,8 +51,8 @@ fn text_cast_level(to: Ty) -> CastLevel {
     }
 }
 
-/// The type that two of one kind are brought to for CASE, COALESCE, VALUES and the like: the first one, unless it alone
-/// casts to the other (PostgreSQL manual, 10.5).
+/// The type that two of one kind are brought to for CASE, COALESCE, VALUES and the like: the first one,
+/// unless it alone casts to the other (PostgreSQL manual, 10.5).
 pub fn common(a: Ty, b: Ty) -> Option<Ty> {
     match (a, b) {
         (Ty::Unknown, t) | (t, Ty::Unknown) => Some(t),

@@ -74,7 +74,8 @@ fn one_value(arg: &Node, is_name: bool) -> Result<String> {
     }
 }
 
-/// SET TIME ZONE INTERVAL '...' [HOUR | MINUTE | HOUR TO MINUTE]: a number by itself counts the last field, and what is below it goes.
+/// SET TIME ZONE INTERVAL '...' [HOUR | MINUTE | HOUR TO MINUTE]: a number by itself counts the last field,
+/// and what is below it goes.
 fn zone_interval(cast: &TypeCast) -> Result<String> {
     const HOUR: i64 = 1 << 10;
     const MINUTE: i64 = 1 << 11;

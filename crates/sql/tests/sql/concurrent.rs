@@ -141,7 +141,8 @@ fn a_row_is_changed_once_also_where_others_moved_it_meanwhile() {
 
 #[test]
 fn both_rows_of_an_exchange_of_keys_are_followed() {
-    // Found by a reviewer: the row that went to 8 was never looked for, since its old key has another row by then.
+    // Found by a reviewer: the row that went to 8 was never looked for, since its old key has another row by
+    // then.
     let swap = "update a set id = 8 where id = 2; update a set id = 2 where id = 1";
     assert_eq!(after(swap, &["update a set v = v + 1 returning id, v"]), ["2|11", "8|21", "3|31"]);
     assert_eq!(after(swap, &["select id, v from a for update"]), ["2|10", "8|20", "3|30"]);
@@ -192,7 +193,8 @@ fn a_place_that_was_taken_comes_back_when_the_move_is_rolled_back() {
 
 #[test]
 fn a_row_in_a_random_order_is_locked_and_returned_once() {
-    // Found by a reviewer: the search went on in another order behind the first rows, of which half were held.
+    // Found by a reviewer: the search went on in another order behind the first rows, of which half were
+    // held.
     let (db, mut a) = accounts("insert into a select n, n from generate_series(4, 100) n");
     let mut b = session(&db);
     run(&mut a, "begin");
@@ -324,7 +326,8 @@ impl Random {
     }
 }
 
-/// One transaction of moves: rows go to free keys, change their value, and others come to the keys they left. Rows from `from` on.
+/// One transaction of moves: rows go to free keys, change their value, and others come to the keys they left.
+/// Rows from `from` on.
 fn moves(random: &mut Random, session: &mut Session, from: u64) {
     for _ in 0..1 + random.below(6) {
         let (key, to) = (from + random.below(9 - from), from + random.below(9 - from));
@@ -481,7 +484,8 @@ fn copy_goes_on_with_the_table_that_another_session_has_altered() {
     assert_eq!(waits.join().unwrap(), Vec::<String>::new());
 }
 
-/// What a second session gets at once when the first has done something in its block; the answers are PostgreSQL's.
+/// What a second session gets at once when the first has done something in its block; the answers are
+/// PostgreSQL's.
 fn beside(first: &str, second: &str) -> Vec<String> {
     let db = database();
     let (mut a, mut b) = (session(&db), session(&db));

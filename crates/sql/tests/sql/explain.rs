@@ -94,7 +94,8 @@ fn pages_are_counted_where_they_were_found() {
     assert_eq!(inner, 2, "of the scan, and of the aggregate above it: {told:?}");
 }
 
-/// Pages that are compressed at home are counted where they are made plain, and a table tells what that saves.
+/// Pages that are compressed at home are counted where they are made plain, and a table tells what that
+/// saves.
 #[test]
 fn pages_that_were_compressed_are_counted() {
     let directory = MemoryDirectory::new();

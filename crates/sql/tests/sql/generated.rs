@@ -17,8 +17,8 @@ const TABLE: &str = "create table g (id int primary key, a int, b int, s smallin
 /// Columns, which do not occur where a hole asks for constants.
 const COLUMNS: [&str; 14] = ["id", "a", "b", "s", "l", "n", "f", "t", "v", "c", "p", "q", "d", "m"];
 
-/// Types: columns and literals, then forms with the types of their holes. `x` is any of the first six types, the same one for the
-/// whole form. Types after these are for places that take nothing else.
+/// Types: columns and literals, then forms with the types of their holes. `x` is any of the first six types,
+/// the same one for the whole form. Types after these are for places that take nothing else.
 const TYPES: [(&str, &[&str], &[&str]); 7] = [
     (
         "i",

@@ -84,8 +84,8 @@ fn a_cascade_takes_the_children_that_it_waited_for() {
 
 const TOO_LATE: &str = "! 40001 could not serialize access due to concurrent update";
 
-/// As in PostgreSQL, a child that the snapshot does not see is a child; a parent that it does not see is none, and one that it
-/// sees and is gone is a conflict (review 7, A21).
+/// As in PostgreSQL, a child that the snapshot does not see is a child; a parent that it does not see is
+/// none, and one that it sees and is gone is a conflict (review 7, A21).
 #[test]
 fn checks_under_repeatable_read() {
     let (db, mut a) = family("");
@@ -150,8 +150,8 @@ fn who_relies_on_a_parent_is_not_kept_from_it() {
     }
 }
 
-/// Review 7, A3: a child that is about to be deleted is waited for; one that is about to refer elsewhere is not, as in
-/// PostgreSQL.
+/// Review 7, A3: a child that is about to be deleted is waited for; one that is about to refer elsewhere is
+/// not, as in PostgreSQL.
 #[test]
 fn who_deletes_a_parent_waits_for_who_deletes_its_children() {
     let with_child = |first: &str, end: &str| {
@@ -206,7 +206,8 @@ const DEFERRED: &str = "create table dp (id int primary key);
 const DEFERRED_ABSENT: &str =
     "! 23503 insert or update on table \"dc\" violates foreign key constraint \"fk\"";
 
-/// Review 6, A35: a check that SET CONSTRAINTS found broken is made again at COMMIT, and ROLLBACK TO takes back what was said.
+/// Review 6, A35: a check that SET CONSTRAINTS found broken is made again at COMMIT, and ROLLBACK TO takes
+/// back what was said.
 #[test]
 fn a_broken_check_is_not_forgotten() {
     let db = database();
@@ -287,7 +288,8 @@ fn a_deferred_check_waits_at_commit() {
     assert_eq!(ask(&mut a, "select id from c"), Vec::<String>::new());
 }
 
-/// Sessions that make and delete parents and children of few keys: a child without its parent would be a lost share.
+/// Sessions that make and delete parents and children of few keys: a child without its parent would be a lost
+/// share.
 #[test]
 fn no_child_is_left_without_its_parent() {
     let (db, mut s) = family("");

@@ -155,7 +155,8 @@ const ANOMALIES: &[Anomaly] = &[
     ),
     (
         "read-only anomaly",
-        // Fekete, O'Neil and O'Neil 2004: b's deposit is seen by c, a's withdrawal is not, and a did not see the deposit.
+        // Fekete, O'Neil and O'Neil 2004: b's deposit is seen by c, a's withdrawal is not, and a did not see
+        // the deposit.
         &[
             ('a', SUM),
             ('b', "select v from t where id = 2"),
@@ -186,7 +187,8 @@ fn each_level_allows_what_the_page_says() {
     assert!(kept.contains(&page), "docs/isolation.md should have this table:\n{page}");
 }
 
-/// What session A gets at COMMIT after both have begun, A has done `first`, B has done and committed `second`, A has done `then`.
+/// What session A gets at COMMIT after both have begun, A has done `first`, B has done and committed
+/// `second`, A has done `then`.
 fn commit_after(first: &str, second: &str, then: &str) -> Vec<String> {
     let db = filled();
     let (mut a, mut b) = (session(&db), session(&db));
@@ -303,7 +305,8 @@ fn sums_hold_under_many_sessions() {
     assert!(done > 20, "only {done} have committed");
 }
 
-/// Review 9, N3: who has looked whether a key is there and found it free is told to begin again, not that it is a duplicate.
+/// Review 9, N3: who has looked whether a key is there and found it free is told to begin again, not that it
+/// is a duplicate.
 #[test]
 fn a_key_that_was_found_free_is_no_duplicate() {
     const AT_ONCE: &str =
@@ -336,8 +339,8 @@ fn a_key_that_was_found_free_is_no_duplicate() {
     assert!(by_value("select * from t where v = 80").starts_with("! 23505"));
 }
 
-/// Review 12, K5: TRUNCATE and the like note nothing of the rows that they take away, so those who have read them keep them out,
-/// whatever they have rolled back since.
+/// Review 12, K5: TRUNCATE and the like note nothing of the rows that they take away, so those who have read
+/// them keep them out, whatever they have rolled back since.
 #[test]
 fn a_table_that_was_read_before_rollback_to_is_not_emptied() {
     for change in ["truncate t", "drop table t", "alter table t drop column v"] {

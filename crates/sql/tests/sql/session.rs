@@ -307,7 +307,8 @@ fn the_start_up_packet_may_name_a_search_path() {
     assert_eq!(ask("app", prepared), ["= PREPARE", "app", "= SELECT 1", "= SET", "public", "= SELECT 1"]);
 }
 
-/// Found by a reader (review 8, A1): a role dropped or renamed while its client logged in became nobody, who may do everything.
+/// Found by a reader (review 8, A1): a role dropped or renamed while its client logged in became nobody, who
+/// may do everything.
 #[test]
 fn who_has_proved_a_password_must_still_be_that_role() {
     let db = database();
@@ -327,7 +328,8 @@ fn who_has_proved_a_password_must_still_be_that_role() {
     assert_eq!(log_in_during("alter role bob nologin"), Err("28000"));
 }
 
-/// Found by a reader (review 8, B3): the salt of a name that is no role changed with each start, those of roles did not.
+/// Found by a reader (review 8, B3): the salt of a name that is no role changed with each start, those of
+/// roles did not.
 #[test]
 fn a_name_that_is_no_role_keeps_its_salt_across_starts() {
     let db = database();

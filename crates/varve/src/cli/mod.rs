@@ -101,7 +101,8 @@ struct Where {
     /// Memory for the buffer pool, such as 512MiB or 2GiB; overrides the configuration
     #[arg(long, value_name = "SIZE", value_parser = pool_size)]
     pool: Option<u64>,
-    /// Open a copy of a data directory that was taken while the database was running, or after a crash; then run `varve check`
+    /// Open a copy of a data directory that was taken while the database was running, or after a crash; then
+    /// run `varve check`
     #[arg(long)]
     accept_copy: bool,
 }

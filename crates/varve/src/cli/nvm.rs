@@ -182,7 +182,8 @@ fn open(arguments: &RegionArgs, configured: &Settings) -> Result<DatabaseDevices
     Ok(home)
 }
 
-/// The settings with the device on which there is a region's file: the one of `--region`, the configured one, or any other.
+/// The settings with the device on which there is a region's file: the one of `--region`, the configured one,
+/// or any other.
 fn looking(arguments: &RegionArgs, configured: &Settings) -> Settings {
     let mut settings = configured.clone();
     let main = (MAIN_DEVICE, arguments.place.directory.as_path());

@@ -102,7 +102,8 @@ pub struct Settings {
     pub protection: ProtectionKind,
     /// The server.
     pub server: ServerSettings,
-    /// Opens a copy that was taken while the database ran, which is refused else. No file says so: it is for one start.
+    /// Opens a copy that was taken while the database ran, which is refused else. No file says so: it is for
+    /// one start.
     pub accepts_copy: bool,
 }
 

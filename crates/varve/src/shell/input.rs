@@ -10,7 +10,8 @@ use std::path::Path;
 
 /// Gives lines.
 pub trait Lines {
-    /// The next line, without its line feed; `None` at the end of the input. `goes_on` says that a statement has begun.
+    /// The next line, without its line feed; `None` at the end of the input. `goes_on` says that a statement
+    /// has begun.
     fn next_line(&mut self, goes_on: bool) -> io::Result<Next>;
 
     /// The next line of the data of a COPY, with its end. Ctrl-C is an error of kind `Interrupted`.

@@ -254,7 +254,8 @@ impl Shell {
     }
 }
 
-/// Ctrl-C cancels the statement that runs; without one it ends the process, which loses nothing that was committed.
+/// Ctrl-C cancels the statement that runs; without one it ends the process, which loses nothing that was
+/// committed.
 fn catch_interrupts(token: CancelToken, is_idle: &Arc<AtomicBool>) -> io::Result<()> {
     signal_hook::flag::register_conditional_shutdown(SIGINT, INTERRUPTED, is_idle.clone())?;
     let mut signals = Signals::new([SIGINT])?;

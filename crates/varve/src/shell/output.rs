@@ -195,7 +195,8 @@ fn shown(value: Datum<'_>, forms: &TimeForms) -> Option<String> {
     Some(String::from_utf8(out).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned()))
 }
 
-/// A text without what moves a cursor or commands a terminal, as psql shows it: tabs are blanks, controls their numbers.
+/// A text without what moves a cursor or commands a terminal, as psql shows it: tabs are blanks, controls
+/// their numbers.
 fn visible(text: String) -> String {
     if !text.contains(|c: char| c.is_control() && c != '\n') {
         return text;

@@ -80,8 +80,8 @@ fn a_database_without_its_control_file_is_not_initialised_over() {
     assert_eq!(std::fs::read(directory.path().join("data.varve")).unwrap(), b"rows");
 }
 
-/// A start that is killed while it makes the region of persistent memory leaves that, and no control file: the next one goes on.
-/// A region with something in it is a database's.
+/// A start that is killed while it makes the region of persistent memory leaves that, and no control file:
+/// the next one goes on. A region with something in it is a database's.
 #[test]
 fn what_a_killed_start_left_of_a_region_is_nobodys() {
     let settings = "[nvm]\ndevice = 'main'\nsize = '4MiB'\n[protection]\nkind = 'nvm-dwb'\n";

@@ -14,7 +14,8 @@ fn an_empty_file_means_the_defaults() {
     assert_eq!(parse("[pool]\n[server]\n"), Ok(Settings::default()));
 }
 
-/// What `varve help serve` shows, long comments wrapped into lines that were none; a new user found it was no file.
+/// What `varve help serve` shows, long comments wrapped into lines that were none; a new user found it was no
+/// file.
 const SHOWN: &str = include_str!("../../src/config/settings.toml");
 
 #[test]
@@ -254,7 +255,8 @@ fn mistakes_are_named() {
     assert!(parse("[pool]\nsize=1\nsize=2").unwrap_err().starts_with("line 3: "));
 }
 
-/// Found by the fuzz target `config`: an error about a key that is absent said line 1, wherever its table was.
+/// Found by the fuzz target `config`: an error about a key that is absent said line 1, wherever its table
+/// was.
 #[test]
 fn a_missing_key_is_said_at_its_table() {
     let missing = "devices.fast.path is missing: the directory of this device";

@@ -34,7 +34,8 @@ fn a_name_that_is_no_role_acts_as_the_first_one() {
     server.stop(Duration::from_secs(5));
 }
 
-/// A database of an earlier version: its first role is called as in a new one, unless somebody proves its name.
+/// A database of an earlier version: its first role is called as in a new one, unless somebody proves its
+/// name.
 #[test]
 fn the_first_role_of_an_older_database_is_renamed_where_nobody_proves_its_name() {
     let directory = tempfile::tempdir().unwrap();
@@ -52,7 +53,8 @@ fn the_first_role_of_an_older_database_is_renamed_where_nobody_proves_its_name()
     assert_eq!(first_after(&format!("{rename}; alter role varve password 'secret'")), "varve");
 }
 
-/// sqlx's `query!` and updatable result sets look a column up by what RowDescription says of it: it said 0 and 0.
+/// sqlx's `query!` and updatable result sets look a column up by what RowDescription says of it: it said 0
+/// and 0.
 #[test]
 fn columns_say_which_table_they_are_of_and_sessions_where_they_come_from() {
     let directory = tempfile::tempdir().unwrap();

@@ -159,7 +159,8 @@ fn in_the_middle_of_copy_at_commit_and_at_rollback() {
     internal(client.batch_execute("select 'never seen'"));
     client.batch_execute("rollback").unwrap();
     assert_eq!(count(&mut other, "select count(*) from t"), 9);
-    // The rollback itself: within the session, then within the engine, which undoes the rest in the background.
+    // The rollback itself: within the session, then within the engine, which undoes the rest in the
+    // background.
     for place in ["rollback", "undo"] {
         client.batch_execute("begin; update t set v = 100 where id = 1; savepoint s").unwrap();
         arm(&mut client, place);

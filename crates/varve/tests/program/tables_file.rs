@@ -1,5 +1,5 @@
-//! The file `tables.varve`: made by a start, shown by `varve nvm status`, left by `varve nvm drain`, and refused
-//! where it does not fit.
+//! The file `tables.varve`: made by a start, shown by `varve nvm status`, left by `varve nvm drain`, and
+//! refused where it does not fit.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 

@@ -10,8 +10,8 @@ mod client;
 use client::{Client, bind, execute, parse, query, sync};
 use varve_server::{Listener, Server};
 
-/// OID, declaration, value as text, value in binary. The binary forms were read from PostgreSQL 15.20 with the types'
-/// send functions.
+/// OID, declaration, value as text, value in binary. The binary forms were read from PostgreSQL 15.20 with
+/// the types' send functions.
 const CASES: &[(u32, &str, &str, &[u8])] = &[
     (16, "boolean", "t", &[1]),
     (16, "boolean", "f", &[0]),

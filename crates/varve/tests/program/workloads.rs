@@ -1,5 +1,5 @@
-//! After TPC-C its consistency conditions hold, in this process and over the protocol. The check finds violations
-//! that are planted.
+//! After TPC-C its consistency conditions hold, in this process and over the protocol. The check finds
+//! violations that are planted.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 

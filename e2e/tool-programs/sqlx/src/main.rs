@@ -1,5 +1,5 @@
-//! sqlx against a server: what `query!` asks when it compiles (describe), its migrations, queries. Called by e2e/tools with the port
-//! and a folder.
+//! sqlx against a server: what `query!` asks when it compiles (describe), its migrations, queries. Called by
+//! e2e/tools with the port and a folder.
 
 use std::path::PathBuf;
 

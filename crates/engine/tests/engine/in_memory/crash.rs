@@ -1,4 +1,6 @@
-//! A crash of files and region together, at any moment, leaves each transaction whole or not at all.
+//! Crashes at many moments while transactions change tables of the memory-oriented engines. A crash hits the
+//! files of the database and the region of persistent memory at the same moment. After each crash, every
+//! transaction must be there completely or not at all.
 
 use varve_device::{Fate, RecordLog, Recorder, Timeline};
 
@@ -7,7 +9,8 @@ use super::*;
 /// Moments at which the power fails, spread over all changes.
 const CUTS: u64 = 60;
 
-/// What a crash leaves, at many moments of `log`; `judge` gets the last mark before it.
+/// Opens what a crash leaves at many moments of `log`, and calls `judge` with the last mark before the
+/// moment.
 fn at_every_cut(log: &RecordLog, judge: impl Fn(&Arc<Database>, u64, &str)) {
     let mut timeline = Timeline::new(log.recording());
     let end = timeline.end();

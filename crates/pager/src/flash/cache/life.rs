@@ -34,8 +34,8 @@ pub(in crate::flash) enum State {
     Opened,
     /// Redo has not ended. The cache may have pages of the start before.
     Restoring,
-    /// Redo has ended, and every change of a page is reported to the cache. No thread writes for the cache yet;
-    /// a pager without threads stays in this state.
+    /// Redo has ended, and every change of a page is reported to the cache. No thread writes for the cache
+    /// yet; a pager without threads stays in this state.
     Open,
     /// Threads write what is queued, and clean.
     Serving,

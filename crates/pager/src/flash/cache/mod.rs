@@ -404,7 +404,8 @@ impl Level for FlashCache {
 
     fn put(&self, batch: &[Image], cause: Cause, need: Need) -> Result<()> {
         if !self.is_on() {
-            // An older version may still be here, or on its way: the cache was lost, or switched off, meanwhile.
+            // An older version may still be here, or on its way: the cache was lost, or switched off,
+            // meanwhile.
             batch.iter().for_each(|image| self.give_up_older(image));
             return self.around.below.put(batch, cause, need);
         }

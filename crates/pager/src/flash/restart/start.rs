@@ -63,7 +63,8 @@ pub(crate) struct Earlier<'p> {
     pub(crate) history: &'p History,
     /// What the log notes of slots, where it does.
     pub(crate) noted: Option<&'p Noted>,
-    /// The records have their seal, and nothing is redone: home lacks what is dirty, since this redo position at most.
+    /// The records have their seal, and nothing is redone: home lacks what is dirty, since this redo position
+    /// at most.
     pub(crate) sealed: Option<Lsn>,
 }
 

@@ -17,9 +17,10 @@
 //! 3. A slot is dirty as long as the data files may lack its page.
 //! 4. Some designs keep invalid slots, whose page has changed. Such a slot is found by its page only to be
 //!    written again.
-//! 5. A slot that an earlier start filled is unverified until its page was read from it. A dirty slot is
-//!    unverified only while redo runs. If a seal says that the data files lack a page, its slot is never
-//!    unverified.
+//! 5. A slot that a start takes over from an earlier life of the cache is *unverified*: nothing has checked
+//!    yet that the slot still has its page. It is verified when the page is first read from it. A dirty slot
+//!    is unverified only while redo runs. A seal says for certain which dirty slots have a page that the data
+//!    files lack. These slots are never unverified.
 //!
 //! Not known here: files, other partitions, designs.
 
@@ -465,7 +466,8 @@ impl Partition {
             (0..self.slots.len() as u32).rev().filter(|no| self.slots[*no as usize].is_free).collect();
     }
 
-    /// As `remove`, of all pages that home may lack and that nobody has seen on flash since the start. How many.
+    /// As `remove`, of all pages that home may lack and that nobody has seen on flash since the start. How
+    /// many.
     pub(super) fn remove_unverified_dirty(&mut self) -> u64 {
         let is_meant = |no: &SlotNo| {
             let slot = &self.slots[*no as usize];
@@ -512,8 +514,8 @@ impl Partition {
         self.counts.dirty
     }
 
-    /// Whether more than a twentieth is free: until then whatever leaves the pool is welcome (Do 2012, section 3.3.1, "aggressive
-    /// filling").
+    /// Whether more than a twentieth is free: until then whatever leaves the pool is welcome (Do 2012,
+    /// section 3.3.1, "aggressive filling").
     pub(super) fn is_filling(&self) -> bool {
         self.free.len() * 20 > self.slots.len()
     }

@@ -279,7 +279,8 @@ fn a_queue_that_is_full_takes_no_more() {
     );
 }
 
-/// Whoever brings changed pages waits for room in the queue, which has ten places, as long as somebody makes some.
+/// Whoever brings changed pages waits for room in the queue, which has ten places, as long as somebody makes
+/// some.
 #[test]
 fn a_put_waits_for_room_and_its_pages_stay() {
     const PUTS: u32 = 40;

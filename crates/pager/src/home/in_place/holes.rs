@@ -101,7 +101,8 @@ impl Holes {
         self.spaces.iter().find(|places| places.space == space)
     }
 
-    /// These pages are in their places, durably, and their writes are in flight still: takes what they leave of them.
+    /// These pages are in their places, durably, and their writes are in flight still: takes what they leave
+    /// of them.
     pub(crate) fn punch_behind(&self, punches: &Punches, files: &SpaceFiles, pages: &[Stored<'_>]) {
         for page in pages {
             let space = page.id().space();

@@ -198,7 +198,8 @@ impl Layout for InPlace {
         Ok(())
     }
 
-    /// A half-written page that was discarded will never be put again: its copy goes once the discard is durable.
+    /// A half-written page that was discarded will never be put again: its copy goes once the discard is
+    /// durable.
     fn checkpoint(&self, step: Step) -> Result<()> {
         let mut unneeded = self.unneeded.lock();
         match step {

@@ -67,7 +67,8 @@ pub(crate) struct Book {
 }
 
 impl Book {
-    /// The book of a space whose pages are where `map` says. `dirty`: map pages that the last checkpoint has otherwise.
+    /// The book of a space whose pages are where `map` says. `dirty`: map pages that the last checkpoint has
+    /// otherwise.
     pub(crate) fn new(map: Arc<PageMap>, extents: Extents, dirty: BTreeSet<u32>) -> Book {
         let mapped_count = u32::try_from(map.each().count()).unwrap_or(u32::MAX);
         Book {
@@ -165,7 +166,8 @@ impl Book {
         }
     }
 
-    /// The stored page was copied from one slot to another. Whether that counts: the page may be elsewhere by now.
+    /// The stored page was copied from one slot to another. Whether that counts: the page may be elsewhere by
+    /// now.
     pub(crate) fn moved(&mut self, no: PageNo, from: UnitRun, to: UnitRun) -> bool {
         if self.map.load(no) != Some(from) && !planted("packed: reclamation ignores a newer slot") {
             self.abandoned(to);

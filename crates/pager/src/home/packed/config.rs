@@ -22,7 +22,8 @@ pub struct PackedConfig {
     /// The part of the file, in percent, that may hold pages before the file grows. Below this limit,
     /// reclamation frees space. The value is in [`FILL_PERCENT`](Self::FILL_PERCENT).
     pub fill_percent: u8,
-    /// Pages are moved with every extent that is filled, however many are free: for tests, which see more of it so.
+    /// Pages are moved with every extent that is filled, however many are free: for tests, which see more of
+    /// it so.
     pub moves_always: bool,
 }
 

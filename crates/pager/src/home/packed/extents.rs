@@ -525,7 +525,8 @@ impl Extents {
     }
 }
 
-/// The first run of neighbours that is long enough, of extents that come in falling order; none is longer than `most`.
+/// The first run of neighbours that is long enough, of extents that come in falling order; none is longer
+/// than `most`.
 fn last_run(falling: impl Iterator<Item = u32>, least: u32, most: u32) -> Option<Range<u32>> {
     let mut run = 0..0;
     for no in falling {
@@ -769,7 +770,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-        /// Slots never overlap, never cross an extent, and an extent is free (or hollow) exactly if nothing in it lives.
+        /// Slots never overlap, never cross an extent, and an extent is free (or hollow) exactly if nothing
+        /// in it lives.
         #[test]
         fn the_table_agrees_with_a_model(ops in proptest::collection::vec(op(), 1..300)) {
             let mut extents = table(2);

@@ -223,7 +223,8 @@ impl MapFile {
         Ok(Chosen { turn: CurrentCopy { place, checkpoint: page.checkpoint }, page, is_stale, damage })
     }
 
-    /// The head means other versions than were found: those of pages with a place that can't be read are too old.
+    /// The head means other versions than were found: those of pages with a place that can't be read are too
+    /// old.
     fn too_old(&self, head: &Head, unsure: &[(u32, BlockDamage)]) -> PagerError {
         let named: Vec<String> =
             unsure.iter().take(NAMED_MAX).map(|(number, damage)| format!("{number} ({damage})")).collect();
@@ -256,7 +257,8 @@ impl MapFile {
         Ok(())
     }
 
-    /// Writes the map pages to their other places, durably; gives the versions that will count and the checkpoint's number.
+    /// Writes the map pages to their other places, durably; gives the versions that will count and the
+    /// checkpoint's number.
     fn write_pages(&self, next: &Checkpoint) -> Result<(Vec<CurrentCopy>, u64)> {
         let (head, mut turns) = {
             let mut state = self.state.lock();
@@ -601,7 +603,8 @@ mod tests {
         assert_eq!(loaded(&directory).unwrap(), (file.head(), after));
     }
 
-    /// Found by review: a full device refused the map what it had given the space, and nobody could change anything.
+    /// Found by review: a full device refused the map what it had given the space, and nobody could change
+    /// anything.
     #[test]
     fn a_space_is_not_longer_than_its_map_has_room_for() {
         let directory = MemoryDirectory::new();

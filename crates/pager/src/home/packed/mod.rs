@@ -177,7 +177,8 @@ struct Counters {
 }
 
 impl Counters {
-    /// Bytes written into slots, those of reclamation too, for a hundred bytes of pages that were to be written.
+    /// Bytes written into slots, those of reclamation too, for a hundred bytes of pages that were to be
+    /// written.
     fn amplification_percent(&self) -> u64 {
         let (written, moved) =
             (self.written_bytes.load(Ordering::Relaxed), self.moved_bytes.load(Ordering::Relaxed));

@@ -146,7 +146,8 @@ impl MoveRound {
         &self.victims
     }
 
-    /// Leaves survivors where they are that cannot be read, and their extents alone: for good, or for a while.
+    /// Leaves survivors where they are that cannot be read, and their extents alone: for good, or for a
+    /// while.
     pub(crate) fn leave(&mut self, book: &mut Book, found: &[Readable]) {
         let mut found = found.iter();
         let (kept, damaged, unread) = (&mut self.kept, &mut self.damaged, &mut self.unread);
@@ -162,7 +163,8 @@ impl MoveRound {
         });
     }
 
-    /// Gives the survivors slots, oldest first. Those for which there are no whole extents stay where they are.
+    /// Gives the survivors slots, oldest first. Those for which there are no whole extents stay where they
+    /// are.
     pub(crate) fn place(
         &mut self,
         book: &mut Book,

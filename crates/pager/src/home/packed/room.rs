@@ -73,7 +73,8 @@ impl PackedSpace {
         LAST_EXTENTS + SPARE_EXTENTS_MIN.max(self.book.lock().extents().count() / 64)
     }
 
-    /// Grants pages up to this number: has the room for those of them that were never written, too, or refuses.
+    /// Grants pages up to this number: has the room for those of them that were never written, too, or
+    /// refuses.
     pub(super) fn require_room(&self, pages: u32) -> Result<()> {
         // From here on trim leaves what they need.
         let before = self.granted.fetch_max(pages, Relaxed);
@@ -250,7 +251,8 @@ impl PackedSpace {
         Ok(reserved.len() as u32)
     }
 
-    /// Makes the file longer, by `extents` or a comfortable step. What is asked for may fit where the step does not.
+    /// Makes the file longer, by `extents` or a comfortable step. What is asked for may fit where the step
+    /// does not.
     pub(super) fn grow(&self, extents: u32) -> Result<()> {
         let step = self.growth(self.book.lock().extents().count()).max(extents);
         let grown = match self.lengthen(step) {

@@ -310,7 +310,8 @@ impl Doublewrite {
         if free.is_empty() { Err(slots.refusal()) } else { Ok(free) }
     }
 
-    /// Makes the copies durable in their slots: one write for each run of slots, one for each compressed page.
+    /// Makes the copies durable in their slots: one write for each run of slots, one for each compressed
+    /// page.
     fn write_copies(&self, staging: &mut [u8], pages: &[&Stored<'_>], slots: &[u32]) -> Result<()> {
         let page_size = self.layout.page_size as usize;
         for (copy, page) in staging.chunks_exact_mut(page_size).zip(pages) {
@@ -678,7 +679,8 @@ impl Protection for Doublewrite {
 mod tests {
     use super::*;
 
-    /// A thread that waited for a slot slept for ever when the owners of all slots held them for half-written pages.
+    /// A thread that waited for a slot slept for ever when the owners of all slots held them for half-written
+    /// pages.
     #[test]
     fn who_waits_for_a_slot_is_refused_when_all_become_held() {
         let directory = varve_device::MemoryDirectory::new();

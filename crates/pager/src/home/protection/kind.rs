@@ -16,7 +16,8 @@ pub enum ProtectionKind {
         /// Pages that threads evicting inline can have in flight.
         single_slots: u32,
     },
-    /// Doublewrite with its copies in persistent memory ([`PagerConfig::nvm`](crate::PagerConfig::nvm)); Kang 2016, NVM-DWB.
+    /// Doublewrite with its copies in persistent memory ([`PagerConfig::nvm`](crate::PagerConfig::nvm)); Kang
+    /// 2016, NVM-DWB.
     NvmDoublewrite {
         /// Pages of one batch.
         batch_slots: u32,

@@ -45,7 +45,8 @@ use none::Unprotected;
 pub(crate) trait Protection: Send + Sync {
     /// Writes pages in place, durably.
     fn write(&self, batch: &[Stored<'_>], cause: Cause) -> Result<()>;
-    /// Pages that a full device left half written, each with where its copy is kept. None where no copies are made.
+    /// Pages that a full device left half written, each with where its copy is kept. None where no copies are
+    /// made.
     fn held(&self) -> Vec<(PageId, u32)> {
         Vec::new()
     }
@@ -179,7 +180,8 @@ fn in_region(copies: Option<&dyn Directory>) -> Result<&dyn Directory> {
     })
 }
 
-/// Batch slots and single-page slots of doublewrite copies that begin with these bytes; `None` if they are none.
+/// Batch slots and single-page slots of doublewrite copies that begin with these bytes; `None` if they are
+/// none.
 pub(crate) fn slots_of(header: &[u8]) -> Option<(u32, u32)> {
     let (layout, _) = doublewrite::Layout::decode(header)?;
     Some((layout.batch_slots, layout.single_slots))

@@ -54,7 +54,8 @@ fn step() -> impl Strategy<Value = Step> {
 /// What must be true, and what is under way.
 struct Model {
     book: Book,
-    /// The newest version of each page that has one, and whether home has it, or it was discarded at some LSN.
+    /// The newest version of each page that has one, and whether home has it, or it was discarded at some
+    /// LSN.
     newest: BTreeMap<PageId, (u64, bool, Option<u64>)>,
     puts: Vec<(Version, OlderVersion)>,
     flights: Vec<Version>,
@@ -193,7 +194,8 @@ impl Model {
         }
     }
 
-    /// Every slot is in one hand: free, a page's, a put's, or of a superseded version that is being written home.
+    /// Every slot is in one hand: free, a page's, a put's, or of a superseded version that is being written
+    /// home.
     fn check(&self) {
         let versions = self.book.versions();
         let mut slots: BTreeSet<u32> = BTreeSet::new();

@@ -30,7 +30,8 @@ fn a_page_is_read_from_its_slot_and_goes_home_when_slots_are_short() {
     (0..40).for_each(|no| assert_eq!(read(&again, no).unwrap().0, 20, "page {no} after a restart"));
 }
 
-/// A put stores, writes back and fences in this order: images and headers; state words; words of the older versions.
+/// A put stores, writes back and fences in this order: images and headers; state words; words of the older
+/// versions.
 #[test]
 fn the_steps_of_a_put_come_in_order() {
     let record = RecordLog::new();
@@ -383,7 +384,8 @@ fn what_has_room_goes_home_behind_what_has_none() {
     assert_eq!(rig.home.pages.lock().len(), 300);
 }
 
-/// Found by review: a page that somebody else was writing home failed an assertion, which takes the process down.
+/// Found by review: a page that somebody else was writing home failed an assertion, which takes the process
+/// down.
 #[test]
 fn the_region_is_not_left_while_somebody_writes_a_page_home() {
     let rig = Rig::new(8);

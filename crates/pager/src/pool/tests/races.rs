@@ -299,7 +299,8 @@ fn a_page_may_leave_while_a_writer_is_about_to_look_at_its_frame() {
     let held: PageX<'_> = pool.fix(id(1), Access::Random).unwrap();
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| pool.clean(&[id(1)], Cause::Checkpoint));
-        // The writer has announced itself and waits for the latch; the page goes as in a discard that looked before.
+        // The writer has announced itself and waits for the latch; the page goes as in a discard that looked
+        // before.
         while !held.frame().is_writing() {
             std::thread::yield_now();
         }

@@ -76,7 +76,8 @@ pub fn fill(pager: &Pager) -> Known {
     (0..PAGES as u64).map(|number| (add(pager, owner, number).unwrap(), number)).collect()
 }
 
-/// Reads pages, those of the first third most often, and changes some of them; with a checkpoint now and then.
+/// Reads pages, those of the first third most often, and changes some of them; with a checkpoint now and
+/// then.
 pub fn work(pager: &Pager, known: &mut [(PageId, u64)], steps: u64, random: &mut Random) {
     for step in 0..steps {
         let among = if random.below(2) == 0 { known.len() } else { known.len() / 3 };
@@ -110,7 +111,8 @@ pub fn has_seal(design: FlashDesign, layout: HomeLayout, restart: FlashRestart) 
     may && layout == HomeLayout::InPlace && restart == FlashRestart::LazyVerification
 }
 
-/// As `check`, of a cache whose frames are not those of its seal: the database may stop, and the next start has everything.
+/// As `check`, of a cache whose frames are not those of its seal: the database may stop, and the next start
+/// has everything.
 pub fn check_or_stop(config: &PagerConfig, known: &Known) -> Pager {
     let pager = open(config);
     for (id, number) in known {

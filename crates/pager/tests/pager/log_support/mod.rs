@@ -1,4 +1,5 @@
-//! Helpers of the log's tests: a log in memory, on files or in a region of persistent memory, written and read back.
+//! Helpers of the log's tests: a log in memory, on files or in a region of persistent memory, written and
+//! read back.
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use std::sync::Arc;

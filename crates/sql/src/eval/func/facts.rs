@@ -83,7 +83,8 @@ fn live_rows<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     Ok(Datum::Int8(count.map_or(0, |count| i64::try_from(count.rows).unwrap_or(i64::MAX))))
 }
 
-/// The rights that an object of a kind has before anything is granted: those of everybody, and those of its owner.
+/// The rights that an object of a kind has before anything is granted: those of everybody, and those of its
+/// owner.
 fn acl_default<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     let (everybody, owners) = match text(a, 0) {
         "c" => ("", ""),

@@ -284,7 +284,8 @@ fn plain<'a>(found: Option<&str>, cx: &Cx<'a>) -> Result<Datum<'a>> {
     })
 }
 
-/// Writes json without blanks, and without members that are null. One pass without recursion: a user's json may nest a million deep.
+/// Writes json without blanks, and without members that are null. One pass without recursion: a user's json
+/// may nest a million deep.
 fn without_nulls(json: &str, out: &mut String) -> Result<()> {
     let mut reader = Reader { rest: json };
     let mut open: Vec<Open> = Vec::new();
@@ -354,8 +355,8 @@ fn put_scalar(scalar: &str, out: &mut String) -> Result<()> {
     Ok(())
 }
 
-/// Json all of whose strings are text; else the error of the first that is none. PostgreSQL reads them all, whichever part is asked
-/// for.
+/// Json all of whose strings are text; else the error of the first that is none. PostgreSQL reads them all,
+/// whichever part is asked for.
 fn readable(json: &str) -> Result<&str> {
     if json.contains("\\u") {
         let mut rest = json;
@@ -368,8 +369,8 @@ fn readable(json: &str) -> Result<&str> {
     Ok(json)
 }
 
-/// What a string of json says. json may hold escapes of what is no text here: half of a surrogate pair (22P02), and
-/// the character 0 (22P05).
+/// What a string of json says. json may hold escapes of what is no text here: half of a surrogate pair
+/// (22P02), and the character 0 (22P05).
 fn unquoted(string: &str) -> Result<String> {
     if string.contains("\\u0000") && holds_zero(string) {
         return Err(SqlError::new(SqlState::UNTRANSLATABLE_CHARACTER, "unsupported Unicode escape sequence")

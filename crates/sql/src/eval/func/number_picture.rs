@@ -210,7 +210,8 @@ fn shown<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     Ok(cx.text(&Writer::new(&picture, digits.within(whole_places)).written()))
 }
 
-/// A number without its sign, as digits: `12.50`, `NaN`, or a # for each digit if the picture has too few places.
+/// A number without its sign, as digits: `12.50`, `NaN`, or a # for each digit if the picture has too few
+/// places.
 struct Digits {
     negative: bool,
     shown: String,
@@ -263,8 +264,8 @@ impl Digits {
     }
 }
 
-/// Writes a number by a picture. Each place of the picture (a digit or the point) has a number; `blanks` of them come before
-/// the number's first digit.
+/// Writes a number by a picture. Each place of the picture (a digit or the point) has a number; `blanks` of
+/// them come before the number's first digit.
 struct Writer<'p> {
     picture: &'p Picture,
     digits: Digits,
@@ -343,7 +344,8 @@ impl<'p> Writer<'p> {
         self.digits.shown.as_bytes().get(self.next).copied()
     }
 
-    /// Whether a zero stands here that is the whole part of a number below one, and that the picture does not ask for.
+    /// Whether a zero stands here that is the whole part of a number below one, and that the picture does not
+    /// ask for.
     fn is_bare_zero(&self) -> bool {
         self.zeros_from.is_none() && self.next == 0 && self.byte() == Some(b'0') && self.digits.places > 0
     }

@@ -405,9 +405,9 @@ fn invalid(state: SqlState, message: String) -> SqlError {
     SqlError::new(state, message)
 }
 
-/// Reads a text by a template, with PostgreSQL's leniency: blanks around fields may be more or fewer, a separator of the
-/// template fits any one or none, and a number takes as many digits as there are unless another number follows at once. What
-/// the text ends before is not read.
+/// Reads a text by a template, with PostgreSQL's leniency: blanks around fields may be more or fewer, a
+/// separator of the template fits any one or none, and a number takes as many digits as there are unless
+/// another number follows at once. What the text ends before is not read.
 fn read(original: &str, template: &str) -> Result<Fields> {
     let mut fields = Fields::default();
     let parts = parts(template);

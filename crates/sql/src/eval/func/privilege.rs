@@ -41,7 +41,8 @@ pub(super) static LANGUAGES: [Builtin; 6] = rows("has_language_privilege", of_la
 pub(super) static TYPES: [Builtin; 6] = rows("has_type_privilege", of_type);
 pub(super) static TABLESPACES: [Builtin; 6] = rows("has_tablespace_privilege", of_tablespace);
 
-/// The role, the relation and the right of `has_column_privilege` with a role, as those of `has_table_privilege`.
+/// The role, the relation and the right of `has_column_privilege` with a role, as those of
+/// `has_table_privilege`.
 fn of_column<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     of_relation(&[a[0], a[1], a[3]], &a[1..], cx)
 }
@@ -138,7 +139,8 @@ fn by_name(object: Datum<'_>, kind: Reg, world: &SystemContext) -> Result<Option
     }
 }
 
-/// Rights on a table, view or sequence; of a column of it, if `column` has its name or number in the second place.
+/// Rights on a table, view or sequence; of a column of it, if `column` has its name or number in the second
+/// place.
 fn of_relation<'a>(a: &[Datum<'a>], column: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     let (holder, object, list) = parts(a, cx)?;
     let world = cx.env.world()?;

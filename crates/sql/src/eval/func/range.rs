@@ -22,8 +22,8 @@ pub const ABOVE: i64 = 1;
 /// Arguments for each column of the key.
 const EACH: usize = 5;
 
-/// Whether a row is in a part: for each column of the key the place and value where the part begins, those where it ends, and
-/// the column. Called by conditions that the binder makes.
+/// Whether a row is in a part: for each column of the key the place and value where the part begins, those
+/// where it ends, and the column. Called by conditions that the binder makes.
 pub static IN_RANGE: Builtin = Builtin {
     name: "in range part",
     arguments: &[Ty::Unknown],

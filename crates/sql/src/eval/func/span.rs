@@ -146,7 +146,8 @@ fn moment(a: &[Datum<'_>]) -> Result<i64> {
     total.ok_or_else(time::timestamp_range)
 }
 
-/// The span from `b` to `a` in years, months, days and a time, as a calendar counts it (`timestamp_age` in PostgreSQL).
+/// The span from `b` to `a` in years, months, days and a time, as a calendar counts it (`timestamp_age` in
+/// PostgreSQL).
 fn age<'a>(a: Datum<'a>, b: Datum<'a>, cx: &Cx<'a>) -> Result<Datum<'a>> {
     let (x, y) = match (a, b) {
         (Datum::TimestampTz(x), Datum::TimestampTz(y)) => {

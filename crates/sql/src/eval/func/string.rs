@@ -147,7 +147,8 @@ fn conversion(name: &str, role: &str) -> Result<Encoding> {
     })
 }
 
-/// 42883 for two encodings between which PostgreSQL does not convert: one is UTF-8, or both are of one of these groups.
+/// 42883 for two encodings between which PostgreSQL does not convert: one is UTF-8, or both are of one of
+/// these groups.
 fn check_pair(source: Encoding, destination: Encoding) -> Result<()> {
     const GROUPS: &[&[&str]] = &[&["LATIN2", "WIN1250"], &["KOI8R", "WIN1251", "WIN866", "ISO_8859_5"]];
     let (from, to) = (source.name(), destination.name());

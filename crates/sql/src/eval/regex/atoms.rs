@@ -80,8 +80,8 @@ impl Reader<'_> {
         Ok(Escaped::Edge(edge))
     }
 
-    /// A back reference, or a character by its number in octal digits: one digit is a reference, several are if there is such a
-    /// group.
+    /// A back reference, or a character by its number in octal digits: one digit is a reference, several are
+    /// if there is such a group.
     fn number(&mut self, groups: usize) -> Escaped {
         let mut ahead = self.rest.clone();
         let mut decimal = 0_usize;

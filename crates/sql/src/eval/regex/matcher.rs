@@ -79,7 +79,8 @@ impl Automaton {
         Ok(Automaton { dfa, cache })
     }
 
-    /// Calls `found` with each end of a match from `start`, the nearest first, until that says stop; the bytes that were read.
+    /// Calls `found` with each end of a match from `start`, the nearest first, until that says stop; the
+    /// bytes that were read.
     fn ends(
         &self,
         text: &[u8],
@@ -331,7 +332,8 @@ impl<'t> Search<'t> {
         }
     }
 
-    /// Whether the parts within a part fit, if it is from `start` to `end`. Its automaton has said that it can be.
+    /// Whether the parts within a part fit, if it is from `start` to `end`. Its automaton has said that it
+    /// can be.
     fn parts(&mut self, node: &Node, start: usize, end: usize) -> Result<bool> {
         self.step(1)?;
         match &node.kind {

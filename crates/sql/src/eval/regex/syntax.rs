@@ -31,7 +31,8 @@ pub const SHORT: Flags = 2;
 const MIXED: Flags = 4;
 /// There are groups within.
 const GROUPS: Flags = 8;
-/// An automaton finds more than the part matches: there are back references, look-around or edges of words within.
+/// An automaton finds more than the part matches: there are back references, look-around or edges of words
+/// within.
 pub const CHECKED: Flags = 16;
 /// There are back references within.
 pub const REFERS: Flags = 32;

@@ -99,7 +99,8 @@ fn shows_a_plan(case: &Case) -> bool {
     case.sql.trim_start().to_lowercase().starts_with("explain")
 }
 
-/// Runs one file; what does not hold. On the `other` path, records about this crate's executor alone are left out.
+/// Runs one file; what does not hold. On the `other` path, records about this crate's executor alone are left
+/// out.
 pub fn run_file(
     path: &Path,
     db: &Arc<SqlDatabase>,

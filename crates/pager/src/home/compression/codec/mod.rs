@@ -135,8 +135,8 @@ mod tests {
         }
     }
 
-    /// zlib-rs 0.6.8 does not reset what a stream without room left behind: the next one panicked, or could not
-    /// be read.
+    /// zlib-rs 0.6.8 does not reset what a stream without room left behind: the next one panicked, or could
+    /// not be read.
     #[test]
     fn pages_that_do_not_fit_leave_nothing_behind() {
         let codecs = &mut Codecs::default();
@@ -153,7 +153,8 @@ mod tests {
         }
     }
 
-    /// A length that is not exactly right is a failure: fewer bytes would leave old ones, more would be a bomb.
+    /// A length that is not exactly right is a failure: fewer bytes would leave old ones, more would be a
+    /// bomb.
     #[test]
     fn other_lengths_are_refused() {
         let codecs = &mut Codecs::default();

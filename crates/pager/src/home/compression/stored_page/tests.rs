@@ -170,7 +170,8 @@ fn resealed(change: impl Fn(&mut [u8])) -> Result<Form, PageDamage> {
     decode(&bytes, id(), &mut vec![0; 8192])
 }
 
-/// Under a right checksum everything is looked at still: the page may be of another version, or the codec wrong.
+/// Under a right checksum everything is looked at still: the page may be of another version, or the codec
+/// wrong.
 #[test]
 fn fields_are_checked() {
     assert!(resealed(|_| ()).is_ok());

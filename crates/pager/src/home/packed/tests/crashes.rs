@@ -485,7 +485,8 @@ fn a_move_of_a_page_that_was_not_noted_is_a_write() {
     assert_eq!(world.book.extents().live_units(), 4);
 }
 
-/// A drop whose note the crash lost: its pages must read as before, so nothing else may have been written there.
+/// A drop whose note the crash lost: its pages must read as before, so nothing else may have been written
+/// there.
 #[test]
 fn the_slots_of_a_dropped_page_stay_until_the_note_is_durable() {
     let unlogged = |no| [Op::Write { no, units: 7, is_logged: false }, Op::Land];
