@@ -1,7 +1,7 @@
 //! Rows in memory with a hash table: a chunk of a join's build input. Rows and buckets share one allocation.
 //!
-//! A cell: next cell of the bucket u32 (while loading: low bits of the hash), tag u32 (other bits of the hash;
-//! the lowest bit: the row has matched), the row. The buckets are behind the last row that fits, one for each
+//! A cell: next cell of the bucket u32 (while loading: low bits of the hash), tag u32, the row. The tag has
+//! other bits of the hash. Its lowest bit says that the row has matched. The buckets are behind the last row that fits, one for each
 //! row.
 //!
 //! Invariants

@@ -39,7 +39,7 @@ pub use allocation::{DriveTimes, FUDGE, JoinPages, NestedLoopsBuffers, Partition
 pub use error::{Result, SpillError};
 pub use join::{
     BlockIo, InputSize, IoCount, Join, JoinCost, JoinInput, JoinKind, JoinMethod, JoinOutput, JoinSettings,
-    JoinShape, Joined, PhaseCost, ProcessorTimes, Side,
+    JoinShape, Joined, PartitionFiles, PhaseCost, ProcessorTimes, Side,
 };
 pub use memory::{MemoryBudget, MemoryGrant};
 pub use row::{Row, RowSource};

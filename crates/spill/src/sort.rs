@@ -231,8 +231,8 @@ impl Sorter {
         Ok(())
     }
 
-    /// Merges runs while rows are still taken, because no more runs may be listed. No rows are in memory. Only
-    /// a small budget comes here.
+    /// Merges runs while rows are still taken, because no more runs may be listed. No rows are in memory.
+    /// This happens with small budgets only.
     fn merge_early(&mut self) -> Result<()> {
         self.making.rows = Workspace::new(&self.memory, 0)?;
         let few = self.runs_max / 2;

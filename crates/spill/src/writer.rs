@@ -2,8 +2,8 @@
 //! (blocks anywhere in a file that several partitions share, each linked to the block before it).
 //!
 //! Invariants
-//! 1. A block is written when its buffer is full and more bytes follow, and at the end. All blocks of a writer
-//!    have as many pages as its buffer, except the last one.
+//! 1. A block is written when its buffer is full and more bytes follow, and at the end. All blocks of a
+//!    writer have as many pages as its buffer, except the last one.
 //! 2. Memory of a writer is its buffer, however many rows there are.
 //! 3. The pages of a run are adjacent, because nothing else is appended to its file in the meantime.
 //!

@@ -10,8 +10,8 @@
 //! Invariants
 //! 1. A prediction does no I/O and takes no memory.
 //!
-//! Source of the costs: Haas et al. 1997, section 4. There each request pays a latency; here sequential ones do
-//! not, as the emulated drives have it.
+//! Source of the costs: Haas et al. 1997, section 4. There each request pays a latency. Here sequential
+//! requests pay none, as on the emulated drives.
 
 use crate::allocation::{DriveTimes, JoinPages};
 use crate::chunk::CHUNK_ROW_BYTES;

@@ -31,7 +31,7 @@ use crate::writer::{RowList, RowWriter, WriterShape};
 
 use super::emit::Emitter;
 use super::nested_loops::{LoopsBuffers, probe_chunk, return_chunk};
-use super::{InputSize, Join, JoinInput, JoinMethod, STRUCTURES_SHARE};
+use super::{InputSize, Join, JoinInput, JoinMethod, PartitionFiles, STRUCTURES_SHARE};
 
 /// Levels of partitions within partitions.
 const DEPTH_MAX: u32 = 8;
@@ -169,7 +169,10 @@ impl Join {
     fn writer(&self, division: &Division) -> Result<RowWriter> {
         let page_bytes = self.settings.page_bytes;
         let shape = WriterShape::full(page_bytes, division.buffers.output, SpillPurpose::Partitions);
-        RowWriter::new(&division.file, &self.memory, shape)
+        match self.settings.partition_files {
+            PartitionFiles::Shared => RowWriter::new(&division.file, &self.memory, shape),
+            PartitionFiles::OneEach => RowWriter::new(&self.space.create(page_bytes)?, &self.memory, shape),
+        }
     }
 
     fn writers(&self, division: &Division) -> Result<Vec<RowWriter>> {

@@ -60,6 +60,15 @@ pub enum BlockIo {
     PageSized,
 }
 
+/// How partitions are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PartitionFiles {
+    /// Blocks of all partitions are appended to one file: sequential writes (Lee 2008).
+    Shared,
+    /// Each partition has a file: random writes (Do 2012). For experiments.
+    OneEach,
+}
+
 /// Sizes and times of a join.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct JoinSettings {
@@ -67,6 +76,8 @@ pub struct JoinSettings {
     pub page_bytes: usize,
     /// Pages of a request.
     pub io: BlockIo,
+    /// How partitions are stored.
+    pub partition_files: PartitionFiles,
     /// The drive for which buffers are divided. It may be another one than the drive that is used.
     pub times: DriveTimes,
 }

@@ -1,10 +1,10 @@
 //! Sort-merge join: both inputs are made into sorted runs, and one merge of all runs joins them.
 //!
 //! Invariants
-//! 1. Both merges together use the memory that is left, in equal shares for all runs. A small part is left for
-//!    rows with equal keys.
-//! 2. Build rows with one key that do not fit in this part are joined in chunks; the probe rows of the key are
-//!    then in a list of the temporary space.
+//! 1. Both merges together use the memory that is left, in equal shares for all runs. A small part is left
+//!    for rows with equal keys.
+//! 2. Build rows with one key that do not fit in this part are joined in chunks. The probe rows of the key
+//!    are then in a list of the temporary space.
 //!
 //! Source: Do 2012, section 2.3.2.
 

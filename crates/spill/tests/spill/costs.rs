@@ -5,8 +5,8 @@ use std::sync::Arc;
 use varve_device::{Directory, MemoryDirectory};
 use varve_spill::{
     BlockIo, DriveTimes, InputSize, IoCount, Join, JoinInput, JoinKind, JoinMethod, JoinSettings, JoinShape,
-    Joined, MemoryBudget, ProcessorTimes, Row, Side, SpillTally, Spool, SpoolSettings, SpoolWriter,
-    TemporarySpace,
+    Joined, MemoryBudget, PartitionFiles, ProcessorTimes, Row, Side, SpillTally, Spool, SpoolSettings,
+    SpoolWriter, TemporarySpace,
 };
 
 use crate::bench::Random;
@@ -48,7 +48,12 @@ fn run(method: JoinMethod, io: BlockIo, budget: usize) -> Outcome {
     let join = Join {
         space: Arc::clone(&temporary),
         memory: MemoryBudget::new(budget),
-        settings: JoinSettings { page_bytes: PAGE_BYTES, io, times: DriveTimes::DISK },
+        settings: JoinSettings {
+            page_bytes: PAGE_BYTES,
+            io,
+            partition_files: PartitionFiles::Shared,
+            times: DriveTimes::DISK,
+        },
         method,
         kind: JoinKind::Inner,
         build: Side::Left,
@@ -112,7 +117,12 @@ fn the_choice_follows_memory_and_drive() {
     let join = |budget: usize| Join {
         space: space(),
         memory: MemoryBudget::new(budget),
-        settings: JoinSettings { page_bytes: 8 << 10, io: BlockIo::Blocked, times: DriveTimes::DISK },
+        settings: JoinSettings {
+            page_bytes: 8 << 10,
+            io: BlockIo::Blocked,
+            partition_files: PartitionFiles::Shared,
+            times: DriveTimes::DISK,
+        },
         method: JoinMethod::Hybrid,
         kind: JoinKind::Inner,
         build: Side::Left,
@@ -125,7 +135,7 @@ fn the_choice_follows_memory_and_drive() {
             let chosen = join.choose(shape, drive, processor, true);
             assert!(JoinMethod::ALL.iter().all(|method| us(chosen) <= us(*method)));
             assert_ne!(join.choose(shape, drive, processor, false), JoinMethod::NestedLoops);
-            // Blocks of a hybrid join are small. A disk pays a seek for each, so with little memory Grace wins.
+            // A disk pays a seek for each of the small blocks of a hybrid join. With little memory, Grace wins.
             let best = match (drive == DriveTimes::DISK, megabytes) {
                 (true, 100) => JoinMethod::Grace,
                 _ => JoinMethod::Hybrid,

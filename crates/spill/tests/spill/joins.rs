@@ -6,7 +6,7 @@ use std::sync::Arc;
 use varve_device::{ErrorKind, Fault, Operation, Rule, When};
 use varve_spill::{
     BlockIo, DriveTimes, InputSize, Join, JoinInput, JoinKind, JoinMethod, JoinSettings, Joined,
-    MemoryBudget, Result, Side, SpillPurpose,
+    MemoryBudget, PartitionFiles, Result, Side, SpillPurpose,
 };
 
 use crate::bench::{Bench, OwnedRow, RowShape, Source, kind, rows};
@@ -48,6 +48,7 @@ struct Case {
     kind: JoinKind,
     build: Side,
     io: BlockIo,
+    files: PartitionFiles,
     budget: usize,
     /// What is expected, as a factor of the true size.
     expected: f64,
@@ -58,6 +59,7 @@ const CASE: Case = Case {
     kind: JoinKind::Inner,
     build: Side::Left,
     io: BlockIo::Blocked,
+    files: PartitionFiles::Shared,
     budget: 64 << 10,
     expected: 1.0,
 };
@@ -72,7 +74,12 @@ fn run(bench: &Bench, case: Case, left: &[OwnedRow], right: &[OwnedRow]) -> Resu
     let join = Join {
         space: Arc::clone(&bench.space),
         memory: Arc::clone(&memory),
-        settings: JoinSettings { page_bytes: 512, io: case.io, times: DriveTimes::DISK },
+        settings: JoinSettings {
+            page_bytes: 512,
+            io: case.io,
+            partition_files: case.files,
+            times: DriveTimes::DISK,
+        },
         method: case.method,
         kind: case.kind,
         build: case.build,
@@ -152,6 +159,7 @@ fn rows_longer_than_pages() {
     let right = rows(RowShape { payload_bytes_max: 2_000, ..shape(150, 100) }, 7);
     for budget in [80 << 10, 400 << 10] {
         check_all(Case { budget, ..CASE }, &left, &right);
+        check_all(Case { budget, files: PartitionFiles::OneEach, ..CASE }, &left, &right);
     }
 }
 
