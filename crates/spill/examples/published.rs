@@ -7,9 +7,9 @@
 //! ```
 //!
 //! Inputs and buffers of Do are divided by the scale (64 if none is given). Blocks of table 2.1 then have
-//! fewer pages, so seek, latency and super-blocks are divided, too. Requests of page-sized I/O stay as long as
-//! they were, so nothing is divided for them. Blocks of hybrid joins shrink by the root of the scale only, so
-//! their seeks weigh less than published.
+//! fewer pages, so seek, latency and super-blocks are divided, too. Requests of page-sized I/O stay as long
+//! as they were, so nothing is divided for them. Blocks of hybrid joins shrink by the root of the scale
+//! only, so their seeks weigh less than published.
 //!
 //! What this does not say: an emulated ratio is evidence about the algorithms, not about a drive. A disk is
 //! charged its average seek for each random request. A real one seeks less far between the files of a join.

@@ -1,10 +1,10 @@
 //! Groups rows by their keys and merges the states of a group, in memory or with partitions in the temporary
 //! space.
 //!
-//! The payload of a row is a state. A function of the caller merges two states of a group into one, such as a
-//! count, a sum or a minimum (see [`MergeStates`]). Groups stay in memory until it is full. Then rows of further groups go to
-//! partitions, and groups in memory still take their rows. So frequent keys are merged in memory. Partitions
-//! are grouped in the same way, with another hash.
+//! The payload of a row is a state. A function of the caller merges two states of a group into one, such as
+//! a count, a sum or a minimum (see [`MergeStates`]). Groups stay in memory until it is full. Then rows of
+//! further groups go to partitions, and groups in memory still take their rows. So frequent keys are merged
+//! in memory. Partitions are grouped in the same way, with another hash.
 //!
 //! Invariants
 //! 1. Each group is returned once. Keys that never match in a join are groups like others.

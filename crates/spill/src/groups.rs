@@ -1,8 +1,8 @@
 //! Groups in memory: a hash table from keys to states of any length.
 //!
 //! A cell: next cell of the bucket u32, tag u32, bytes for the state u32, the row (key and state). A state
-//! that is not longer than its cell permits replaces the old one; a longer one gets a new cell. Cells and buckets share
-//! one allocation.
+//! that is not longer than its cell permits replaces the old one; a longer one gets a new cell. Cells and
+//! buckets share one allocation.
 //!
 //! Invariants
 //! 1. No allocation follows the first one, except for one merged state.

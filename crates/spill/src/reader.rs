@@ -287,3 +287,62 @@ impl RowSource for RowReader {
         (self.at, self.end, self.pages_behind, self.rows_left) = (0, 0, 0, 0);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::page::{PAGE_BYTES_MIN, PageHeader};
+    use crate::space::TemporarySpace;
+    use varve_device::{AlignedBuf, MemoryDirectory};
+
+    const PAGES: u32 = 24;
+
+    /// Pages with sound checksums and random contents, most of which look like rows.
+    fn random_pages(random: &mut impl FnMut(u64) -> u64) -> AlignedBuf {
+        let mut pages = AlignedBuf::new(PAGES as usize * PAGE_BYTES_MIN);
+        for (number, page) in pages.chunks_exact_mut(PAGE_BYTES_MIN).enumerate() {
+            page.chunks_exact_mut(4).for_each(|word| {
+                word.copy_from_slice(&(random(40) as u32).to_le_bytes());
+            });
+            let (first, pages) = (random(number as u64 + 1) as u32, random(4) as u32);
+            let previous = Block { first, pages: pages.min(number as u32 - first.min(number as u32)) };
+            let used_bytes = random(600) as usize;
+            let first_row = (random(3) > 0).then(|| random(520) as usize);
+            PageHeader { used_bytes: used_bytes.min(496), first_row, previous }.encode(page);
+        }
+        pages
+    }
+
+    #[test]
+    fn whatever_pages_hold_reading_ends_without_a_panic() {
+        let mut state = 1_u64;
+        let mut random = |bound: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % bound.max(1)
+        };
+        let space = TemporarySpace::open(MemoryDirectory::new(), u64::MAX).unwrap();
+        let (memory, mut ends) = (MemoryBudget::new(1 << 20), [0, 0]);
+        for _ in 0..3_000 {
+            let file = space.create(PAGE_BYTES_MIN).unwrap();
+            file.append(&mut random_pages(&mut random), SpillPurpose::Lists).unwrap();
+            let pages = 1 + random(3) as u32;
+            let layout = match random(2) {
+                0 => Layout::Run { first: 0, pages: PAGES },
+                _ => Layout::Partition { last: Block { first: PAGES - pages, pages } },
+            };
+            let (purpose, rows, row_bytes_max) = (SpillPurpose::Lists, random(40), 8 + random(900) as usize);
+            let list = RowList { file, layout, purpose, rows, bytes: 0, row_bytes_max };
+            let mut reader = RowReader::open(list, &memory, 1 + random(2_000) as usize, purpose).unwrap();
+            let end = loop {
+                match reader.advance() {
+                    Ok(true) => assert!(reader.row().stored_bytes() >= 8),
+                    Ok(false) => break 0,
+                    Err(_) => break 1,
+                }
+            };
+            ends[end] += 1;
+        }
+        assert!(ends.iter().all(|count| *count > 100), "{ends:?}");
+        assert_eq!(memory.left_bytes(), 1 << 20);
+    }
+}

@@ -135,7 +135,8 @@ fn the_choice_follows_memory_and_drive() {
             let chosen = join.choose(shape, drive, processor, true);
             assert!(JoinMethod::ALL.iter().all(|method| us(chosen) <= us(*method)));
             assert_ne!(join.choose(shape, drive, processor, false), JoinMethod::NestedLoops);
-            // A disk pays a seek for each of the small blocks of a hybrid join. With little memory, Grace wins.
+            // A disk pays a seek for each of the small blocks of a hybrid join. With little memory, Grace
+            // wins.
             let best = match (drive == DriveTimes::DISK, megabytes) {
                 (true, 100) => JoinMethod::Grace,
                 _ => JoinMethod::Hybrid,
