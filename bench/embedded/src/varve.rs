@@ -15,8 +15,8 @@ use std::time::Duration;
 use varve_device::{Directory, FileDirectory, FileOptions, thread_cpu_ns};
 use varve_memory::{
     Allocator, Commit, Cow, CowSettings, FileCosts, Inplace, InplaceSettings, LogSettings, LogStructured,
-    LsmSettings, NvmCow, NvmCowSettings, NvmInplace, NvmLogSettings, NvmLogStructured, Owner, Store,
-    StoreResult, TableNo,
+    LsmSettings, NvmCow, NvmCowSettings, NvmInplace, NvmInplaceSettings, NvmLogSettings, NvmLogStructured,
+    Owner, Store, StoreResult, TableNo,
 };
 
 use crate::Failure;
@@ -37,7 +37,7 @@ const LOADED_TOGETHER: u64 = 64;
 const BATCH: usize = usize::MAX;
 
 /// All engines.
-pub const KINDS: [Kind; 6] = [
+pub const KINDS: [Kind; 7] = [
     Kind {
         name: "inplace",
         durable_by: "log record, 2 fences",
@@ -56,9 +56,14 @@ pub const KINDS: [Kind; 6] = [
         durable_by: "write-back and fences",
         group_by: None,
         needs_memory: true,
-        create: |path, sizes| {
-            create(path, sizes, |root| Ok(Box::new(NvmInplace::open(root.allocator, ROOT, root.owner)?)))
-        },
+        create: |path, sizes| create_nvm_inplace(path, sizes, NvmInplaceSettings::WITHOUT_CACHE),
+    },
+    Kind {
+        name: "nvm_inplace_cached",
+        durable_by: "write-back and fences; lookups cached in DRAM",
+        group_by: None,
+        needs_memory: true,
+        create: |path, sizes| create_nvm_inplace(path, sizes, NvmInplaceSettings::WITH_CACHE),
     },
     Kind {
         name: "cow",
@@ -113,6 +118,17 @@ pub const KINDS: [Kind; 6] = [
         },
     },
 ];
+
+/// With the cache of lookups that tables of SQL have, or without, as in the paper.
+fn create_nvm_inplace(
+    path: &Path,
+    sizes: Sizes,
+    settings: NvmInplaceSettings,
+) -> Result<Box<dyn Database>, Failure> {
+    create(path, sizes, |root| {
+        Ok(Box::new(NvmInplace::open_with(root.allocator, ROOT, root.owner, settings)?))
+    })
+}
 
 fn lsm() -> LsmSettings {
     LsmSettings { memtable_bytes: MEMTABLE_BYTES as u64, ..LsmSettings::default() }

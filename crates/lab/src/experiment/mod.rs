@@ -334,6 +334,18 @@ const EXPERIMENTS: &[Experiment] = &[
         run: arulraj::nvm_wear,
     },
     Experiment {
+        name: "nvm-breakdown",
+        source: "Arulraj 2015, figure 13",
+        about: "where the time of the engines goes under YCSB: storage, recovery, index, other",
+        run: arulraj::nvm_breakdown,
+    },
+    Experiment {
+        name: "nvm-partitions",
+        source: "after Arulraj 2015, section 5",
+        about: "YCSB on the engines in two partitions on two threads, against one",
+        run: arulraj::nvm_partitions,
+    },
+    Experiment {
         name: "nvm-footprint",
         source: "Arulraj 2015, figure 14",
         about: "most bytes of persistent memory that the engines take under YCSB",

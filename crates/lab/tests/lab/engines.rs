@@ -150,6 +150,34 @@ fn longer_syncs_make_changes_slower_and_reads_not() {
     }
 }
 
+/// Undo logs, write-ahead logs and directories take time under updates, and the categories are all of the time.
+#[test]
+fn the_time_of_every_engine_is_split() {
+    let (rows, _) = slice_of("nvm-breakdown", 1, &["load=write-heavy"]);
+    let times = of_kind(&rows, "time");
+    assert_eq!(times.len(), ENGINES.len());
+    for row in times {
+        let share = |category: &str| row["share"][category].as_f64().unwrap_or_default();
+        let all: f64 = ["storage", "recovery", "index", "other"].into_iter().map(share).sum();
+        assert!((all - 1.0).abs() < 1e-6, "{row}");
+        assert!(share("recovery") > 0.0 && share("index") > 0.0 && share("storage") > 0.0, "{row}");
+    }
+    let claims = of_kind(&rows, "claim");
+    assert_eq!(claims.len(), 3 + 3 + 1, "{claims:?}");
+}
+
+#[test]
+fn two_partitions_are_compared_with_one() {
+    let (rows, _) = slice("nvm-partitions", 1);
+    let partitions = of_kind(&rows, "partitions");
+    assert_eq!(partitions.len(), ENGINES.len());
+    for row in partitions {
+        assert_eq!(row["counts_repeat"], true, "{row}");
+        assert!(row["not_judged"].is_string(), "a round of milliseconds is no measurement: {row}");
+    }
+    assert_eq!(of_kind(&rows, "claim").len(), 2 * ENGINES.len());
+}
+
 #[test]
 fn both_interfaces_are_measured_at_each_size() {
     let (rows, _) = slice("nvm-interfaces", 1);
@@ -167,9 +195,18 @@ fn operations_are_compared_with_the_cost_model() {
     let (rows, _) = slice("nvm-cost-model", 1);
     let costs = of_kind(&rows, "cost");
     assert_eq!(costs.len(), 3 * ENGINES.len());
-    for row in costs {
+    for row in &costs {
         let least = if row["factors"]["operation"] == "delete" { 8.0 } else { 100.0 };
         assert!(number(row, "stored_bytes") >= least, "{row}");
+        let parts: f64 =
+            row["stored_by_part"].as_object().expect("parts").values().filter_map(Value::as_f64).sum();
+        assert!((parts - number(row, "stored_bytes")).abs() < 1.0, "{row}");
     }
+    let log_of = |engine: &str| {
+        let is_asked =
+            |row: &&&Value| row["factors"]["engine"] == engine && row["factors"]["operation"] == "update";
+        costs.iter().find(is_asked).map(|row| number(&row["stored_by_part"], "log")).unwrap_or_default()
+    };
+    assert!(log_of("nvm_inplace") > 0.0 && log_of("inplace") > 0.0, "both have a log");
     assert!(of_kind(&rows, "claim").iter().all(|claim| claim["bar"] == 1.1));
 }

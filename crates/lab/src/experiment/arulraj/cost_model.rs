@@ -1,14 +1,19 @@
 //! `nvm-cost-model`: bytes that an operation stores, beside the cost model of the paper (Arulraj 2015, appendix
 //! A, table 3).
 //!
-//! 1. The model splits bytes into memory, log and table. The measurement has their sum. Bookkeeping such as
-//!    headers of entries, bitmaps and index entries is in it; the model has a small constant for these.
+//! 1. The model splits bytes into memory, log and table. The measurement has their sum, and samples split it by
+//!    parts of the engine: `tuple` is the model's memory, `log` its log. Bookkeeping has parts of its own (index,
+//!    allocator, directory); the model has a small constant for it.
 //! 2. The bytes are those of stores through the interface of the region. Lines and media writes are other
 //!    figures, because lines cannot match a formula of bytes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::Serialize;
 
 use varve_bench::Result;
+use varve_device::Region;
 use varve_memory::{Store, TableNo};
 
 use super::super::claim::Claim;
@@ -20,10 +25,15 @@ use super::super::verdict::Verdict;
 use super::sizes::{PlacedBed, StoreSizes};
 use super::ycsb::write_all;
 use crate::stores::ycsb::{COLUMN_BYTES, MIXES, SKEWS, TUPLE_BYTES, Ycsb};
-use crate::stores::{Bed, ENGINES, Engine, Partition, PartitionLoad, refused};
+use crate::stores::{Bed, ENGINES, Engine, Part, Partition, PartitionLoad, SampledRegion, Split, refused};
 
 /// What this project allows beyond the model.
 const BAR: f64 = 1.1;
+/// Calls on the region that an operation makes, roughly: it decides how many of them are sampled.
+const CALLS_OF_OPERATION: u64 = 16;
+/// Samples of an operation, at most one for so many of them.
+const SAMPLES: u64 = 3_000;
+const OPERATIONS_OF_SAMPLE: u64 = 4;
 /// One of this many tuples is deleted.
 const DELETED_EACH: u64 = 4;
 
@@ -152,7 +162,27 @@ struct CostRow {
     operations: u64,
     /// Bytes stored for an operation.
     stored_bytes: f64,
+    /// The same by parts of the engine; empty if the program has no symbols.
+    stored_by_part: BTreeMap<&'static str, f64>,
     model: ModelBytes,
+}
+
+/// Operations, and the bytes that they stored.
+struct Stored {
+    operations: u64,
+    bytes: u64,
+    split: Option<Split>,
+}
+
+impl Stored {
+    fn of_operation(&self) -> f64 {
+        self.bytes as f64 / self.operations.max(1) as f64
+    }
+
+    fn by_part(&self) -> BTreeMap<&'static str, f64> {
+        let Some(split) = &self.split else { return BTreeMap::new() };
+        Part::ALL.map(|part| (part.name(), self.of_operation() * split.share(part))).into()
+    }
 }
 
 /// `nvm-cost-model`.
@@ -162,7 +192,7 @@ pub fn nvm_cost_model(lab: &mut Lab<'_>) -> Result<()> {
     let mut rows = Vec::new();
     for engine in ENGINES {
         let measured = operations(&placed.bed, engine, sizes)?;
-        for (operation, (operations, stored_bytes)) in Operation::ALL.into_iter().zip(measured) {
+        for (operation, stored) in Operation::ALL.into_iter().zip(measured) {
             let factors =
                 Factors::from([("engine", engine.name.into()), ("operation", operation.name().into())]);
             let Some(model) = model_bytes(engine.name, operation, &SIZES).filter(|_| lab.wants(&factors))
@@ -178,8 +208,9 @@ pub fn nvm_cost_model(lab: &mut Lab<'_>) -> Result<()> {
                 factors,
                 engine,
                 operation,
-                operations,
-                stored_bytes: stored_bytes as f64 / operations.max(1) as f64,
+                operations: stored.operations,
+                stored_bytes: stored.of_operation(),
+                stored_by_part: stored.by_part(),
                 model,
             };
             lab.write_row(&row)?;
@@ -190,24 +221,41 @@ pub fn nvm_cost_model(lab: &mut Lab<'_>) -> Result<()> {
     lab.say(&format!("\n{}{}", table(&rows), tell::claims(&claims)))
 }
 
-/// Number of operations, and bytes that they stored, in the order of [`Operation::ALL`].
-fn operations(bed: &Bed, engine: &Engine, sizes: StoreSizes) -> Result<[(u64, u64); 3]> {
+/// What operations stored, in the order of [`Operation::ALL`].
+fn operations(bed: &Bed, engine: &Engine, sizes: StoreSizes) -> Result<[Stored; 3]> {
     let region = bed.region(0).ok_or_else(|| refused("there is no region"))?;
-    let mut partition = Partition::create(engine, std::sync::Arc::clone(region), None, bed.settings)?;
-    let stored = || region.tally().stored_bytes;
+    let counted = Arc::clone(region);
+    let meter = Box::new(move || counted.tally().stored_bytes as f64);
+    let sampled = SampledRegion::wrap(Arc::clone(region), meter);
+    let seen = Arc::clone(&sampled) as Arc<dyn Region>;
+    let mut partition = Partition::create(engine, seen, None, bed.settings)?;
+    let store = partition.store.as_mut();
     let mut update = MIXES[3];
     update.reads_percent = 0;
     let load = Ycsb::new(update, SKEWS[0], sizes.tuples, sizes.transactions, 1);
-    let before = stored();
-    load.load(partition.store.as_mut())?;
-    partition.store.sync().map_err(refused)?;
-    let inserted = stored();
-    let numbers = 0..load.transactions();
-    crate::stores::run(load.worker().as_mut(), partition.store.as_mut(), numbers, bed.group, &mut || ())?;
-    let updated = stored();
-    let deleted = delete(partition.store.as_mut(), sizes.tuples, bed.group)?;
-    let transactions = load.transactions() as u64;
-    Ok([(sizes.tuples, inserted - before), (transactions, updated - inserted), (deleted, stored() - updated)])
+    let inserted = stored(&sampled, sizes.tuples, &mut || {
+        load.load(store)?;
+        store.sync().map_err(refused)
+    })?;
+    let (numbers, mut worker) = (0..load.transactions(), load.worker());
+    let updated = stored(&sampled, load.transactions() as u64, &mut || {
+        crate::stores::run(worker.as_mut(), store, numbers.clone(), bed.group, &mut || ()).map(drop)
+    })?;
+    let deletes = sizes.tuples.div_ceil(DELETED_EACH);
+    let deleted = stored(&sampled, deletes, &mut || delete(store, sizes.tuples, bed.group).map(drop))?;
+    Ok([inserted, updated, deleted])
+}
+
+/// Runs operations, and samples what they store.
+fn stored(sampled: &SampledRegion, operations: u64, work: &mut dyn FnMut() -> Result<()>) -> Result<Stored> {
+    let before = sampled.tally().stored_bytes;
+    let samples = SAMPLES.min(operations / OPERATIONS_OF_SAMPLE).max(1);
+    sampled.begin(2 * samples as usize, operations * CALLS_OF_OPERATION / samples);
+    work()?;
+    let samples = sampled.end();
+    let bytes = sampled.tally().stored_bytes - before;
+    // Without symbols there is only the sum.
+    Ok(Stored { operations, bytes, split: Split::of(&samples, f64::INFINITY).ok() })
 }
 
 /// Deletes some tuples, each in a transaction; gives their number.
@@ -233,13 +281,16 @@ fn claim(row: &CostRow) -> Claim {
 }
 
 fn table(rows: &[CostRow]) -> TextTable {
-    let mut table =
-        TextTable::headed(&["engine", "operation", "stored bytes", "model", "memory", "log", "table"]);
+    let mut head = vec!["engine", "operation", "stored bytes", "model", "memory", "log", "table"];
+    let parts = Part::ALL.map(|part| format!("stored: {}", part.name()));
+    head.extend(parts.iter().map(String::as_str));
+    let mut table = TextTable::headed(&head);
     for row in rows {
         let ModelBytes { memory, log, table: of_table } = row.model;
         let mut line = vec![row.engine.to_owned(), row.operation.to_owned()];
         let figures = [row.stored_bytes, row.model.total(), memory, log, of_table];
-        line.extend(figures.map(|bytes| format!("{bytes:.0}")));
+        let by_part = Part::ALL.map(|part| row.stored_by_part.get(part.name()).copied().unwrap_or_default());
+        line.extend(figures.iter().chain(&by_part).map(|bytes| format!("{bytes:.0}")));
         table.push(line);
     }
     table

@@ -11,7 +11,7 @@ use super::rows::{Model, Spot, StoreRow};
 use crate::stores::{Bed, Counted, ENGINES, Engine, Lookups, PartitionLoad, RawRun, VARIANTS};
 
 /// Processor time of a round below which its times are not judged.
-const CPU_NS_MIN: u64 = 100_000_000;
+pub const CPU_NS_MIN: u64 = 100_000_000;
 const MEMORY: &str = "ordinary memory; latencies are modelled";
 
 /// A load of all partitions, and its name.

@@ -6,12 +6,14 @@
 //! 2. A partition has the paper's share of the paper's cache: 20 MB for 2 million tuples, in eight
 //!    partitions. With fewer tuples the cache is smaller in the same ratio.
 
+mod breakdown;
 mod claims;
 mod cost_model;
 mod counts;
 mod interfaces;
 mod measure;
 mod node_size;
+mod partitions;
 mod persist;
 mod recovery;
 mod rows;
@@ -20,10 +22,12 @@ mod tpcc;
 mod ycsb;
 mod ycsb_claims;
 
+pub use breakdown::nvm_breakdown;
 pub use cost_model::nvm_cost_model;
 pub use counts::{nvm_footprint, nvm_wear};
 pub use interfaces::nvm_interfaces;
 pub use node_size::node_size;
+pub use partitions::nvm_partitions;
 pub use persist::persist_latency;
 pub use recovery::nvm_recovery;
 pub use tpcc::tpcc_engines;

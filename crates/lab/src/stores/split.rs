@@ -1,0 +1,167 @@
+//! Splits what a load takes by the parts of an engine, with samples.
+//!
+//! 1. A first part of the transactions is not sampled. Its calls are counted, so that samples are spread over the
+//!    rest.
+//! 2. An interval in which another process ran is left out, because it says nothing about the engine.
+//!
+//! What it does not know: published values.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use varve_bench::Result;
+use varve_device::{CacheCounts, CachedRegion, Region};
+use varve_memory::Store;
+
+use super::bed::Bed;
+use super::driver;
+use super::engines::{Engine, StoreSettings};
+use super::load::{Ending, PartitionLoad, Worker, refused};
+use super::partition::Partition;
+use super::parts::Part;
+use super::sampled::{Meter, Sample, SampledRegion};
+
+/// Samples of a run, at most one for so many transactions.
+const SAMPLES: u64 = 2_000;
+const TRANSACTIONS_OF_SAMPLE: u64 = 4;
+/// Transactions of this many that are not sampled.
+const TENTHS: usize = 10;
+/// The longest time between two calls of an engine; in longer ones another process ran.
+const INTERVAL_NS_MAX: f64 = 200_000.0;
+
+/// The latency that counts of the modelled cache stand for, in nanoseconds.
+pub type ExtraNs = Arc<dyn Fn(&CacheCounts) -> f64 + Send + Sync>;
+
+/// What is split.
+pub enum Metered {
+    /// The time by the clock, in ordinary memory.
+    Time,
+    /// What persistent memory takes longer, by the counts of the modelled cache.
+    Extra(ExtraNs),
+}
+
+/// An amount by parts.
+#[derive(Debug, Clone, Default)]
+pub struct Split {
+    /// Amounts of the samples.
+    amounts: BTreeMap<Part, f64>,
+    /// Number of samples.
+    pub samples: usize,
+    /// Samples that were left out.
+    pub left_out: usize,
+    /// The amount of all transactions that were sampled, whatever part it belongs to.
+    pub total: f64,
+    /// Their number.
+    pub transactions: usize,
+}
+
+impl Split {
+    /// Sums samples up.
+    ///
+    /// Errors: no sample names a function, because the program has no symbols.
+    pub fn of(samples: &[Sample], amount_max: f64) -> Result<Self> {
+        let mut split = Split { samples: samples.len(), ..Split::default() };
+        let mut named = 0;
+        for Sample { stack, amount } in samples {
+            if *amount > amount_max {
+                split.left_out += 1;
+                continue;
+            }
+            let part = stack.as_ref().map_or(Some(Part::Other), |stack| Part::of_stack(&stack.to_string()));
+            named += usize::from(stack.is_some() && part.is_some());
+            *split.amounts.entry(part.unwrap_or(Part::Other)).or_default() += amount;
+        }
+        match named > 0 {
+            true => Ok(split),
+            false => {
+                Err(refused("no sample names a function: build varve-lab with symbols (profile release)"))
+            }
+        }
+    }
+
+    /// The share of a part, 0 to 1.
+    pub fn share(&self, part: Part) -> f64 {
+        let all: f64 = self.amounts.values().sum();
+        if all > 0.0 { self.amounts.get(&part).copied().unwrap_or_default() / all } else { 0.0 }
+    }
+}
+
+/// Splits what a load takes in the first partition of a bed.
+///
+/// Errors: a store refuses a call; a row is wrong; the program has no symbols.
+pub fn split(bed: &Bed, engine: &Engine, load: &dyn PartitionLoad, metered: Metered) -> Result<Split> {
+    let region = Arc::clone(bed.region(0).ok_or_else(|| refused("there is no region"))?);
+    let (region, meter, settings, amount_max): (Arc<dyn Region>, Meter, _, _) = match metered {
+        Metered::Time => {
+            let began = Instant::now();
+            let meter = move || began.elapsed().as_nanos() as f64;
+            (region, Box::new(meter), bed.settings, INTERVAL_NS_MAX)
+        }
+        Metered::Extra(extra_ns) => {
+            let cache = CachedRegion::wrap(region, bed.cache);
+            let counted = Arc::clone(&cache);
+            let settings = StoreSettings { system_call: Duration::ZERO, ..bed.settings };
+            (cache, Box::new(move || extra_ns(&counted.counts())), settings, f64::INFINITY)
+        }
+    };
+    let sampled = SampledRegion::wrap(region, meter);
+    let seen = Arc::clone(&sampled) as Arc<dyn Region>;
+    let mut partition = Partition::create(engine, seen, None, settings)?;
+    load.load(partition.store.as_mut())?;
+    partition.store.sync().map_err(refused)?;
+    run(&sampled, partition.store.as_mut(), load, bed.group, amount_max)
+}
+
+fn run(
+    sampled: &SampledRegion,
+    store: &mut dyn Store,
+    load: &dyn PartitionLoad,
+    group: usize,
+    amount_max: f64,
+) -> Result<Split> {
+    let (all, counted) = (load.transactions(), load.transactions() / TENTHS);
+    let mut worker = MarkedWorker { worker: load.worker(), sampled };
+    sampled.begin_counting();
+    driver::run(&mut worker, store, 0..counted, group, &mut || ())?;
+    let calls = sampled.calls() * (TENTHS as u64 - 1);
+    let before = sampled.amount();
+    let samples = SAMPLES.min(all as u64 / TRANSACTIONS_OF_SAMPLE).max(1);
+    sampled.begin(2 * samples as usize, calls / samples);
+    driver::run(&mut worker, store, counted..all, group, &mut || ())?;
+    let total = sampled.amount() - before;
+    let samples = sampled.end();
+    load.check(store, all)?;
+    Ok(Split { total, transactions: all - counted, ..Split::of(&samples, amount_max)? })
+}
+
+/// A worker that says where a transaction begins. The time before it belongs to no part of the engine.
+struct MarkedWorker<'w> {
+    worker: Box<dyn Worker + 'w>,
+    sampled: &'w SampledRegion,
+}
+
+impl Worker for MarkedWorker<'_> {
+    fn execute(&mut self, number: usize, store: &mut dyn Store) -> Result<Ending> {
+        self.sampled.between();
+        self.worker.execute(number, store)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(amount: f64, is_call: bool) -> Sample {
+        Sample { stack: is_call.then(std::backtrace::Backtrace::force_capture), amount }
+    }
+
+    #[test]
+    fn long_intervals_are_left_out_and_a_program_without_symbols_is_refused() {
+        // No function of the engines is in the stack of this test.
+        assert!(Split::of(&[sample(1.0, true), sample(1.0, false)], 10.0).is_err());
+        let mut split = Split { samples: 3, ..Split::default() };
+        split.amounts = BTreeMap::from([(Part::Log, 3.0), (Part::Other, 1.0)]);
+        assert_eq!((split.share(Part::Log), split.share(Part::Index)), (0.75, 0.0));
+    }
+}
