@@ -22,6 +22,7 @@ use super::measure::{self, Conditions, Measured};
 use super::row::{Factors, Judged, Point, Subject};
 use super::scale::{ByScale, Scale};
 use super::stand::{Loaded, Sizes, Stand, Variant};
+use super::table::TextTable;
 use super::tell;
 use varve_bench::workload::Workload;
 use varve_bench::{BenchError, Result};
@@ -49,6 +50,8 @@ pub struct Lab<'a> {
     only: Vec<Only>,
     out: &'a mut dyn Write,
     rows: Option<BufWriter<File>>,
+    /// A file for tables in Markdown.
+    markdown: Option<File>,
     /// The directory for charts, if the user wants them, and the rows of the experiment from which they are
     /// drawn.
     charts: Option<(PathBuf, Vec<serde_json::Value>)>,
@@ -89,6 +92,7 @@ impl<'a> Lab<'a> {
             only: Vec::new(),
             out,
             rows: None,
+            markdown: None,
             charts: None,
             experiment,
             figure,
@@ -162,6 +166,12 @@ impl<'a> Lab<'a> {
     /// Writes rows to a file.
     pub fn write_rows_to(&mut self, path: &Path) -> Result<()> {
         self.rows = Some(BufWriter::new(File::create(path)?));
+        Ok(())
+    }
+
+    /// Writes the tables of [`Lab::say_tables`] to a file, too, in Markdown.
+    pub fn write_markdown_to(&mut self, path: &Path) -> Result<()> {
+        self.markdown = Some(File::create(path)?);
         Ok(())
     }
 
@@ -260,6 +270,17 @@ impl<'a> Lab<'a> {
     /// A line for people.
     pub fn say(&mut self, text: &str) -> Result<()> {
         Ok(writeln!(self.out, "{text}")?)
+    }
+
+    /// Tables for people. A document gets them in Markdown, if the user named its file.
+    pub fn say_tables(&mut self, tables: &[TextTable]) -> Result<()> {
+        for table in tables.iter().filter(|table| !table.is_empty()) {
+            self.say(&format!("\n{table}"))?;
+            if let Some(markdown) = &mut self.markdown {
+                writeln!(markdown, "{}", table.markdown())?;
+            }
+        }
+        Ok(())
     }
 
     /// A line for programs.

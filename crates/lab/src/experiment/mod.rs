@@ -77,6 +77,9 @@ pub struct ExperimentArgs {
     /// File for the rows, one JSON object a line; without it, standard output
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
+    /// File for the tables in Markdown, in the experiments on engines for persistent memory
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
     /// Directory for charts of the rows (SVG files); it is created if it is missing
     #[arg(long, value_name = "DIRECTORY")]
     charts: Option<PathBuf>,
@@ -455,6 +458,9 @@ fn lab_of<'a>(args: &ExperimentArgs, out: &'a mut dyn Write) -> Result<Lab<'a>> 
     lab.choose_points(&args.only)?;
     if let Some(charts) = &args.charts {
         lab.draw_charts_in(charts)?;
+    }
+    if let Some(path) = &args.markdown {
+        lab.write_markdown_to(path)?;
     }
     if let Some(path) = &args.out {
         lab.write_rows_to(path)?;

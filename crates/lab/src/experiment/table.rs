@@ -1,5 +1,5 @@
 //! Prints tables for people. A column is as wide as its widest cell. Text is left-aligned, figures
-//! right-aligned.
+//! right-aligned. Documents get the same tables in Markdown.
 
 use std::fmt::Write;
 
@@ -22,6 +22,34 @@ impl TextTable {
     }
 }
 
+/// Whether a cell is a figure.
+fn is_figure(cell: &str) -> bool {
+    cell.starts_with(|c: char| c.is_ascii_digit() || c == '-')
+}
+
+impl TextTable {
+    /// Whether it has a head only.
+    pub fn is_empty(&self) -> bool {
+        self.lines.len() <= 1
+    }
+
+    /// The table in Markdown. Columns whose first cell is a figure are right-aligned.
+    pub fn markdown(&self) -> String {
+        let line = |cells: &[String]| {
+            let cells: Vec<String> = cells.iter().map(|cell| cell.replace('|', "/")).collect();
+            format!("| {} |\n", cells.join(" | "))
+        };
+        let (head, rest) = self.lines.split_at(1);
+        let align = |cell: &String| if is_figure(cell) { "---:" } else { "---" }.to_owned();
+        let aligned: Vec<String> =
+            rest.first().map_or_else(Vec::new, |first| first.iter().map(align).collect());
+        let mut text: String = head.iter().map(|cells| line(cells)).collect();
+        text.push_str(&line(&aligned));
+        text.extend(rest.iter().map(|cells| line(cells)));
+        text
+    }
+}
+
 impl std::fmt::Display for TextTable {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let columns = self.lines[0].len();
@@ -30,8 +58,7 @@ impl std::fmt::Display for TextTable {
         for line in &self.lines {
             let mut text = String::new();
             for (cell, width) in line.iter().zip(&widths) {
-                let is_figure = cell.starts_with(|c: char| c.is_ascii_digit() || c == '-');
-                let _ = if is_figure {
+                let _ = if is_figure(cell) {
                     write!(text, "{cell:>width$}  ")
                 } else {
                     write!(text, "{cell:width$}  ")
@@ -54,5 +81,8 @@ mod tests {
         table.push(vec!["doublewrite".into(), "1234".into(), "".into()]);
         let expected = "variant      tps   verdict\nnone           12  reproduced\ndoublewrite  1234\n";
         assert_eq!(table.to_string(), expected);
+        let expected = "| variant | tps | verdict |\n| --- | ---: | --- |\n| none | 12 | reproduced |\n\
+                        | doublewrite | 1234 |  |\n";
+        assert_eq!(table.markdown(), expected);
     }
 }

@@ -93,9 +93,11 @@ pub fn over_time(points: &[Point]) -> TextTable {
 
 /// Claims, if there are any.
 pub fn claims(claims: &[Claim]) -> String {
-    if claims.is_empty() {
-        return String::new();
-    }
+    if claims.is_empty() { String::new() } else { format!("\n{}", claims_table(claims)) }
+}
+
+/// Claims as a table.
+pub fn claims_table(claims: &[Claim]) -> TextTable {
     let mut table = TextTable::headed(&["claim", "where", "ours", "of", "published", "bar", "verdict"]);
     for claim in claims {
         let figure = |value: Option<f64>, missing: &str| value.map_or_else(|| missing.to_owned(), short);
@@ -111,7 +113,7 @@ pub fn claims(claims: &[Claim]) -> String {
             claim.verdict.to_string(),
         ]);
     }
-    format!("\n{table}")
+    table
 }
 
 /// How many rounds a ratio came of: one alone says nothing about how far it scatters.

@@ -61,7 +61,7 @@ impl Part {
     /// The part of a stack, as `std::backtrace::Backtrace` prints it. `None` if it names no function of the
     /// engines: the program has no symbols, or the call came from elsewhere.
     pub fn of_stack(stack: &str) -> Option<Part> {
-        let modules: Vec<&str> = stack.lines().filter_map(module_of).collect();
+        let modules: Vec<String> = stack.lines().filter_map(module_of).collect();
         let ruled = |rules: &[(&str, Part)], module: &str| {
             rules.iter().find(|(name, _)| is_in(module, name)).map(|(_, part)| *part)
         };
@@ -127,13 +127,19 @@ const INNERMOST: &[(&str, Part)] = &[
     ("pool", Part::Allocator),
 ];
 
-/// The module of the crate `memory` in a line of a stack, with what follows it.
-fn module_of(line: &str) -> Option<&str> {
+/// The module of the crate `memory` in a line of a stack, with `::` behind it. It comes from the file of the
+/// source if the line has one. Functions that the compiler put into others have files, but names without modules.
+fn module_of(line: &str) -> Option<String> {
+    const SOURCES: &str = "/memory/src/";
     const CRATE: &str = "varve_memory::";
+    if let Some((_, file)) = line.split_once(SOURCES) {
+        let (module, _) = file.split_once(".rs")?;
+        return Some(format!("{}::", module.replace('/', "::")));
+    }
     let (_, function) = line.split_once(": ")?;
     // A method of a trait is printed as `<TYPE as TRAIT>::method`: the type counts.
     let function = function.trim_start_matches(['<', '&']);
-    function.strip_prefix(CRATE)
+    function.strip_prefix(CRATE).map(str::to_owned)
 }
 
 /// Whether a path of a function begins with a module.
@@ -169,6 +175,16 @@ mod tests {
         assert_eq!(Part::of_stack(lookup), Some(Part::Index));
         let row = lookup.replace("nvm_inplace::index::Index", "nvm_inplace::store::NvmInplace");
         assert_eq!(Part::of_stack(&row), Some(Part::Tuple));
+    }
+
+    #[test]
+    fn files_of_the_source_tell_the_module_of_functions_without_names() {
+        let stack = "
+   4: read
+             at /src/crates/memory/src/space.rs:44:9
+   5: lookup
+             at /src/crates/memory/src/nvm_inplace/index.rs:101:30";
+        assert_eq!(Part::of_stack(stack), Some(Part::Index));
     }
 
     #[test]

@@ -95,7 +95,7 @@ pub fn nvm_breakdown(lab: &mut Lab<'_>) -> Result<()> {
         }
     }
     let claims = write_all(lab, claims(&rows))?;
-    lab.say(&format!("\n{}{}", table(&rows), tell::claims(&claims)))
+    lab.say_tables(&[table(&rows), tell::claims_table(&claims)])
 }
 
 /// An engine under a mix.

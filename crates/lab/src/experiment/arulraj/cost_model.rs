@@ -218,7 +218,7 @@ pub fn nvm_cost_model(lab: &mut Lab<'_>) -> Result<()> {
         }
     }
     let claims = write_all(lab, rows.iter().map(claim).collect())?;
-    lab.say(&format!("\n{}{}", table(&rows), tell::claims(&claims)))
+    lab.say_tables(&[table(&rows), tell::claims_table(&claims)])
 }
 
 /// What operations stored, in the order of [`Operation::ALL`].

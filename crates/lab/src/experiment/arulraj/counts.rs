@@ -42,7 +42,7 @@ fn run(lab: &mut Lab<'_>, cells: &[(Mix, Skew)], claims_of: fn(&[StoreRow]) -> V
             rows.extend(measure::engines(lab, &placed.bed, &load, COUNTS_ONLY)?);
         }
         let claims = write_all(lab, claims_of(&rows))?;
-        lab.say(&format!("\n{}{}", counts_table(&rows), tell::claims(&claims)))?;
+        lab.say_tables(&[counts_table(&rows), tell::claims_table(&claims)])?;
     }
     Ok(())
 }

@@ -94,7 +94,7 @@ pub fn nvm_interfaces(lab: &mut Lab<'_>) -> Result<()> {
         }
     }
     let claims = write_all(lab, PATTERNS.into_iter().flat_map(|pattern| claims(pattern, &rows)).collect())?;
-    lab.say(&format!("\n{}{}", table(&rows), tell::claims(&claims)))
+    lab.say_tables(&[table(&rows), tell::claims_table(&claims)])
 }
 
 /// Where writes go.

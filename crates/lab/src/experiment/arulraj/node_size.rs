@@ -41,7 +41,7 @@ pub fn node_size(lab: &mut Lab<'_>) -> Result<()> {
     }
     let claims = groups(&rows).iter().filter_map(best).collect();
     let claims = write_all(lab, claims)?;
-    lab.say(&format!("\n{}{}", table(&rows), tell::claims(&claims)))
+    lab.say_tables(&[table(&rows), tell::claims_table(&claims)])
 }
 
 /// That nodes of 4 KiB are best.

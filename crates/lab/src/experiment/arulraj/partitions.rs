@@ -65,7 +65,7 @@ pub fn nvm_partitions(lab: &mut Lab<'_>) -> Result<()> {
     }
     let claims = rows.iter().flat_map(|row| [scales(row), repeats(row)]).collect();
     let claims = write_all(lab, claims)?;
-    lab.say(&format!("\n{}{}", table(&rows), tell::claims(&claims)))
+    lab.say_tables(&[table(&rows), tell::claims_table(&claims)])
 }
 
 fn measure(lab: &Lab<'_>, bed: &Bed, engine: &Engine, loads: &[Ycsb]) -> Result<PartitionsRow> {

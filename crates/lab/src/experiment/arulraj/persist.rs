@@ -36,7 +36,7 @@ pub fn persist_latency(lab: &mut Lab<'_>) -> Result<()> {
         rows.extend(measure::engines(lab, &placed.bed, &load, plan)?);
     }
     let claims = write_all(lab, claims(&rows))?;
-    lab.say(&format!("\n{}{}", table(&rows), tell::claims(&claims)))
+    lab.say_tables(&[table(&rows), tell::claims_table(&claims)])
 }
 
 fn claims(rows: &[StoreRow]) -> Vec<Claim> {

@@ -145,7 +145,7 @@ pub fn nvm_recovery(lab: &mut Lab<'_>) -> Result<()> {
     let args = ChildArgs { load: LoadKind::Tpcc, region_bytes, ..args };
     rows.extend(measure_all(lab, &args, &counts(lab, tpcc.transactions))?);
     let claims = write_all(lab, claims(&rows))?;
-    lab.say(&format!("\n{}{}", table(&rows), tell::claims(&claims)))
+    lab.say_tables(&[table(&rows), tell::claims_table(&claims)])
 }
 
 /// Measures a load on all engines that the user asked for, behind these numbers of transactions.

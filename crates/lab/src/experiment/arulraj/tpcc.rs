@@ -42,7 +42,7 @@ pub fn tpcc_engines(lab: &mut Lab<'_>) -> Result<()> {
         let load = NamedLoad { name: TPCC, skew: "", loads: &loads, node_bytes: None };
         let rows = measure::engines(lab, &placed.bed, &load, plan)?;
         let claims = write_all(lab, claims(&rows))?;
-        lab.say(&format!("\n{}\n{}{}", table(&rows), counts_table(&rows), tell::claims(&claims)))?;
+        lab.say_tables(&[table(&rows), counts_table(&rows), tell::claims_table(&claims)])?;
     }
     Ok(())
 }

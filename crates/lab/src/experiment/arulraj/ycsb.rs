@@ -27,7 +27,7 @@ pub fn ycsb_engines(lab: &mut Lab<'_>) -> Result<()> {
             }
         }
         let claims = write_all(lab, ycsb_claims::all(&rows))?;
-        lab.say(&format!("\n{}\n{}{}", table(&rows), counts_table(&rows), tell::claims(&claims)))?;
+        lab.say_tables(&[table(&rows), counts_table(&rows), tell::claims_table(&claims)])?;
     }
     Ok(())
 }
