@@ -35,6 +35,8 @@ const RECOVERY: &str = "recovery";
 const NVM_SHARE: (f64, f64) = (0.13, 0.18);
 /// The greatest part of the traditional ones.
 const TRADITIONAL_SHARE_MAX: f64 = 0.33;
+/// A smaller share has too few samples to be compared.
+const SHARE_MIN: f64 = 0.01;
 /// Mixes that the claims are about: those that write most.
 const WRITES: [&str; 2] = ["balanced", "write-heavy"];
 
@@ -168,11 +170,18 @@ fn traditional_share(row: &TimeRow) -> Claim {
 
 /// That an engine for persistent memory spends a smaller part on recovery than its traditional relative.
 fn lower(over: &TimeRow, under: &TimeRow) -> Claim {
-    let ratio = over.recovery() / under.recovery();
+    let ratio = over.recovery() / under.recovery().max(f64::MIN_POSITIVE);
     let says = format!("part of the time for recovery: {} / {} (published: less)", over.engine, under.engine);
     let mut factors = under.factors.clone();
     factors.remove("engine");
-    Claim::found(&factors, says, ratio).judged(1.0, Verdict::at_most(1.0, ratio))
+    let verdict = match under.recovery() < SHARE_MIN {
+        true => Verdict::NotJudged(format!(
+            "recovery takes less than a hundredth of the time of {}",
+            under.engine
+        )),
+        false => Verdict::at_most(1.0, ratio),
+    };
+    Claim::found(&factors, says, ratio).judged(1.0, verdict)
 }
 
 fn table(rows: &[TimeRow]) -> TextTable {
