@@ -231,15 +231,25 @@ fn draw_bar(chart: &mut Chart<'_, '_>, bar: &Bar, (left, y): (f64, f64)) -> Draw
 pub fn lines(caption: &Caption, axes: Axes<'_>, series: &[Series]) -> Result<String> {
     let legend = TEXT_HEIGHT * series.len() as u32 + 2 * MARGIN;
     let height = LINES_HEIGHT.max(legend);
-    captioned(caption, height, |area| {
-        let names = text_width(series.iter().map(|one| one.name.as_str())) + 4 * MARGIN;
-        let (left, right) = area.split_horizontally(WIDTH - names.min(WIDTH / 2));
-        draw_lines(&left, axes, series)?;
-        draw_legend(&right, series)
-    })
+    captioned(caption, height, |area| draw_with_legend(area, axes, series, draw_line))
 }
 
-fn draw_lines(area: &Area<'_>, axes: Axes<'_>, series: &[Series]) -> Result<()> {
+/// Dots that are not joined, and a legend beside them.
+pub fn dots(caption: &Caption, axes: Axes<'_>, series: &[Series]) -> Result<String> {
+    captioned(caption, LINES_HEIGHT, |area| draw_with_legend(area, axes, series, draw_dots))
+}
+
+/// Draws one series, in the colour of its number.
+type DrawSeries = fn(&Chart<'_, '_>, &Series, usize) -> Drawn;
+
+fn draw_with_legend(area: &Area<'_>, axes: Axes<'_>, series: &[Series], draw: DrawSeries) -> Result<()> {
+    let names = text_width(series.iter().map(|one| one.name.as_str())) + 4 * MARGIN;
+    let (left, right) = area.split_horizontally(WIDTH - names.min(WIDTH / 2));
+    draw_series(&left, axes, series, draw)?;
+    draw_legend(&right, series)
+}
+
+fn draw_series(area: &Area<'_>, axes: Axes<'_>, series: &[Series], draw: DrawSeries) -> Result<()> {
     let points = || series.iter().flat_map(|one| &one.points).filter(|point| point.1.is_finite());
     let most = |of: fn(&(f64, f64)) -> f64| points().map(of).fold(0.0, f64::max);
     let y_max = if most(|point| point.1) > 0.0 { 1.05 * most(|point| point.1) } else { 1.0 };
@@ -264,7 +274,7 @@ fn draw_lines(area: &Area<'_>, axes: Axes<'_>, series: &[Series]) -> Result<()> 
     shown.draw().map_err(failed)?;
     draw_ticks(&chart, axes.ticks).map_err(failed)?;
     for (one, at) in series.iter().zip(0..) {
-        draw_line(&chart, one, at).map_err(failed)?;
+        draw(&chart, one, at).map_err(failed)?;
     }
     Ok(())
 }
@@ -284,10 +294,20 @@ fn stroke(at: usize) -> ShapeStyle {
     COLOURS[at % COLOURS.len()].stroke_width(width)
 }
 
+/// Radius of a dot in pixels, on a line and alone.
+const DOT_ON_LINE: u32 = 2;
+const DOT_ALONE: u32 = 1;
+
+fn draw_dots(chart: &Chart<'_, '_>, series: &Series, at: usize) -> Drawn {
+    let dot =
+        |point: &(f64, f64)| chart.plotting_area().draw(&Circle::new(*point, DOT_ALONE, stroke(at).filled()));
+    series.points.iter().filter(|point| point.1.is_finite()).try_for_each(dot)
+}
+
 fn draw_line(chart: &Chart<'_, '_>, series: &Series, at: usize) -> Drawn {
     let area = chart.plotting_area();
     let points: Vec<(f64, f64)> = series.points.iter().filter(|point| point.1.is_finite()).copied().collect();
-    let dot = |point: &(f64, f64)| area.draw(&Circle::new(*point, 2, stroke(at).filled()));
+    let dot = |point: &(f64, f64)| area.draw(&Circle::new(*point, DOT_ON_LINE, stroke(at).filled()));
     points.iter().try_for_each(dot)?;
     area.draw(&PathElement::new(points, stroke(at)))
 }
@@ -342,6 +362,15 @@ mod tests {
         assert!(!svg.contains("NaN"), "{svg}");
         let nothing = lines(&caption(), Axes { ticks: &[], ..axes }, &[]).expect("an empty chart");
         assert!(nothing.contains("lambda"), "{nothing}");
+    }
+
+    #[test]
+    fn dots_are_not_joined() {
+        let series = |name: &str| Series { name: name.to_owned(), points: vec![(0.0, 1.0), (1.0, 2.0)] };
+        let axes = Axes { x: "seconds", y: "MiB", ticks: &[] };
+        let svg = dots(&caption(), axes, &[series("write"), series("read")]).expect("a chart");
+        assert_eq!(svg.matches("<circle").count(), 4, "{svg}");
+        assert!(svg.contains("read") && svg.contains("write"), "{svg}");
     }
 
     #[test]

@@ -43,6 +43,9 @@ const FIGURES: &[Figure] = &[
         "seconds-to-peak",
         "seconds of the drives until throughput is at its peak",
     ),
+    figure("log", "/tps/median", "throughput", "transactions a second, median of the rounds"),
+    figure("rollback-write", "/write_ms", "write-ms", "milliseconds of the drive for a write"),
+    figure("rollback-read", "/seconds", "scan-seconds", "seconds of the scan"),
     figure("load", "/seconds", "seconds", "seconds of the load"),
     figure("load", "/allocated_bytes", "bytes", "bytes of the files' blocks"),
     figure("wear", "/host_bytes", "host-bytes", "bytes written to the drive a transaction"),
@@ -73,6 +76,9 @@ const COURSES: &[Figure] = &[
     figure("filling", "/filled_percent", "filled-over-time", "percent of the frames in use"),
 ];
 
+/// Of rows that have a trace of requests: seconds and MiB of each, by `read` and `write`.
+const TRACE: &str = "/trace";
+
 /// Of rows that tell what each drive moved.
 const TRAFFIC: &str = "/mib_per_second";
 
@@ -99,6 +105,7 @@ impl Charts<'_> {
             charts.extend(self.course(figure)?);
         }
         charts.extend(self.traffic()?);
+        charts.extend(self.traces()?);
         charts.extend(self.claims()?);
         let mut names = Vec::new();
         for (name, svg) in charts {
@@ -208,6 +215,23 @@ impl Charts<'_> {
         Ok(charts)
     }
 
+    /// Addresses of requests over time, a chart for each row.
+    fn traces(&self) -> Result<Vec<(String, String)>> {
+        let rows: Vec<&Value> =
+            self.rows.iter().filter(|row| row.pointer(TRACE).is_some_and(Value::is_object)).collect();
+        let labels = Labels::of(&rows);
+        let mut charts = Vec::new();
+        for row in &rows {
+            let series: Vec<Series> = ["read", "write"].into_iter().map(|way| trace_of(row, way)).collect();
+            let label = labels.text(row);
+            let caption = self.caption("requests in time and address", &[row], &[doubtful(&[row])]);
+            let axes = Axes { x: "seconds", y: "MiB, address in the space", ticks: &[] };
+            let name = format!("trace-{}", file_name(&label));
+            charts.push((name.trim_end_matches('-').to_owned(), chart::dots(&caption, axes, &series)?));
+        }
+        Ok(charts)
+    }
+
     /// Bars of our ratios, with the published values and the bars of this project.
     fn claims(&self) -> Result<Option<(String, String)>> {
         let rows: Vec<&Value> =
@@ -237,6 +261,13 @@ impl Charts<'_> {
         );
         Ok(Some(("claims".to_owned(), chart::bars(&caption, "ours", &bars)?)))
     }
+}
+
+/// The reads or writes of a row's trace.
+fn trace_of(row: &Value, way: &str) -> Series {
+    let entries = row.pointer(TRACE).and_then(|trace| trace[way].as_array());
+    let point = |entry: &Value| Some((entry[0].as_f64()?, entry[1].as_f64()?));
+    Series { name: way.to_owned(), points: entries.into_iter().flatten().filter_map(point).collect() }
 }
 
 const SECONDS: &str = "seconds of the drives";

@@ -32,6 +32,7 @@ mod flash_tell;
 mod hot_and_cold;
 mod kang;
 mod lab;
+mod lee;
 mod lindstrom;
 mod lindstrom_parts;
 mod measure;
@@ -371,6 +372,30 @@ const EXPERIMENTS: &[Experiment] = &[
         source: "Arulraj 2015, figure 16",
         about: "YCSB on the engines for persistent memory, by how long it takes to make a store durable",
         run: arulraj::persist_latency,
+    },
+    Experiment {
+        name: "log-device",
+        source: "Lee 2008, table 2",
+        about: "single updates with the log on a disk and on flash, by sessions",
+        run: lee::log_device,
+    },
+    Experiment {
+        name: "tpcb-log",
+        source: "Lee 2008, table 3 and figure 3",
+        about: "TPC-B with the log on a disk and on flash, by users and processors",
+        run: lee::tpcb_log,
+    },
+    Experiment {
+        name: "rollback-pattern",
+        source: "Lee 2008, figure 4 and section 5.1",
+        about: "TPC-C: where and how long rollback segments write, on a disk and on flash",
+        run: lee::rollback_pattern,
+    },
+    Experiment {
+        name: "rollback-read",
+        source: "Lee 2008, figure 5 and table 4",
+        about: "the scan of a table under a snapshot after three updates of all rows, on a disk and on flash",
+        run: lee::rollback_read,
     },
 ];
 

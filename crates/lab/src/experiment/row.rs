@@ -23,7 +23,7 @@ pub struct Subject {
 }
 
 /// Model error above which a run doesn't count.
-const MODEL_ERROR_MAX: f64 = 0.03;
+pub const MODEL_ERROR_MAX: f64 = 0.03;
 /// Busy share of the processors from which a run doesn't count.
 const CPU_MAX: f64 = 0.85;
 /// Percentage points that the dirty slots of a flash cache may grow by in a round.

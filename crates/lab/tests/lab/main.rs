@@ -6,5 +6,6 @@ mod charts;
 mod command_line;
 mod engines;
 mod experiment;
+mod lee;
 mod linkbench;
 mod tpce_like;

@@ -1,0 +1,63 @@
+//! The experiments of Lee 2008 on the log and on rollback segments.
+//!
+//! 1. Only the space under study is on an emulated drive. All other files are in the machine's memory, as
+//!    Lee's tables were in the buffer cache (section 3).
+//! 2. Processors are a part of the result, so the dilation is always 1. A point counts if its emulation kept
+//!    the drive's times, however busy the processors were.
+//!
+//! What it does not know: sorts and hash joins (section 6), which use the temporary space.
+
+mod log;
+mod processors;
+mod read;
+mod stand;
+mod updates;
+mod write;
+
+pub use log::{log_device, tpcb_log};
+pub use read::rollback_read;
+pub use write::rollback_pattern;
+
+use super::claim::Claim;
+use super::lab::Lab;
+use super::row::{Emulation, Factors, MODEL_ERROR_MAX};
+use super::verdict::{Better, Verdict};
+use varve_bench::Result;
+
+/// Bytes of a page.
+const PAGE_BYTES: usize = 8192;
+/// The two drives of a comparison.
+const DISK: &str = "disk";
+const FLASH: &str = "flash";
+const DRIVES: [&str; 2] = [DISK, FLASH];
+
+/// A ratio of two measured figures, beside the ratio of the publication.
+struct PublishedRatio<'a> {
+    says: &'a str,
+    factors: &'a Factors,
+    ours: f64,
+    published: Option<f64>,
+    better: Better,
+    rounds: usize,
+}
+
+/// Judges a ratio of figures that were measured under these emulations, and writes its row.
+fn judge(lab: &mut Lab<'_>, asked: PublishedRatio<'_>, emulations: [Option<&Emulation>; 2]) -> Result<Claim> {
+    let PublishedRatio { says, factors, ours, published, better, rounds } = asked;
+    let spoilt = emulations.into_iter().find_map(not_judged);
+    let verdict = match (published, spoilt) {
+        (None, _) => Verdict::NotInText,
+        (Some(_), Some(reason)) => Verdict::NotJudged(reason),
+        (Some(published), None) => Verdict::of(ours, published, better),
+    };
+    let found = Claim::found(factors, says.to_owned(), ours).of_rounds(rounds).beside(published);
+    lab.write_claim(Claim { verdict, ..found })
+}
+
+/// The reason why nothing is concluded from a figure.
+fn not_judged(emulation: Option<&Emulation>) -> Option<String> {
+    match emulation {
+        None => Some("no device was emulated".to_owned()),
+        Some(one) => (one.model_error_share > MODEL_ERROR_MAX).then(|| one.spoilt()),
+    }
+}
