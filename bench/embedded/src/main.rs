@@ -150,7 +150,8 @@ fn process_cpu_us() -> Result<f64, Failure> {
     Ok(ticks.sum::<Result<f64, _>>()? * TICK_US)
 }
 
-/// Compares all rows with what the mixes have left, each one run on what the one before left.
+/// Compares all rows with those that the mixes must have left. Each mix runs on the rows that the mix before
+/// has left.
 fn check(database: &mut dyn Database, loads: &[Workload]) -> Result<(), Failure> {
     let (mut expected, mut row) = (Vec::new(), Vec::new());
     let Some(first) = loads.first() else { return Ok(()) };

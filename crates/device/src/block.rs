@@ -146,8 +146,8 @@ pub trait Directory: Send + Sync {
     fn map(&self, name: &str, _len_bytes: u64) -> Result<Arc<dyn Region>> {
         Err(DeviceError::new(name, Operation::Open, ErrorKind::Unsupported))
     }
-    /// What tells a file from every copy of it, also behind a restart of the machine; not 0. `None` where
-    /// that can't be told.
+    /// An identity of the file that no copy of the file has. It stays the same after a restart of the
+    /// machine, and is never 0. `None` if the file system cannot tell a file from its copies.
     fn identity(&self, _name: &str) -> Result<Option<u64>> {
         Ok(None)
     }

@@ -491,7 +491,7 @@ impl Context {
         self.core.waits.release(&self.core.registry, self.owner);
     }
 
-    /// After an operation that waited and did not take what it waited for: those behind get their turn.
+    /// Called after an operation that waited for a lock and did not take it. The next waiters get their turn.
     pub(crate) fn pass_on(&mut self) {
         self.awaited = None;
         if std::mem::take(&mut self.has_waited) {

@@ -235,8 +235,9 @@ impl State {
         None
     }
 
-    /// The soft edges of a cycle through `start`, none if all are hard; `None` if there is no cycle. Waiters
-    /// that were only moved behind another waiter are woken; they check the row themselves.
+    /// Returns the soft edges of a cycle through `start`; the list is empty if all edges are hard. Returns
+    /// `None` if there is no cycle. Waiters that were only moved behind another waiter are woken, and then
+    /// check the row themselves.
     fn cycle(&mut self, registry: &Registry, start: Party, orders: &Orders) -> Option<Vec<Behind>> {
         loop {
             let mut search = Search {

@@ -54,8 +54,8 @@ pub struct LockInfo {
 }
 
 impl Database {
-    /// All locks of labelled transactions, but for those of rows: who waits for a row waits for the
-    /// transaction that has it.
+    /// All locks of labelled transactions except row locks. A transaction that waits for a row is shown as
+    /// waiting for the transaction that has the row.
     pub fn locks(&self) -> Vec<LockInfo> {
         let core = self.core();
         let owners = core.registry.owners();

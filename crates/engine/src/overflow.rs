@@ -169,9 +169,9 @@ pub fn read(pager: &Pager, tree: &Tree, pointer: &[u8], out: &mut Vec<u8>) -> Tr
     Ok(())
 }
 
-/// Frees the first page of a chain within the caller's mini-transaction, before its first change; gives the
-/// page that is first then. The caller notes that one in the same mini-transaction, so that a crash neither
-/// leaks nor frees twice.
+/// Frees the first page of a chain in the caller's mini-transaction, before its first change, and returns the
+/// page that is the first one then. The caller stores this page in the same mini-transaction. So a crash
+/// neither leaks a page nor frees it twice.
 pub fn free_first(mtr: &mut Mtr<'_>, tree: &Tree, first: PageId) -> TreeResult<Option<PageId>> {
     let held = latch(mtr, tree, first)?;
     let next = u32_at(mtr.page(held), NEXT);

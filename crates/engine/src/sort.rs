@@ -76,8 +76,8 @@ impl Drop for RunFile {
 /// Where a pair lies in an arena, and how its key goes on.
 #[derive(Clone, Copy)]
 struct Slot {
-    /// While it is sorted, the bytes of the key behind those that all keys have in common, as a number; 0
-    /// behind a shorter key.
+    /// During the sort: the bytes of the key after the prefix that all keys have in common, as a number. It
+    /// is 0 if the key has no bytes after this prefix.
     next: u64,
     at: u32,
     key_bytes: u32,

@@ -510,8 +510,8 @@ impl Transaction {
         table.store.scan(&mut self.cx, spec, on_row)
     }
 
-    /// Where, in `index`, the row stands at which the last scan's closure ended it: a scan whose lower bound
-    /// excludes this goes on behind it.
+    /// The position in `index` of the row at which the closure ended the last scan. A scan continues after
+    /// this row if its lower bound excludes the position.
     pub fn place(&self, index: ScanIndex) -> &[u8] {
         self.cx.place(index)
     }

@@ -506,8 +506,8 @@ fn sleep(registry: &Registry, me: Owner, patience: Patience<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Wakes the transaction that sleeps at a place. The place may have another owner by now, so a woken waiter
-/// checks its lock before it goes on.
+/// Wakes the transaction that sleeps at a position of the queue. Another transaction may have this position
+/// by now, so a woken waiter checks its lock before it continues.
 pub(crate) fn wake_one(registry: &Registry, slot: u32) {
     let place = registry.place(slot);
     *place.woken.lock() = true;

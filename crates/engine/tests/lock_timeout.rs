@@ -31,8 +31,8 @@ fn a_wait_ends_after_its_time() {
     assert_eq!(all(&database, &def), [(1, 1), (2, 2)]);
 }
 
-/// Review 12, S2: each ROLLBACK TO of the holder woke the waiter, who found the row taken and waited its
-/// whole time anew.
+/// Review 12, S2: each ROLLBACK TO of the holder woke the waiter. The waiter found the row still locked, and
+/// its time limit began again.
 #[test]
 fn a_wait_ends_after_its_time_whatever_is_given_up_meanwhile() {
     let (_directory, database) = fresh();

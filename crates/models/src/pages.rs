@@ -166,7 +166,7 @@ fn in_order() {
     finish([start(&world, climb), start(&world, climb), start(&world, climb)]);
 }
 
-/// Page 2 leaves first, and page 0 gets its frame, while somebody who holds page 1 wants page 2.
+/// Page 2 is evicted first, and page 0 gets its frame, while a thread that holds page 1 waits for page 2.
 fn taken() {
     let world = PoolUnderTest::with(&[2, 1]);
     let climb = |low: u32| {

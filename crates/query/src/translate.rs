@@ -82,8 +82,8 @@ pub struct Translator<'q> {
     assumed: Option<Rc<RefCell<Assumed>>>,
 }
 
-/// The plan of a query, with its own context. `assumed` collects the values on which the plan depends, so
-/// that it can be cached.
+/// The plan of a query, with a DataFusion context of its own. `assumed` collects the values on which the plan
+/// depends, so that the plan can be cached.
 pub fn plan(
     query: &Query<'_>,
     around: Arc<Around>,
@@ -682,7 +682,8 @@ fn shifted(n: usize, columns: &[Typing]) -> usize {
     if wrong && n > 0 && columns[n - 1].1 == columns[n].1 { n - 1 } else { n }
 }
 
-/// The columns that are shown and nothing else: not those that served ORDER BY only, nor the keys of groups.
+/// Only the columns that the query shows. Columns that only ORDER BY needs, and the keys of groups, are left
+/// out.
 fn shown(mut part: Part, visible: usize) -> Result<Part> {
     part.columns.truncate(visible);
     let schema = part.plan.schema();

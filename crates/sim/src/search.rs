@@ -49,10 +49,10 @@ pub trait Subject {
     /// Opens what a crash left, checks it and reads all of it. `opened` is to be called as soon as
     /// recovery has returned.
     fn recover(&self, devices: &Devices, opened: &mut dyn FnMut()) -> Result<Recovered, String>;
-    /// Opens what a crash left on the bench's devices and goes on working, without having read all of it:
-    /// that would bring every page into the pool, and out of it what recovery left there. What is there it
-    /// reads on `twin`, which has the same contents, and tells the history (`resume`); it calls
-    /// `history.opened()` as soon as recovery has returned.
+    /// Opens the devices after a crash and continues the workload, without reading all pages before. Reading
+    /// all of them would bring every page into the pool, and evict what recovery left there. The contents are
+    /// read on `twin`, an equal copy, and are passed to the history (`resume`). `history.opened()` is called
+    /// as soon as recovery has returned.
     fn go_on(&self, bench: &mut Workbench, twin: &Devices) -> Result<(), String>;
 }
 

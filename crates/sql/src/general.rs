@@ -113,7 +113,8 @@ pub struct Query<'q> {
 /// What a query may use.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// Beyond so much memory a sort, a group or a join goes on in temporary files, even if there is more.
+    /// If a sort, a group or a join needs more memory than this, it continues in temporary files, even if
+    /// more memory is free.
     pub work_bytes: u64,
     /// What those files may take.
     pub temporary: Arc<TemporaryQuota>,

@@ -707,8 +707,8 @@ mod tests {
             ("row_security", "maybe", "22023"),
             ("max_connections", "5", "55P02"),
             ("tcp_keepalives_count", "-1", "22023"),
-            // Finding B13 of review 8: what the system takes was not looked at here, so that it was shown and
-            // not in force.
+            // Finding B13 of review 8: this module did not read the settings of ALTER SYSTEM, so a setting
+            // was shown but was not in force.
             ("tcp_keepalives_count", "128", "22023"),
             ("tcp_keepalives_idle", "32768", "22023"),
             ("tcp_keepalives_interval", "2d", "22023"),

@@ -9,7 +9,8 @@ pub const FILE_LINES_MAX: usize = 900;
 /// A function over this many lines, from its signature to its closing brace, has two jobs.
 pub const FUNCTION_LINES_MAX: usize = 70;
 
-/// Checks every Rust file: it opens with `//!`, and neither it nor one of its functions is over the limit.
+/// Checks every Rust file. It must begin with `//!`, and neither the file nor one of its functions may be
+/// over the limit.
 pub fn check(files: &[SourceFile]) -> Vec<String> {
     files.iter().filter(|file| file.is_rust()).flat_map(check_file).collect()
 }

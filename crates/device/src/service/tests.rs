@@ -217,7 +217,8 @@ fn flushes_that_wait_join() {
     }
     let second_ns = service.place_flush(first_ns + 27_800);
     assert_eq!(second_ns, first_ns + 111_111 + 1_643_000);
-    // A ninth caller's write comes to lie behind the waiting flush; those who join don't wait for it.
+    // The write of a ninth caller is queued after the waiting flush. Callers that join this flush do not wait
+    // for the write.
     write(&mut service, first_ns + 27_801, 0);
     for later_ns in 2..9 {
         assert_eq!(service.place_flush(first_ns + 27_800 + later_ns), second_ns, "it joins");

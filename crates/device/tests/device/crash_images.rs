@@ -305,8 +305,8 @@ fn has_whole_region(image: &MemoryDirectory) -> bool {
     is_there
 }
 
-/// It had its name before its length once, so that a crash could leave an empty region, which the harness
-/// then lengthened behind the recorder's back.
+/// The region once got its name before its length. So a crash could leave an empty region, and the harness
+/// lengthened it without recording that.
 #[test]
 fn a_new_region_is_there_whole_or_not_at_all() {
     let map = |bench: &Bench| bench.directory.map("r", 256).unwrap().store(0, &[1; 8]);

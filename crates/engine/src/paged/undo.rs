@@ -4,8 +4,7 @@
 //! 1. A step of the rollback restores the row and removes the undo record in one mini-transaction. Before
 //!    that, it changes the index entries. If a crash comes between the two, the next start changes the
 //!    entries once more.
-//! 2. A rollback step and a purge of the same row exclude each other. So an entry is neither removed twice
-//!    nor forgotten.
+//! 2. A rollback step and a purge of the same row exclude each other. So an entry is removed exactly once.
 //! 3. If the tree of a record no longer exists, the record is only removed, because the segment of the tree
 //!    is dropped as a whole.
 

@@ -407,7 +407,7 @@ fn columns_come_from_the_key_as_they_are_stored() {
     assert_eq!(covered, types.iter().map(|t| !inexact(t)).collect::<Vec<_>>());
 }
 
-/// A scan that was ended goes on behind the place where it was, in both ways of reading.
+/// A scan that was ended early continues at the next row, with and without reading only the index.
 #[test]
 fn a_scan_goes_on_where_it_ended() {
     let (database, def) = with_rows((0..100).map(|i| (i, i / 10)));

@@ -185,8 +185,9 @@ fn lock(txn: &mut Transaction, def: &TableDef, id: i32, strength: LockStrength) 
     Ok(v)
 }
 
-/// Review 9, N2: of those who waited for one row only the first was woken, whatever the others wanted of it:
-/// one who relies on the row waited for the end of one who updates it.
+/// Review 9, N2: several transactions wait for one row. When it was released, only the first waiter was
+/// woken. So a transaction that only relies on the row (a foreign key) waited for the end of one that updates
+/// it.
 #[test]
 fn who_relies_on_a_row_goes_on_beside_its_next_writer() {
     let (_directory, database) = fresh();

@@ -53,7 +53,8 @@ pub(crate) use write_ahead::{PANICKED, WriteAhead};
 pub use writer::Appended;
 use writer::Appender;
 
-/// What a group and its block take beyond its records, at most: for who asks whether there is room for it.
+/// The most bytes that a group of records and its block take in addition to the records. A caller adds this
+/// before it asks for space in the log.
 pub(crate) const GROUP_SLACK_BYTES: usize = 64;
 
 /// How a log is laid out.

@@ -13,8 +13,8 @@
 //!    durably. So no old version comes back after the newer one is gone.
 //! 4. `put` returns only after a fence has made the state words durable. Only then are the pages reported to
 //!    the dirty-page table: either the whole batch, or nothing.
-//! 5. A version leaves its slot only in three cases. The data files have exactly this image, durably; or
-//!    there is a newer version; or the page was discarded, and the log is durable up to the discard.
+//! 5. A version leaves its slot only in three cases. (a) The data files have exactly this image, durably. (b)
+//!    A newer version exists. (c) The page was discarded, and the log is durable up to the discard.
 //!
 //! A put waits for the drive only if every slot has a page that the data files lack. Then the put itself
 //! writes some of these pages to the data files. A counter records this.

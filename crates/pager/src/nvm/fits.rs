@@ -136,8 +136,8 @@ pub(crate) fn made(region: u64, layout: &Layout) -> Attached {
     Attached { region, pages, log: layout.log.is_some(), copies, stamp: 0 }
 }
 
-/// Whether what a region held went with the machine's memory. After a clean shutdown the file behind it has
-/// everything.
+/// Whether the content of the region was lost with the machine's main memory. After a clean shutdown nothing
+/// is lost, because the file of the region has all of it.
 fn is_lost(noted: u64, now: u64, state: State) -> bool {
     noted != 0 && noted != now && state != State::Clean
 }

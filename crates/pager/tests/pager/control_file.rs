@@ -367,8 +367,8 @@ fn a_region_that_is_not_needed_is_read_back() {
     assert!(error.contains("right checksum"), "{error}");
 }
 
-/// What cannot be: a region without a part or a number, parts without a region, two uses of the page area, a
-/// log that begins anew beside one that is there.
+/// Control files with contradictions: a region without a part or a number, parts without a region, two uses
+/// of the page area, and a log that begins empty although another log exists.
 #[test]
 fn impossible_attachments_are_neither_written_nor_read() {
     let cases = [

@@ -116,8 +116,7 @@ fn any_number_of_starts_may_end_early() {
     }
 }
 
-/// A write of records takes seconds; whoever commits meanwhile, and whoever takes a checkpoint, does not wait
-/// for it.
+/// A write of slot records takes seconds. A commit or a checkpoint meanwhile does not wait for it.
 #[test]
 fn nobody_waits_for_a_slow_write_of_records() {
     const SLOW: Duration = Duration::from_secs(4);

@@ -139,7 +139,8 @@ fn a_size_without_room_changes_nothing() {
     pager.shutdown().unwrap();
 }
 
-/// The device fails when the new shape is to be told: then there is no cache until the next start.
+/// The device fails when the header with the new size is written. Then the database runs without the cache
+/// until the next start.
 #[test]
 fn a_device_that_fails_loses_the_cache_and_nothing_else() {
     for (nth, restart) in (1..4).flat_map(|nth| FlashRestart::ALL.map(|restart| (nth, restart))) {

@@ -116,8 +116,8 @@ fn what_a_crash_left_is_gone_on_with() {
     }
 }
 
-/// The log is read from where the oldest records are, and redone from where home lacks something: what was
-/// changed in between is at home, and a record that is older than that is of no use.
+/// Analysis reads the log from the oldest slot records on. Redo begins later, where the data files first lack
+/// a change. All changes between these positions are in the data files, so older slot records are of no use.
 #[test]
 fn what_was_changed_before_redo_starts_is_at_home() {
     const FAULT: &str = "flash: changes before redo are not looked at";

@@ -157,8 +157,8 @@ fn number_stored(directory: &MemoryDirectory, id: PageId) -> u64 {
     u64::from_le_bytes(stored(directory, id)[100..108].try_into().unwrap())
 }
 
-/// Redo wrote a page, noted that it was home and changed it again; the note hid its only image from the redo
-/// after a second torn write, and the database did not open any more.
+/// Redo wrote a page, logged that the data file has it, and changed it again. A second torn write followed.
+/// The log record hid the only image of the page from the next redo, so the database did not open any more.
 #[test]
 fn a_page_that_redo_wrote_in_between_is_made_whole_in_spite_of_the_note() {
     let (directory, id) = crashed_with_more_than_fits();

@@ -83,7 +83,8 @@ fn fates(count: usize, cut: u64) -> Vec<Vec<Fate>> {
     }
 }
 
-/// What a restart makes of an image: at least what was acknowledged, at most what was written, in order.
+/// Reads the log that a restart finds in an image. It must have at least the acknowledged records, at most
+/// the written ones, and all in order.
 fn judge(image: Arc<MemoryDirectory>, known: &Known, written: &[Note], cut: u64) {
     let (notes, tail) = read(&OnRegion(image), &first_life(), known.from, NOTHING_KNOWN)
         .unwrap_or_else(|error| panic!("cut {cut}: {error}"));

@@ -117,8 +117,7 @@ fn a_leader_that_panics_fails_the_commits_of_all_and_hangs_none() {
     assert_eq!(notes, [(safe, b"safe".to_vec())]);
 }
 
-/// Commits in a thread of its own; what it got comes through the channel, which closes when the thread
-/// panics.
+/// Commits in a thread of its own. The channel passes its result, and closes if the thread panics.
 fn spawn_commit(log: &Arc<Log>, payload: &[u8]) -> mpsc::Receiver<Result<(), LogError>> {
     let (tell, told) = mpsc::channel();
     let (log, payload) = (log.clone(), payload.to_vec());

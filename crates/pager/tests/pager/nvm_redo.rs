@@ -98,9 +98,9 @@ fn before_redo() -> (Arc<MemoryDirectory>, PageId) {
     (crash(&directory, &pager), page)
 }
 
-/// Redo made the page anew from its format record. Its slot's newer image went home meanwhile and noted that
-/// in the log, and an early state was put: after the next crash the note hid the records that this state
-/// lacked.
+/// Redo rebuilt a page from its format record. Meanwhile the newer image in the page's slot was written to
+/// the data files, and the log recorded this. Then redo put an early state of the page. After the next crash
+/// the record hid the changes that this state lacked.
 #[test]
 fn a_page_is_not_begun_anew_whose_newer_image_goes_home_in_redo() {
     let (directory, page) = before_redo();

@@ -304,8 +304,8 @@ fn a_full_device_takes_no_mark_and_bars_no_start() {
             fault,
         });
         for _ in 0..2 {
-            // Shut down or not: what a full device refuses to take home stays in the log, or in persistent
-            // memory.
+            // After a clean shutdown and without one: pages that a full device refuses stay in the log or in
+            // persistent memory.
             drop(Pager::open(on(true), Arc::new(NoOps)).map(|pager| pager.shutdown()));
             assert!(device.fired_count() > 0 && told().mark == before && told().next_mark != 0);
         }

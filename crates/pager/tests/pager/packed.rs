@@ -101,8 +101,8 @@ fn compressed_pages_take_less_room() {
     }
 }
 
-/// No page of it can be torn: there are neither copies of pages nor images in the log, and no protection has
-/// to begin cleanly.
+/// No page of a packed file can be torn. So neither copies of pages nor images in the log exist, and a change
+/// of the protection needs no clean shutdown.
 #[test]
 fn it_needs_no_protection() {
     let directory = MemoryDirectory::new();

@@ -176,8 +176,8 @@ fn pages_that_a_space_gets_back_are_granted_before_they_are_written() {
     check(&pager, &again);
 }
 
-/// A device that has no room for what reclamation copies: whoever needs the room hears so, every page is
-/// where it was, and all goes on when there is room.
+/// The device has no space for the pages that reclamation copies. The caller that needs the space gets an
+/// error, and no page has moved. When the device has space again, the caller succeeds.
 #[test]
 fn want_of_room_for_survivors_is_an_error_and_nothing_is_lost() {
     let directory = MemoryDirectory::with_capacity(8 * MIB);

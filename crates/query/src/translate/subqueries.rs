@@ -9,7 +9,7 @@
 //! | any other | `Apply`: run for each outer row, once for equal values |
 //!
 //! Invariants
-//! 1. A join neither removes nor doubles a row of the outer query, except as the condition says.
+//! 1. A join neither removes nor duplicates a row of the outer query, unless the condition says so.
 //! 2. NOT IN is true only if the comparison is false for each row. A comparison with NULL is not false.
 
 use std::sync::Arc;

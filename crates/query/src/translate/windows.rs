@@ -261,8 +261,8 @@ impl Translator<'_> {
         self.around.value(offset).and_then(|value| check_distance(&value, which)).map_err(wrapped)
     }
 
-    /// Whether the value can be computed before the plan runs: neither a subquery answers it, nor a query
-    /// around gives it.
+    /// Whether the value can be computed before the plan runs: it depends neither on a subquery nor on an
+    /// outer query.
     fn is_known(&self, e: &Expr) -> bool {
         e.is_constant() && !e.is_volatile() && !self.is_given(e)
     }

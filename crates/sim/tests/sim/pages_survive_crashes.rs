@@ -49,8 +49,8 @@ fn three_hundred_crash_images_between_two_protections() {
     assert!(found.images >= images, "{}", found.summary());
 }
 
-/// A cache is set aside for a while, with pages that home lacks, and comes back: what it has is of another
-/// history.
+/// A flash cache with pages that the data files lack is removed for some starts, and then comes back. Its
+/// pages belong to another history of the database.
 #[test]
 fn three_hundred_crash_images_of_a_cache_that_was_away() {
     let images = images_asked(300);

@@ -348,8 +348,8 @@ fn ordered_values(
     })
 }
 
-/// Only ordered-set aggregates have WITHIN GROUP, and these must have it. `count` values are written in all;
-/// no error of its own if there is no such function.
+/// Only ordered-set aggregates have WITHIN GROUP, and for them it is required. `count` is the number of
+/// values that the call has in all. If no such function exists, this check reports no error of its own.
 fn check_within(kind: AggKind, f: &ast::Function, count: usize) -> std::result::Result<(), Option<SqlError>> {
     let within = f.within_group.len();
     if kind.is_ordered_set() && within > 0 && f.distinct {

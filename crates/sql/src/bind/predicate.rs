@@ -291,8 +291,8 @@ fn one_of(equal: Vec<Expr>, negated: bool, at: Option<u32>) -> Bound {
     Bound { expr, t: Typed::plain(Ty::Bool), at }
 }
 
-/// The operand and the values of comparisons that have the same operand, all of one type, and constants
-/// behind it: many are looked up faster than they are compared.
+/// Comparisons of one operand with several constants of one type: returns the operand and the constants. Many
+/// values are looked up faster than they are compared one by one.
 fn listed(equal: &[Expr]) -> Option<(Expr, Vec<Expr>)> {
     let sides = |e: &Expr| match e {
         Expr::Compare(CmpOp::Eq, sides) if sides.1.is_constant() => Some(sides.as_ref().clone()),

@@ -129,7 +129,8 @@ pub fn subtract(a: NumericRef<'_>, b: NumericRef<'_>) -> Result<Numeric> {
     both(a, b).map_or_else(|| Ok(special_sum(a, b, -1)), |(a, b)| pack(&exact_sum(a, -b)))
 }
 
-/// The sum with as many digits behind the point as either has: the library forgets those of a zero.
+/// The sum, with as many digits after the decimal point as the operand that has more of them. The library
+/// drops these digits if the sum is zero.
 pub fn exact_sum(a: BigDecimal, b: BigDecimal) -> BigDecimal {
     let scale = a.fractional_digit_count().max(b.fractional_digit_count());
     (a + b).with_scale(scale)

@@ -51,7 +51,8 @@ impl Rules {
         }
     }
 
-    /// The first condition that a row does not fulfil; one that is neither true nor false is fulfilled.
+    /// Returns the first condition that a row violates. A condition that is neither true nor false (NULL) is
+    /// not violated.
     pub fn broken<'a>(&'a self, row: &Input<'a>, cx: &Cx<'a>) -> Result<Option<&'a str>> {
         for (name, condition) in &self.checks {
             if matches!(condition.eval(row, cx)?, Datum::Bool(false)) {

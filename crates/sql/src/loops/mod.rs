@@ -164,8 +164,8 @@ impl Search<'_> {
         self.steps.extend(self.step(part).map(|(step, _)| step));
     }
 
-    /// The way into a table behind the steps so far, and how many rows it may find; `None` if there is no
-    /// short one.
+    /// The access path of a table that is joined to the steps so far, and the number of rows that it may
+    /// find. `None` if there is no short path.
     fn step(&self, part: usize) -> Option<(Chosen, f64)> {
         let before: Vec<usize> = self.steps.iter().map(|s| s.part).collect();
         let conditions = self.parts.conditions_at(&before, part);

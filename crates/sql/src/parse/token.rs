@@ -94,8 +94,8 @@ pub fn tokens(text: &str) -> Result<Vec<Token<'_>>> {
     Ok(tokens)
 }
 
-/// The names in a text that are too long, each with what is kept of it. A text without long words is only
-/// looked through.
+/// The names in a text that are too long, each with its shortened form. A text without long words only costs
+/// one pass over its bytes.
 pub fn cut_names(text: &str) -> Vec<(String, String)> {
     if !has_long_word(text.as_bytes()) {
         return Vec::new();

@@ -56,8 +56,9 @@ impl Session {
         }
     }
 
-    /// Runs a change in a transaction of its own, which is committed; again from its start, if somebody else
-    /// has changed what it changes. 25001 in a block. What the change gives lives until the commit.
+    /// Runs a change in a transaction of its own, and commits it. If another transaction has changed the same
+    /// objects, the change is run again from its start. Error 25001 in a transaction block. The object that
+    /// the change returns lives until the commit.
     fn alone(
         &mut self,
         tag: &'static str,

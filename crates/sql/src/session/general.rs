@@ -175,9 +175,9 @@ impl Session {
         Ok(Ran::Done(tag))
     }
 
-    /// Runs a general query whose rows are locked; the statement has begun. Rows are found first, then locked
-    /// one by one. If one of them has changed since, the query runs again and sees what is committed then:
-    /// its rows are locked by now, so that comes to an end.
+    /// Runs a general query that locks rows. The statement has begun. First the query finds rows, and then
+    /// they are locked one by one. If a row has changed meanwhile, the query runs again and sees what is
+    /// committed then. The rows that it has found are locked already, so the repetitions end.
     fn run_general_locking(
         &mut self,
         select: &Select,

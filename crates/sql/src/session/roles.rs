@@ -33,8 +33,8 @@ impl Session {
         self.in_turns(command.name(), &mut |session| session.changed_roles(command))
     }
 
-    /// Runs a change of the catalog; again from its start, if somebody else has changed what it changes.
-    /// `name` is the command's in messages.
+    /// Runs a change of the catalog. If another transaction has changed the same objects, the change is run
+    /// again from its start. `name` is the command's name in messages.
     pub(super) fn in_turns(
         &mut self,
         name: &str,

@@ -84,8 +84,8 @@ fn system_setting(setting: &SystemSetting, rows: &mut Rows<'_>) {
     ]);
 }
 
-/// Locks of tables and other objects, and of transactions: who waits for a row waits for the transaction that
-/// has it.
+/// Locks of tables and other objects, and of transactions. A transaction that waits for a row is shown as
+/// waiting for the transaction that has the row.
 fn pg_locks(world: &SystemContext, rows: &mut Rows<'_>) {
     for lock in world.engine.locks() {
         let of = match lock.owner {

@@ -127,8 +127,8 @@ fn a_new_constraint_looks_at_rows_that_are_newer_than_the_snapshot() {
     }
 }
 
-/// Finding A4 of review 8: nothing kept a schema or a role while somebody made something in it or for it, so
-/// that tables were in schemas that do not exist and belonged to roles that do not exist.
+/// Finding A4 of review 8: a schema or role could be dropped while another session created an object in it or
+/// for it. So tables belonged to schemas and roles that did not exist.
 #[test]
 fn a_schema_is_not_dropped_while_something_is_made_in_it() {
     let refused = |what: &str| {

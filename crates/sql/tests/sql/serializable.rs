@@ -305,8 +305,9 @@ fn sums_hold_under_many_sessions() {
     assert!(done > 20, "only {done} have committed");
 }
 
-/// Review 9, N3: who has looked whether a key is there and found it free is told to begin again, not that it
-/// is a duplicate.
+/// Review 9, N3: a transaction reads a key and finds no row. Another transaction inserts this key. If the
+/// first one then inserts it, too, the error must be 40001 (repeat the transaction) and not 23505 (duplicate
+/// key).
 #[test]
 fn a_key_that_was_found_free_is_no_duplicate() {
     const AT_ONCE: &str =
@@ -339,8 +340,8 @@ fn a_key_that_was_found_free_is_no_duplicate() {
     assert!(by_value("select * from t where v = 80").starts_with("! 23505"));
 }
 
-/// Review 12, K5: TRUNCATE and the like note nothing of the rows that they take away, so those who have read
-/// them keep them out, whatever they have rolled back since.
+/// Review 12, K5: TRUNCATE and similar statements do not record the rows that they remove. So a transaction
+/// that has read these rows blocks such a statement, even if it has since rolled back to a savepoint.
 #[test]
 fn a_table_that_was_read_before_rollback_to_is_not_emptied() {
     for change in ["truncate t", "drop table t", "alter table t drop column v"] {

@@ -42,7 +42,7 @@ enum At {
     Line,
 }
 
-/// A byte that is neither in quotes nor in a comment, with the number of open parentheses around it.
+/// A byte that is neither quoted nor in a comment, and the number of parentheses that are open at it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Plain {
     /// Its place.
@@ -94,7 +94,8 @@ impl Splitter {
 }
 
 impl Scan {
-    /// The next byte that is neither quoted nor in a comment; `None` at the end of what there is as yet.
+    /// Returns the next byte that is neither quoted nor in a comment, or `None` at the end of the text read
+    /// so far.
     pub fn next(&mut self, text: &str) -> Option<Plain> {
         let bytes = text.as_bytes();
         while let Some(byte) = bytes.get(self.at).copied() {

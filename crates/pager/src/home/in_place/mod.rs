@@ -7,9 +7,9 @@
 //!    (`holes.rs`).
 //! 3. If the trim setting is on, holes are punched into free extents, a piece at a time, to return their file
 //!    blocks to the device. A hole never reaches into a page that is in use.
-//! 4. When `write` returns, the pages are stable: they were written as the protection demands, and flushed.
-//!    Then they are reported to the `Ledger`, the table of dirty pages. Pages of the temporary space are
-//!    neither protected, nor flushed, nor reported.
+//! 4. When `write` returns, the pages are stable: they are written under the configured protection, and
+//!    flushed. Then the `Ledger` (the table of dirty pages) learns that they are stable. Pages of the
+//!    temporary space have no protection, are not flushed, and are not in the ledger.
 //!
 //! What it does not know: how the protection works.
 

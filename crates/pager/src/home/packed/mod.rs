@@ -24,8 +24,8 @@
 //! 5. Settling, moving and checkpoints of the map do not change the bytes of pages. Recovery gets each page
 //!    from its last valid log record, and redo applies the changes after it.
 //!
-//! Locks are taken in this order: `opening`; the gate; `settling`; the book; the log's append section. There
-//! is no I/O under the book's lock.
+//! Locks are taken in this order: `opening`, the gate, `settling`, the book, the append section of the log.
+//! No I/O happens under the lock of the book.
 //!
 //! | file | what |
 //! |---|---|

@@ -8,8 +8,8 @@
 //! 1. Nothing is written until the control file has the log's new life (the time from this opening to the
 //!    next).
 //! 2. Places outside the file, and places that overlap, are damage. The error names the page.
-//! 3. Space that no place names is free. So neither the extent that was being filled nor the writes in flight
-//!    matter.
+//! 3. Space that no entry of the map names is free. So recovery needs to know neither which extent was being
+//!    filled nor which writes were in flight.
 //!
 //! What it does not know: the rules for log records (`replay.rs`), redo.
 

@@ -4,8 +4,8 @@
 //! Invariants
 //! 1. Only free extents are punched or cut off. No durable state names a slot in them, and no thread reads
 //!    one.
-//! 2. Some free extents keep their blocks, so that neither writers nor reclamation wait until the device has
-//!    allocated blocks again.
+//! 2. Some free extents keep their blocks. So neither writers nor reclamation have to wait until the device
+//!    allocates blocks again.
 //! 3. If the device can't punch holes, or refuses to shorten the file, only disk space is lost.
 //!
 //! What it does not know: how extents become free.

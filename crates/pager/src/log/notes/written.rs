@@ -25,7 +25,7 @@ pub(crate) const NOTE_WRITTEN: u8 = 2;
 /// hide nearly all effects of the fault.
 pub(crate) const IMAGE_IGNORED: &str = "full-page-log: records before an image are redone on a torn page";
 
-/// A planted fault, with which notes of what is home are left out, too, for the same reason.
+/// A planted fault. With this fault the log gets no records of written pages, for the same reason.
 pub(crate) const BEFORE_REDO: &str = "flash: changes before redo are not looked at";
 
 /// The payload for these images.

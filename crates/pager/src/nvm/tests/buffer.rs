@@ -368,7 +368,8 @@ fn parts_of_a_large_area_are_put_together() {
     assert!(told.contains("slot 16380 of nvm is damaged"), "{told}");
 }
 
-/// The first pages have no room, those behind them have: they are home, and what was refused is told.
+/// The data files have no space for the first pages, but have space for the later ones. The later pages are
+/// written there, and the error of the first ones is returned.
 #[test]
 fn what_has_room_goes_home_behind_what_has_none() {
     let rig = Rig::new(400);
@@ -384,8 +385,8 @@ fn what_has_room_goes_home_behind_what_has_none() {
     assert_eq!(rig.home.pages.lock().len(), 300);
 }
 
-/// Found by review: a page that somebody else was writing home failed an assertion, which takes the process
-/// down.
+/// Found by review: if another thread was writing a page to the data files, an assertion failed, and the
+/// process ended.
 #[test]
 fn the_region_is_not_left_while_somebody_writes_a_page_home() {
     let rig = Rig::new(8);

@@ -135,8 +135,8 @@ mod tests {
         }
     }
 
-    /// zlib-rs 0.6.8 does not reset what a stream without room left behind: the next one panicked, or could
-    /// not be read.
+    /// zlib-rs 0.6.8 does not reset a stream that ran out of output space. The next use of the stream
+    /// panicked, or its result could not be read.
     #[test]
     fn pages_that_do_not_fit_leave_nothing_behind() {
         let codecs = &mut Codecs::default();
