@@ -16,7 +16,7 @@
 
 use std::sync::Arc;
 
-use varve_device::{Directory, Emulated, MemoryDirectory, Profile, thread_cpu_ns};
+use varve_device::{Accounting, Directory, Emulated, MemoryDirectory, Profile, Timed, thread_cpu_ns};
 use varve_spill::{
     BlockIo, DriveTimes, InputSize, Join, JoinInput, JoinKind, JoinMethod, JoinOutput, JoinSettings, Joined,
     MemoryBudget, PartitionFiles, Result, Row, RunMethod, Side, SortSettings, Sorter, Spool, SpoolSettings,
@@ -327,6 +327,19 @@ fn sort_cluster() -> Result<()> {
     Ok(())
 }
 
+/// The shares of writes and of reads that begin where the one before them ended.
+fn sequential_shares(accounting: &Accounting) -> (f64, f64) {
+    let (entries, _) = accounting.trace().take();
+    let share = |what: Timed| {
+        let of_kind: Vec<_> = entries.iter().filter(|entry| entry.what == what).collect();
+        let follows = of_kind.windows(2).filter(|pair| {
+            pair[0].file == pair[1].file && pair[0].offset + pair[0].len_bytes == pair[1].offset
+        });
+        follows.count() as f64 / of_kind.len().max(1) as f64
+    };
+    (share(Timed::Write), share(Timed::Read))
+}
+
 /// Joins two tables of 200 MB with 2 MB (Lee 2008, figure 8), a quarter of everything.
 fn hash_pattern() -> Result<()> {
     println!(
@@ -364,7 +377,11 @@ fn hash_pattern() -> Result<()> {
         join.run(build, probe, &mut counter)?;
         assert_eq!(counter.rows, 500_000);
         let first = counter.first_io.unwrap_or(0.0);
-        println!("| {} | {first:.1} + {:.1} |", bench.drive.report().profile, bench.io_s() - first);
+        let (profile, second) = (bench.drive.report().profile, bench.io_s() - first);
+        let (writes, reads) = sequential_shares(&accounting);
+        println!(
+            "| {profile} | {first:.1} + {second:.1} | sequential: {writes:.2} of writes, {reads:.2} of reads |"
+        );
         io.push(bench.io_s());
     }
     if let [disk, flash] = io[..] {
