@@ -211,9 +211,9 @@ impl Database {
         }
     }
 
-    /// Stops the threads, writes everything, notes a clean shutdown. Transactions must have ended. If a
-    /// device is full, nothing is lost, and it can be called again. A sequence whose stored values can't be
-    /// given back for want of room has a gap.
+    /// Shuts down: stops the threads, writes all pages, and records a clean shutdown. All transactions must
+    /// have ended. If a device is full, nothing is lost, and the function can be called again. Then a
+    /// sequence may have a gap, if there is no space to store its unused values.
     pub fn shutdown(&self) -> Result<()> {
         self.threads.stop();
         let given_back = sequence::give_back_all(&self.core);

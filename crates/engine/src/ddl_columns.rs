@@ -38,8 +38,8 @@ impl Transaction {
         })
     }
 
-    /// Renames a column; `checks` are the texts of the CHECK constraints with the new name, in their order,
-    /// `derived` what the derived indexes are with it, in theirs.
+    /// Renames a column. `checks` are the texts of the CHECK constraints with the new name, in the order of
+    /// the constraints. `derived` are the derived indexes with the new name, in their order.
     pub fn rename_column(
         &mut self,
         table: TableId,

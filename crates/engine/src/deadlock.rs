@@ -50,8 +50,8 @@ pub(crate) enum Verdict {
     Deadlock,
 }
 
-/// A search through the graph, depth first, that visits each party once. It is a loop: a chain may have as
-/// many parties as sessions.
+/// Searches the graph depth first, and visits each party once. The search is a loop and not a recursion,
+/// because a chain may be as long as the number of sessions.
 struct Search<'a> {
     state: &'a State,
     registry: &'a Registry,

@@ -100,7 +100,7 @@ pub(crate) fn is_null(part: &[u8]) -> bool {
     part == [TAG_NULL]
 }
 
-/// Bytes of the encoded column at the beginning of a key; `None` if it does not end there.
+/// The length of the first encoded column of the key, in bytes. `None` if the column has no end in the key.
 #[inline]
 pub(crate) fn part_bytes(column: ColumnType, key: &[u8]) -> Option<usize> {
     if *key.first()? == TAG_NULL {

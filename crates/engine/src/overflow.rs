@@ -47,8 +47,8 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(raw)
 }
 
-/// Allocates the empty first page within the caller's mini-transaction, before its first change.
-/// `Pager::reserve` one page before beginning it.
+/// Allocates the empty first page in the caller's mini-transaction, before its first change. The caller must
+/// have reserved one page with `Pager::reserve`.
 pub fn begin(mtr: &mut Mtr<'_>, tree: &Tree) -> TreeResult<PageId> {
     let first = mtr.allocate(tree.root().space(), tree.owner(), None)?;
     mtr.create(first, KIND_OVERFLOW, tree.owner())?;

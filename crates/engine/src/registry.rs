@@ -70,8 +70,8 @@ pub(crate) struct TransactionSlot {
     serial: AtomicU64,
     /// The session's party; 0 if the transaction is nobody's.
     party: AtomicU64,
-    /// Table in the lower half, the modes in which it is used (a bit each) in the upper one; 0 if the entry
-    /// is free.
+    /// The table in the lower half, and the modes in which it is used in the upper half (one bit for each
+    /// mode). 0 if the entry is free.
     tables: [AtomicU64; TABLES_LEN],
     is_loser: AtomicBool,
     has_more: AtomicBool,

@@ -192,8 +192,9 @@ impl Transaction {
         let is_held = self.locked.len() > mark.locked || self.cx.locks_held() > mark.queued;
         if is_held || self.cx.shared.len() > mark.shares {
             self.cx.give_back_shares(mark.shares);
-            // What ROLLBACK TO takes back still counts as read, and who empties or drops a table notes
-            // nothing of its old rows: its readers keep him out to their end.
+            // Reads that ROLLBACK TO undoes still count as reads. A transaction that empties or drops a table
+            // does not record the table's old rows. So the readers of the table exclude such a transaction
+            // until they end.
             let keeps_weak = self.cx.isolation == Isolation::Serializable;
             let kept = if keeps_weak { self.locked.len() } else { mark.locked };
             self.cx.give_back_tables(self.locked.drain(kept..), mark.queued, keeps_weak);

@@ -192,8 +192,8 @@ impl Folded {
         self.count += 1;
     }
 
-    /// Takes in a value of an aggregate that keeps them all.
-    /// Error 54000 if the result would have a gigabyte, and 53200 if memory is used up.
+    /// Adds a value to an aggregate that keeps all its values. Error 54000 if the result would have a
+    /// gigabyte, and 53200 if the memory limit is reached.
     pub fn collect(&mut self, value: Datum<'_>, second: Datum<'_>, place: &[u8]) -> varve_sql::Result<()> {
         let Fold::Call { kind, distinct } = self.fold else { return Ok(()) };
         if kind.skips_null() && value.is_null() || distinct && !self.is_new(&value)? {

@@ -79,8 +79,8 @@ impl Scan {
 /// A scan as a physical plan.
 pub struct ScanPlan {
     scan: Scan,
-    /// The ranges of each partition; `None`: there is one, whose ranges are evaluated when it is executed,
-    /// because they may hang on what a subquery is given.
+    /// The ranges of each part of the scan. `None` if there is one part. Its ranges are then computed at
+    /// execution, because they may depend on the result of a subquery.
     partitions: Option<Vec<Vec<KeyBytes>>>,
     properties: Arc<PlanProperties>,
 }

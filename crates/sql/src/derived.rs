@@ -81,7 +81,8 @@ impl DeriveKey for Keys {
     }
 }
 
-/// What the engine needs to know to keep such indexes: for the options that a database is opened with.
+/// What the engine needs to maintain derived indexes. It is one of the options with which a database is
+/// opened.
 pub fn deriver() -> Deriver {
     Arc::new(|table: &TableDef, index: &IndexDef| {
         let derived = index.derived.as_deref().cloned().unwrap_or_default();

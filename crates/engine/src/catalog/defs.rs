@@ -402,8 +402,8 @@ impl TableDef {
         own.chain(key).chain(indexes).chain(parts)
     }
 
-    /// What belongs to the table and may have an owner, grants or comments of its own: indexes, constraints,
-    /// parts.
+    /// Objects that belong to the table and may have an owner, grants or comments of their own: indexes,
+    /// constraints, partitions.
     pub(crate) fn parts_with_about(&self) -> impl Iterator<Item = ObjectId> {
         let indexes = self.indexes.iter().map(|index| index.id.into());
         let checks = self.checks.iter().map(|check| check.id);

@@ -495,7 +495,8 @@ impl About {
         Self { id, object, owner: BOOTSTRAP_ROLE, grants: None, comments: Vec::new() }
     }
 
-    /// The roles that own it, or have or gave rights on it, some of them more than once.
+    /// The roles that own the object, have rights on it, or have granted rights on it. A role may be in the
+    /// list more than once.
     pub(crate) fn roles(&self) -> impl Iterator<Item = ObjectId> + '_ {
         let grants = self.grants.iter().flatten();
         std::iter::once(self.owner).chain(grants.flat_map(|g| g.grantee.into_iter().chain([g.grantor])))

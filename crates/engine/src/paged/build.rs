@@ -255,8 +255,9 @@ impl PagedStore {
         Ok(found.flatten())
     }
 
-    /// Replaces a row's content for all transactions at once, outside of all of them and without undo. `edit`
-    /// gives its result and the new row, which must be as large as the old one. `None`: there is no such row.
+    /// Replaces the content of a row for all transactions at once, without a transaction and without undo.
+    /// `edit` returns its result and the new row, which must have the length of the old row. `None` if the
+    /// row does not exist.
     pub(crate) fn change_in_place<T>(
         &self,
         core: &Core,

@@ -77,7 +77,8 @@ fn constraints_are_kept_and_go_one_by_one() {
     is_sound(&database);
 }
 
-/// Who deletes from a table has to know who refers to it, so plans for it are made again.
+/// A DELETE from a table must know which tables refer to it. So its plans are made again when a reference is
+/// added.
 #[test]
 fn a_new_reference_makes_plans_for_the_parent_stale() {
     let (_directory, database) = fresh();

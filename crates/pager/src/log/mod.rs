@@ -300,7 +300,8 @@ impl Log {
         self.geometry.segment_of(at)
     }
 
-    /// Waits until no segment is being made: on a nearly full device that takes room for a moment.
+    /// Waits until no thread creates a segment. On a nearly full device, the creation of a segment takes
+    /// space for a moment.
     pub fn await_segment(&self) {
         self.segments.await_making();
     }

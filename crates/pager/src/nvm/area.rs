@@ -134,7 +134,7 @@ pub(crate) struct PageArea {
 }
 
 impl PageArea {
-    /// The slots of a region with this id that is divided so; `None` if it has none for pages.
+    /// The page slots of a region with this id and this division. `None` if the region has no page slots.
     pub(crate) fn of(
         region: &Arc<dyn Region>,
         id: u64,

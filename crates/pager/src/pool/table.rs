@@ -53,8 +53,8 @@ impl Table {
         self.stripes[bucket & (self.stripes.len() - 1)].0.lock()
     }
 
-    /// The frame that probably holds the page. `first` is told the first frame of the chain before it is
-    /// looked at.
+    /// The frame that probably has the page. `first` is called with the first frame of the chain before the
+    /// frame is read.
     #[inline]
     pub(crate) fn find(&self, frames: &[Frame], id: PageId, first: impl FnOnce(usize)) -> Option<usize> {
         if let Some(no) = (self.heads[self.bucket(id)].load(Relaxed) as usize).checked_sub(1) {

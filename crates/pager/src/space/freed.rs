@@ -51,7 +51,8 @@ impl Freed {
         [&self.used, &self.noted, &self.due].into_iter().any(|extents| extents.contains(&extent))
     }
 
-    /// The extents from `first` on are cut off. Gives those of them that have something to give back.
+    /// Removes the extents from `first` on, because the file is cut there. Returns those whose space was to
+    /// be given back.
     pub(crate) fn cut(&mut self, first: ExtentNo) -> BTreeSet<ExtentNo> {
         let mut cut = self.used.split_off(&first);
         cut.append(&mut self.noted.split_off(&first));
@@ -77,8 +78,8 @@ impl Freed {
         (!self.noted.is_empty()).then_some(self.noted_at)
     }
 
-    /// Whether a checkpoint would bring any nearer to being due: nothing older than `unstable`, if anything,
-    /// is not stable.
+    /// Whether a checkpoint would help to give back space sooner. `unstable` is the oldest change that is not
+    /// stable, if there is one.
     pub(crate) fn would_go_on(&self, unstable: Option<Lsn>) -> bool {
         match self.awaits() {
             Some(noted) => unstable.is_none_or(|unstable| noted <= unstable),

@@ -83,7 +83,8 @@ impl Translator<'_> {
         Ok(Part { plan, columns })
     }
 
-    /// Each different row once, behind it how many of it the left side has, then the right one.
+    /// Returns each distinct row once. After its columns come two counts: how often the left side has the
+    /// row, and how often the right side has it.
     fn counted(&mut self, left: Part, right: Part) -> Result<Part> {
         let (one, none) = (lit(1i64), lit(datafusion::common::ScalarValue::Int64(None)));
         let width = left.columns.len();

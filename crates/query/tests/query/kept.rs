@@ -234,8 +234,8 @@ fn extended(session: &mut Session, sql: &str, params: &[&str]) -> Vec<String> {
     recorder.lines
 }
 
-/// R12-K11: a kept plan had the parameters of the session that made it, who looked again at a changed row
-/// with those of the session that used the plan meanwhile.
+/// R12-K11: a cached plan had the parameters of the session that made it. When that session read a changed
+/// row again, it used the parameters of another session that used the plan meanwhile.
 #[test]
 fn the_second_look_at_a_row_is_taken_with_the_statement_s_own_parameters() {
     let mut s = setting();
@@ -260,8 +260,8 @@ fn the_second_look_at_a_row_is_taken_with_the_statement_s_own_parameters() {
     assert_eq!(s.rows("select id, v from acc order by id", &[]), ["1|26", "2|505"]);
 }
 
-/// R12-K1: where a column is a constant, DataFusion computed its comparison with a parameter when it made the
-/// plan.
+/// R12-K1: DataFusion computed the comparison of a constant column with a parameter when it made the plan. So
+/// a cached plan kept the old result.
 #[test]
 fn nothing_that_hangs_on_the_execution_is_computed_when_the_plan_is_made() {
     let mut s = setting();

@@ -152,7 +152,8 @@ fn collected_values_are_counted_within_a_batch() {
     );
 }
 
-/// The length of such a value had more than 31 bits, and clients lost their place in the stream.
+/// The length of such a value did not fit into 31 bits. So clients read the following messages at wrong
+/// positions.
 #[test]
 fn a_collected_value_ends_before_a_gigabyte() {
     let options = QueryOptions { memory_bytes: 4 << 30, spill: None, ..QueryOptions::default() };

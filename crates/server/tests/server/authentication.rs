@@ -145,8 +145,8 @@ fn the_right_password_lets_in_and_no_other() {
     assert_eq!(end, "FATAL 28P01 password authentication failed for user \"tester\"");
     let (unknown, end) = log_in(&mut socket(&server), "nobody", "secret");
     assert_eq!(end, "FATAL 28P01 password authentication failed for user \"nobody\"");
-    // A role that does not exist can't be told from one whose password is wrong: the same messages, of one
-    // form.
+    // A client cannot distinguish a role that does not exist from a role with another password: both get the
+    // same messages, of the same form.
     assert_eq!(
         wrong.iter().map(|m| m.0).collect::<Vec<_>>(),
         unknown.iter().map(|m| m.0).collect::<Vec<_>>()

@@ -106,7 +106,8 @@ impl Engine {
         Self::open_as(self.config(part, devices))
     }
 
-    /// Opens what a crash left, as the part has it in the end; one that moves may have to go there.
+    /// Opens the devices after a crash, with the configuration that the part has at its end. A part that
+    /// moves the database may have to finish the move first.
     fn open_again(&self, devices: &Devices) -> Result<Arc<Database>, String> {
         let config = self.config(self.part, devices);
         if self.part.moves() { open_or_drain(config, devices, Self::open_as) } else { Self::open_as(config) }

@@ -84,7 +84,8 @@ const FUNCTIONS: [(&str, RowsOf); 15] = [
     ("unnest", RowsOf::Elements),
 ];
 
-/// What the rows of the function of this name are; `None` if it gives one value, or doesn't exist.
+/// The type of the rows that the set-returning function of this name returns. `None` if the function returns
+/// one value, or does not exist.
 pub(super) fn rows_of(name: &str) -> Option<RowsOf> {
     FUNCTIONS.iter().find(|(n, _)| *n == name).map(|(_, rows)| *rows)
 }

@@ -364,7 +364,7 @@ fn described(catalog: &Catalog, kind: DropKind, named: &[Gone]) -> Option<String
     Some(format!("{} {name}", kind.name()))
 }
 
-/// A name as it is shown: with its schema unless that is the one where names are looked for.
+/// A name as messages show it: with its schema, unless the search path finds the name in this schema.
 pub(super) fn shown(schema: &str, name: &str) -> String {
     if schema == varve_engine::catalog::PUBLIC { name.to_owned() } else { format!("{schema}.{name}") }
 }

@@ -39,7 +39,7 @@ pub struct Step {
     pub inner: Vec<Step>,
 }
 
-/// What a step has done, all loops together; times and pages are those of the steps below it, too.
+/// What a step has done in all its loops together. Times and pages include those of the steps below it.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Actual {
     /// How often it ran; 0: never.

@@ -114,8 +114,8 @@ pub struct Update {
     pub found: Option<Box<RowFinder>>,
 }
 
-/// A general query that finds rows to change. Expressions about such a row are over: the columns of the other
-/// relations, those of the target, and the values of subqueries.
+/// A general query that finds rows to change. Expressions about such a row read these values: the columns of
+/// the other relations, the columns of the target, and the results of subqueries.
 #[derive(Debug)]
 pub struct RowFinder {
     /// Its outputs: the row's key as bytes, the columns of the other relations, the values of subqueries, and

@@ -35,8 +35,8 @@ const REMEMBERED: usize = 1024;
 /// How many of them are found without a look-up.
 const RECENT: usize = 16;
 
-/// Statements that the role may run by this version of the catalog: rights are not looked up again for each
-/// execution.
+/// Statements that the role may run in this version of the catalog. Further executions of them need no check
+/// of rights.
 #[derive(Default)]
 pub(super) struct Allowed {
     version: u64,
@@ -116,8 +116,8 @@ impl Session {
         check.need_any(object, &[right])
     }
 
-    /// What a role is told of a relation that is not there: nothing, if it may not use the schema that it
-    /// named.
+    /// Decides what a role learns about a relation that does not exist. If the role may not use the schema
+    /// that it named, it learns nothing.
     pub(super) fn of_missing_relation(&self, mut error: SqlError) -> SqlError {
         if error.sqlstate != SqlState::UNDEFINED_TABLE {
             return error;
@@ -225,7 +225,8 @@ impl Check<'_> {
         }
     }
 
-    /// What is read in FROM: by the role, or by the owner of the view that reads it.
+    /// Checks the right to read a relation in FROM. The session's role must have it. If a view reads the
+    /// relation, the owner of the view must have it instead.
     fn read(&self, need: &Need) -> Result<()> {
         let owner = need.through.map(|view| Holder::of(self.catalog, Some(self.catalog.owner(view))));
         let holder = owner.as_ref().unwrap_or(&self.holder);
@@ -449,8 +450,8 @@ fn table_object(table: &TableDef) -> Object {
     Object::new(table.id, Kind::Table, &table.name)
 }
 
-/// What decides about a name, and of which kind the name itself is: an index belongs to whom its table
-/// belongs to.
+/// The object whose owner decides about a name, and the kind of the named object. For an index, this is the
+/// table of the index.
 fn named(catalog: &Catalog, schema: &str, name: &str) -> Option<(Object, Kind)> {
     Some(match catalog.resolve(schema, name)? {
         Named::Table(id) | Named::Part(id, _) => (Object::new(id, Kind::Table, name), Kind::Table),

@@ -486,8 +486,8 @@ impl Session {
     }
 }
 
-/// 0A000 for a definition with a literal that is another date or interval under the session's styles than by
-/// default: what is kept of it is read by the default styles.
+/// Refuses (0A000) a definition with a literal whose date or interval the session's styles read in another
+/// way than the default styles. The stored definition is later read with the default styles.
 fn check_literals(sql: &str, forms: &TimeForms) -> Result<()> {
     let (order, intervals) = (forms.dates.order, forms.intervals);
     if order == DateStyle::ISO.order && intervals != IntervalStyle::SqlStandard {

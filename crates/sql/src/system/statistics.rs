@@ -41,8 +41,8 @@ fn count(value: u64) -> Value {
     Value::Int8(i64::try_from(value).unwrap_or(i64::MAX))
 }
 
-/// Tables with their indexes: how they are stored, the room that their pages take plain and at home, and what
-/// was written.
+/// Tables with their indexes: their storage options, the space of their pages uncompressed and in the data
+/// files, and the bytes written for them.
 fn compression(world: &SystemContext, rows: &mut Rows<'_>) {
     let engine = &world.engine;
     let (Ok(sizes), Ok(savings)) = (engine.sizes(), engine.savings()) else { return };

@@ -102,7 +102,8 @@ pub fn month_len(year: i64, month: u32) -> u32 {
     }
 }
 
-/// A time with this many digits of a second, half of the last one away from zero; what is no time as it is.
+/// Rounds a time to this number of digits after the second. A half is rounded away from zero. A value that is
+/// no time is returned unchanged.
 pub fn rounded(value: Datum<'_>, digits: u8) -> Result<Datum<'_>> {
     let whole = |us: i64| round_us(us, digits);
     let moment = |us: i64| match is_infinite(us) {

@@ -379,7 +379,8 @@ fn every_row_is_changed_once_after_random_moves() {
     }
 }
 
-/// Exchanges the keys of two rows through a key of its own; whether that came to a commit.
+/// Exchanges the keys of two rows; one of them has `own_key` meanwhile. Returns whether the transaction was
+/// committed.
 fn exchange(session: &mut Session, random: &mut Random, own_key: u64) -> bool {
     let (x, y) = (random.below(10), random.below(10));
     let text = format!(

@@ -21,7 +21,8 @@ fn after(start: &[&str], a: &[&str], b: &str, look: &str) -> (Vec<String>, Vec<S
     (lines, ask(&mut s, look))
 }
 
-/// Of a table `t (a, b, c)` with the row (1, 2, 3): what is there after `b` has waited for `a`.
+/// Starts with a table `t (a, b, c)` that has the row (1, 2, 3). Statement `b` waits until the transaction of
+/// `a` has ended. Returns what `look` then shows.
 fn left(a: &str, b: &str, look: &str) -> Vec<String> {
     let start = ["create table t (a int, b int, c int)", "insert into t values (1, 2, 3)"];
     let (lines, left) = after(&start, &[a], b, look);

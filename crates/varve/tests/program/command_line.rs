@@ -110,7 +110,8 @@ fn said(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// There was no way out of a region: a database that had one needed it for ever, in the length that it had.
+/// Before this command, a database that had a region of persistent memory needed the region for ever, with
+/// the same length.
 #[test]
 fn a_database_leaves_persistent_memory() {
     for (kind, log, inside) in [

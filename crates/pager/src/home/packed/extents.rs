@@ -272,7 +272,7 @@ impl Extents {
         self.extent_units - filling.used_units
     }
 
-    /// A slot for a stored page of `units`; `None` when the rest of the extent is too short.
+    /// Returns a slot for a stored page of `units`, or `None` if the rest of the extent is too short.
     pub(crate) fn take(&mut self, filling: &mut Filling, no: PageNo, units: u32) -> Option<UnitRun> {
         if self.left_units(filling) < units {
             return None;

@@ -223,8 +223,8 @@ impl MapFile {
         Ok(Chosen { turn: CurrentCopy { place, checkpoint: page.checkpoint }, page, is_stale, damage })
     }
 
-    /// The head means other versions than were found: those of pages with a place that can't be read are too
-    /// old.
+    /// The error for a head that names other versions of map pages than the ones that were found. The
+    /// outdated pages are among those of which one block cannot be read.
     fn too_old(&self, head: &Head, unsure: &[(u32, BlockDamage)]) -> PagerError {
         let named: Vec<String> =
             unsure.iter().take(NAMED_MAX).map(|(number, damage)| format!("{number} ({damage})")).collect();

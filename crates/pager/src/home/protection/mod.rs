@@ -180,8 +180,8 @@ fn in_region(copies: Option<&dyn Directory>) -> Result<&dyn Directory> {
     })
 }
 
-/// Batch slots and single-page slots of doublewrite copies that begin with these bytes; `None` if they are
-/// none.
+/// The numbers of batch slots and of single-page slots in doublewrite copies that begin with these bytes.
+/// `None` if the bytes are no such header.
 pub(crate) fn slots_of(header: &[u8]) -> Option<(u32, u32)> {
     let (layout, _) = doublewrite::Layout::decode(header)?;
     Some((layout.batch_slots, layout.single_slots))

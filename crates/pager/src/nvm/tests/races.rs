@@ -94,7 +94,8 @@ impl Region for SlowFences {
     }
 }
 
-/// Discards in a thread of its own; fails if that ends before `let_go` was done, a moment later.
+/// Discards in a thread of its own. Fails if the discard ends before `let_go` has run, which happens a moment
+/// later.
 fn discard_waits(level: &NvmBuffer, first: u32, count: u32, let_go: impl FnOnce()) {
     let is_done = AtomicBool::new(false);
     std::thread::scope(|scope| {

@@ -69,7 +69,7 @@ enum Prefix {
     None,
     /// FM: without padding.
     Bare,
-    /// TM: names are those of the locale, without padding. The locale is always C, so they are English.
+    /// TM: names of the locale, without padding. The locale is always C, so the names are English.
     Local,
 }
 
