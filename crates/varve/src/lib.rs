@@ -69,7 +69,7 @@
 //!         Ok(Change::Replace(RowImage::encode(row.schema(), &changed)?))
 //!     })
 //! })?;
-//! assert_eq!(session.query("select amount from account")?[0].text("amount"), Some("105"));
+//! assert_eq!(session.query("select amount from account")?[0].integer("amount"), Some(105));
 //! # drop(session);
 //! # db.close()?;
 //! # Ok(())

@@ -470,8 +470,8 @@ fn a_protection_that_the_database_cannot_have_is_not_altered() {
     let shown: String = client.query_one(sql, &[]).unwrap().get(0);
     assert_eq!(
         shown,
-        "home_compression=lz4 home_trim=off nvm_flush_workers=2 nvm_high_water=90 nvm_idle_flush=off nvm_low_water=10 \
-         nvm_partitions=1 nvm_tables=0 B"
+        "home_compression=lz4 home_trim=off nvm_default_access_method=heap nvm_flush_workers=2 nvm_high_water=90 \
+         nvm_idle_flush=off nvm_low_water=10 nvm_partitions=1 nvm_tables=0 B"
     );
     let error = client.batch_execute("alter system set nvm_low_water = 95").unwrap_err();
     assert_eq!(error.as_db_error().unwrap().message(), "nvm.high_water must be above low_water, which is 95");
