@@ -504,7 +504,8 @@ impl Context {
         (self.has_waited, self.awaited) = (false, None);
     }
 
-    /// After an attempt to take back a part: if it failed, the transaction can't be committed any more.
+    /// Called after an attempt to undo a part of the transaction. If the attempt failed, the transaction
+    /// cannot be committed any more.
     pub(crate) fn note_undone(&mut self, outcome: Result<()>) {
         if let Err(error) = outcome {
             self.broken.get_or_insert(error);

@@ -4,8 +4,8 @@
 //! partition runs its transactions serially.
 //!
 //! Invariants
-//! 1. The partition is locked before the procedure begins, and until its commit is durable. The lock is the one
-//!    that SQL's transactions take, with the same queue in the order of arrival.
+//! 1. The partition is locked from before the procedure begins until its commit is durable. SQL's
+//!    transactions take the same lock, with the same queue in the order of arrival.
 //! 2. A procedure that returns an error, or panics, has changed nothing.
 //!
 //! What it does not know: SQL, definitions of procedures. They are closures of the embedding program.

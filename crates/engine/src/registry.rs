@@ -136,7 +136,7 @@ impl TransactionSlot {
         self.party.store(0, SeqCst);
     }
 
-    /// Who waits for a table that is noted here is to be told when it is not any more.
+    /// A waiter for a table in this entry must be woken when the entry is removed.
     pub(crate) fn watch(&self) {
         self.is_watched.store(true, SeqCst);
     }

@@ -9,8 +9,9 @@
 //!    the serial order is its snapshot.
 //! 3. The check and the commit record are one atomic step among SERIALIZABLE transactions. Transactions of
 //!    other isolation levels record no reads or writes and are not checked.
-//! 4. A transaction that has used tables of memory-oriented engines is checked before they commit, also if it has
-//!    written nothing. It has locked their partitions, so its place in the serial order is the check.
+//! 4. A transaction that has used tables of memory-oriented engines is checked before their stores commit,
+//!    even if it has written nothing. It has locked the partitions of these tables. So its place in the
+//!    serial order is the check.
 //! 5. Memory is bounded. If a transaction has too many ranges of keys, they are merged into fewer and larger
 //!    ones. If the ranges of a commit were dropped, later checks against this commit count as conflicts.
 //!

@@ -494,8 +494,8 @@ impl Transaction {
         table.store.get(&mut self.cx, key, found)
     }
 
-    /// The visible row whose unique index `index` has exactly this key (all columns, none NULL); the closure
-    /// gets the primary key and the row.
+    /// Finds the visible row that has exactly this key in the unique index `index`. The key has all columns,
+    /// and none is NULL. The closure gets the primary key and the row.
     pub fn get_by_unique(
         &mut self,
         table: &Table,

@@ -411,7 +411,7 @@ impl State {
         }
     }
 
-    /// Takes a waiter for a transaction out of the graph and of the queue where it is by now.
+    /// Removes a waiter for a transaction from the graph, and from the queue that it is in now.
     fn leave(&mut self, registry: &Registry, me: Owner) {
         let party = registry.party(me.slot);
         if let Some(On::Held { by, .. }) = self.edges.get(&party).map(|edge| edge.on) {

@@ -60,7 +60,8 @@ pub const ADAPTATIONS: &[(&str, &str, &str)] = &[
         "(self.frames.len() / 32).min(4 * BATCH)",
         "(self.frames.len() / 8).min(4 * BATCH)",
     ),
-    // A hint may be wrong at any moment: what is checked behind it is tried more often without it.
+    // A hint may be wrong at any moment, so its user checks the result. Without the hint, the model checker
+    // tries this check more often.
     (
         "pager/pool/frame.rs",
         "let is_used = self.is_writing() || self.pins.load(Relaxed) > 0;",

@@ -3,8 +3,8 @@
 //! Invariants
 //! 1. Rows are returned in the order of their keys.
 //! 2. A merge compares about log2 of its runs for each row, mostly by the first eight bytes of keys.
-//! 3. A merge pass reads the shortest runs, and only as many as needed: the last merge reads as many runs as
-//!    its memory permits.
+//! 3. A merge pass reads the shortest runs, and only as many of them as needed. So the last merge reads as
+//!    many runs as its memory permits.
 //!
 //! Source: Knuth, The Art of Computer Programming, volume 3, section 5.4.1 (trees of losers) and 5.4.9
 //! (which runs to merge).

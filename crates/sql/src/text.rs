@@ -347,7 +347,7 @@ pub fn fit_char(text: &str, n: usize) -> Result<&str> {
     Ok(kept)
 }
 
-/// The value of a varchar(n): trailing blanks beyond `n` characters are dropped, anything else there is an
+/// The value of a varchar(n). Blanks beyond `n` characters are dropped; any other character there is an
 /// error.
 pub fn fit_varchar(text: &str, n: usize) -> Result<&str> {
     if text.len() <= n {

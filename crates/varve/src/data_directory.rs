@@ -56,8 +56,8 @@ const NOBODYS: &[&str] = &[
 ];
 /// The purpose of the device of `[flash]`, for messages.
 const FLASH: &str = "flash";
-/// Permission bits of a directory: its group may write; others may do anything; others may write; others may
-/// remove only their own files.
+/// Permission bits of a directory. In this order: its group may write; all other users have all rights; all
+/// other users may write; users may remove only their own files.
 const GROUP_WRITES: u32 = 0o020;
 const OTHERS: u32 = 0o007;
 const OTHERS_WRITE: u32 = 0o002;

@@ -183,7 +183,8 @@ impl SystemFile {
             let path = self.directory.join(AUTO_FILE_NAME);
             SqlError::new(SqlState::IO_ERROR, format!("could not write file \"{}\": {error}", path.display()))
         })?;
-        // The file has the new name by now, durable or not: what is in force says the same as the file.
+        // The file has its new name, durably or not. From here on, the settings in force must be those in the
+        // file.
         let applied = self.apply(&fit.next);
         *now = Now { said, fit };
         let applied = applied

@@ -9,8 +9,8 @@ struct NuRand {
     c: i64,
 }
 
-/// Last names while loading and while running. The distance of the two C must be in 65..=119, and neither 96
-/// nor 112 [2.1.6.1].
+/// The constants C for last names while loading and while running. Their distance must be in 65..=119, and
+/// neither 96 nor 112 [2.1.6.1].
 const NAMES_LOADED: NuRand = NuRand { a: 255, c: 123 };
 const NAMES_RUNNING: NuRand = NuRand { a: 255, c: 208 };
 const CUSTOMERS: NuRand = NuRand { a: 1_023, c: 259 };

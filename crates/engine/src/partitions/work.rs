@@ -3,7 +3,7 @@
 //! Invariants
 //! 1. A transaction has changes in a partition exactly if the partition is among `open`. The store of the
 //!    partition then has an open transaction, which is this one's.
-//! 2. At most one partition has changes of tables that were there before the transaction (`durable`). Then the
+//! 2. At most one partition has changes of tables that existed before the transaction (`durable`). Then the
 //!    transaction has no undo record.
 //!
 //! What it does not know: the stores.

@@ -292,7 +292,7 @@ impl<'p> Mtr<'p> {
         self.pending.allocate_extent(space, owner)
     }
 
-    /// Frees a page at commit. Its bytes stay readable for those who hold it until it is created anew.
+    /// Frees a page at commit. Threads that hold the page can read its bytes until the page is created again.
     pub fn free(&mut self, id: PageId) -> Result<()> {
         self.may_fail();
         self.pending.free(id)

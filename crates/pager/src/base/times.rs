@@ -30,7 +30,8 @@ pub enum Timing {
     BatchPlace,
     /// Making pages stable in persistent memory, getting their slots included.
     NvmPut,
-    /// Getting slots where none was free: taking some back, writing some home, or waiting for others who do.
+    /// Getting slots when none is free: reusing some, writing some to the data files, or waiting for other
+    /// threads that do so.
     NvmWait,
 }
 

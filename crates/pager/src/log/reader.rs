@@ -117,8 +117,8 @@ pub(crate) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Reads from `from`, the start of a block. `lives` are in order; fails if the first one doesn't cover
-    /// `from`.
+    /// Reads the log from `from`, which is the start of a block. `lives` are in ascending order. Fails if the
+    /// first life does not cover `from`.
     pub(crate) fn new(
         segments: &'a Segments,
         geometry: Geometry,

@@ -477,7 +477,8 @@ impl Shared {
                 continue;
             }
             self.level.drain()?;
-            // Meanwhile somebody may have read a page that a level gave up for it before home had it.
+            // Meanwhile another thread may have read a page that a level dropped before the data files had
+            // it.
             if self.pool.dirty_pages().is_empty() {
                 return Ok(());
             }

@@ -107,7 +107,8 @@ pub enum Expr {
     /// A value that the query around gives to the subquery in which this stands, by ordinal; it stays the
     /// same while the subquery runs.
     Outer(usize),
-    /// The result of a subquery: what it is given of this row (its `Outer` values), and what it is.
+    /// The result of a subquery. First the values of the outer row that it depends on (its `Outer` values),
+    /// then the subquery itself.
     Subquery(Box<[Expr]>, Arc<Subquery>),
     /// Values that are computed once, and an expression that has them as `Held`.
     Let(Box<[Expr]>, Box<Expr>),

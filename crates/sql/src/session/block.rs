@@ -283,8 +283,8 @@ impl Session {
         }
     }
 
-    /// A rollback has panicked: nothing of the transaction is left here. What it has not undone, the engine
-    /// undoes in the background.
+    /// A rollback has panicked. Nothing of the transaction is left in the session. The engine undoes the rest
+    /// in the background.
     fn give_up(&mut self) {
         if let Some(txn) = self.txn.take() {
             // Its error, or its panic, is on the log; the client knows that the statement failed.

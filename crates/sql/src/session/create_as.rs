@@ -75,7 +75,7 @@ impl Session {
         Ok(CommandTag::Select(rows.len()))
     }
 
-    /// `None`, and a notice, if there is a table of this name and IF NOT EXISTS was said.
+    /// Returns `None` and sends a notice if a table of this name exists and the statement says IF NOT EXISTS.
     fn still_free(&mut self, t: &CreateTableAs, (schema, name): (&str, &str)) -> Result<Option<()>> {
         let catalog = self.current_catalog();
         if !catalog.has_schema(schema) {

@@ -665,8 +665,8 @@ mod tests {
         Session::new(db, params).unwrap()
     }
 
-    /// Plans that are kept behind a prepared statement after so many definitions, each with an execution
-    /// behind it.
+    /// Returns the number of plans that are linked to a prepared statement after several changes of
+    /// definitions. One execution follows each change.
     fn links_after(session: &mut Session, definition: impl Fn(usize) -> String) -> usize {
         session.simple("prepare s as select a from t where a = 1", &mut Nowhere).unwrap();
         for n in 0..20 {

@@ -8,8 +8,9 @@
 //!    without reading the pages (BUF_WRITE of Do 2012; other systems have "page flushed" records).
 //! 2. The record is a hint. The log is not flushed for it. Without the record, recovery gives the same
 //!    result, but reads more pages. There is one exception (3).
-//! 3. What the last record of a page says is never newer than the page in the data files. Redo would skip
-//!    changes otherwise. So if a start puts an older copy there, it stores a record of this copy durably first.
+//! 3. The LSN in the last record of a page is never newer than the page in the data files. Otherwise redo
+//!    would skip changes. So if a start puts an older copy there, it first stores a record of this copy
+//!    durably.
 //!
 //! What it does not know: who wrote the pages.
 
