@@ -25,8 +25,8 @@ use crate::share::LockStrength;
 use crate::versions::{FLAG_KEY, FLAG_MOVED, FLAG_VACATED, Step, Version};
 use crate::visible_version::Retry;
 
-/// The committed version beneath an uncommitted one (or one that is newer than the snapshot) that nobody who
-/// relies on the row has to wait for.
+/// Finds the committed version below an uncommitted version, or below one that is newer than the snapshot. A
+/// transaction that relies on the row need not wait for the writer of that version.
 pub(super) struct Beneath {
     /// Of the newest version.
     pub(super) above: Stamp,

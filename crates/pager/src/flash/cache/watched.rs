@@ -25,7 +25,8 @@ pub(in crate::flash) struct Watched {
     pub(in crate::flash) pages: Mutex<FxHashMap<PageId, bool>>,
     /// How many, for those who find none.
     pub(in crate::flash) count: AtomicUsize,
-    /// The first pages of runs that could not be read. A new extent is not always written as a whole.
+    /// The first pages of groups of neighbours that could not be read together. A new extent may have pages
+    /// that were never written.
     pub(in crate::flash) unreadable: Mutex<FxHashSet<PageId>>,
 }
 
