@@ -25,7 +25,7 @@ use crate::share::LockStrength;
 use crate::versions::{FLAG_KEY, FLAG_MOVED, FLAG_VACATED, Step, Version};
 use crate::visible_version::Retry;
 
-/// Finds the committed version below an uncommitted version, or below one that is newer than the snapshot. A
+/// The committed version below an uncommitted version, or below one that is newer than the snapshot. A
 /// transaction that relies on the row need not wait for the writer of that version.
 pub(super) struct Beneath {
     /// Of the newest version.
