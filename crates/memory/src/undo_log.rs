@@ -16,12 +16,14 @@
 //! | at | size | field |
 //! |---:|---:|---|
 //! | 0 | 4 | crc32c of everything behind it, the kind, and the transaction's number |
-//! | 4 | 4 | length of the entry in bytes |
-//! | 8 | 8 | insert, replace: the new tuple; delete: the tuple; patch: where the bytes are |
+//! | 4 | 2 | length of the entry in bytes |
+//! | 6 | 6 | insert, replace: the new tuple; delete: the tuple; patch: where the bytes are |
+//! | 12 | | patch: the bytes before it |
+//! | 12 | 4 | insert, replace: crc32c of the new tuple's head |
 //! | 16 | 8 | replace: the old tuple; else 0 |
-//! | 24 | 4 | insert, replace: crc32c of the new tuple's head |
-//! | 28 | 4 | the table |
-//! | 32 | | patch: the bytes before it |
+//! | 24 | 4 | insert, replace, delete: the table |
+//!
+//! A patch needs no table, so an entry with 100 bytes has two lines.
 //!
 //! Phases: 0 = the transaction is open, or there is none; 1 = it is committed, and the tuples that it removed
 //! have to be freed; 2 = it is undone, and the tuples that it made have to be freed.
@@ -48,7 +50,11 @@ const LINE_BYTES: usize = 64;
 const LINES: usize = BLOCK_BYTES / LINE_BYTES;
 const NEXT_AT: u64 = 8;
 const PAYLOAD_BYTES: usize = LINE_BYTES - 8;
-const FIXED_BYTES: usize = 32;
+/// Bytes of an entry before those of a patch.
+const PATCH_AT: usize = 12;
+/// Bytes of an entry of another kind.
+const OTHER_BYTES: usize = 28;
+const POINTER_BITS: u32 = 16;
 const FURTHER: u64 = 5;
 const JUMP: u64 = 6;
 /// Bytes of the longest patch of one entry.
@@ -75,6 +81,7 @@ impl Kind {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct UndoEntry {
     pub(crate) kind: Kind,
+    /// The table. The log does not keep that of a patch.
     pub(crate) table: u16,
     pub(crate) tuple: Pointer,
     /// The tuple that was replaced.
@@ -201,8 +208,8 @@ impl UndoLog {
                 _ => return Ok(None),
             }
             self.bytes.extend_from_slice(bytes.get(8..).unwrap_or_default());
-            let len_bytes = (get_u64(&self.bytes, 0) >> 32) as usize;
-            if !(FIXED_BYTES..=FIXED_BYTES + PATCH_BYTES_MAX).contains(&len_bytes) {
+            let len_bytes = usize::from(get_u64(&self.bytes, 4) as u16);
+            if !(PATCH_AT..=PATCH_AT + PATCH_BYTES_MAX).contains(&len_bytes) {
                 return Ok(None);
             }
             if lines * PAYLOAD_BYTES >= len_bytes {
@@ -216,15 +223,17 @@ impl UndoLog {
 
     fn decode(&self, kind: Kind) -> Option<UndoEntry> {
         let bytes = &self.bytes;
-        let words = get_u64(bytes, 24);
-        let entry = UndoEntry {
-            kind,
-            table: (words >> 32) as u16,
-            tuple: Pointer::from_u64(get_u64(bytes, 8)),
-            old: Pointer::from_u64(get_u64(bytes, 16)),
-            checksum: words as u32,
-        };
-        (self.checksum(kind) == get_u64(bytes, 0) as u32).then_some(entry)
+        let (mut checksum, mut old, mut table) = (0, Pointer::NONE, 0);
+        if kind != Kind::Patch {
+            checksum = get_u64(bytes, PATCH_AT) as u32;
+            old = Pointer::from_u64(get_u64(bytes, 16));
+            // The last word overlaps the old tuple, so that it is within the entry.
+            table = (get_u64(bytes, 20) >> 32) as u16;
+        }
+        let tuple = Pointer::from_u64(get_u64(bytes, 4) >> POINTER_BITS);
+        let is_long_enough = kind == Kind::Patch || bytes.len() == OTHER_BYTES;
+        let is_whole = is_long_enough && self.checksum(kind) == get_u64(bytes, 0) as u32;
+        is_whole.then_some(UndoEntry { kind, table, tuple, old, checksum })
     }
 
     fn checksum(&self, kind: Kind) -> u32 {
@@ -236,18 +245,23 @@ impl UndoLog {
     ///
     /// Errors: there is no room for another block.
     pub(crate) fn append(&mut self, space: &Space, entry: UndoEntry, before: &[u8]) -> StoreResult<()> {
-        let len_bytes = FIXED_BYTES + before.len();
+        let is_patch = entry.kind == Kind::Patch;
+        let len_bytes = if is_patch { PATCH_AT + before.len() } else { OTHER_BYTES };
         let lines = len_bytes.div_ceil(PAYLOAD_BYTES);
         if self.end.line + lines > LINES {
             self.next_block(space)?;
         }
         self.bytes.clear();
-        self.bytes.extend_from_slice(&((len_bytes as u64) << 32).to_le_bytes());
-        self.bytes.extend_from_slice(&entry.tuple.to_u64().to_le_bytes());
-        self.bytes.extend_from_slice(&entry.old.to_u64().to_le_bytes());
-        self.bytes.extend_from_slice(&entry.checksum.to_le_bytes());
-        self.bytes.extend_from_slice(&u32::from(entry.table).to_le_bytes());
-        self.bytes.extend_from_slice(before);
+        let head = entry.tuple.to_u64() << POINTER_BITS | len_bytes as u64;
+        self.bytes.extend_from_slice(&[0; 4]);
+        self.bytes.extend_from_slice(&head.to_le_bytes());
+        if is_patch {
+            self.bytes.extend_from_slice(before);
+        } else {
+            self.bytes.extend_from_slice(&entry.checksum.to_le_bytes());
+            self.bytes.extend_from_slice(&entry.old.to_u64().to_le_bytes());
+            self.bytes.extend_from_slice(&u32::from(entry.table).to_le_bytes());
+        }
         let checksum = self.checksum(entry.kind).to_le_bytes();
         if let Some(place) = self.bytes.first_chunk_mut() {
             *place = checksum;
@@ -330,7 +344,7 @@ impl UndoLog {
         if let Some(at) = self.entries.get(number).map(|kept| kept.at) {
             self.read_entry(space, at)?;
         }
-        Ok(self.bytes.get(FIXED_BYTES..).unwrap_or_default())
+        Ok(self.bytes.get(PATCH_AT..).unwrap_or_default())
     }
 
     /// The word that a 0 ends the log at, in place of its last entry.

@@ -50,6 +50,26 @@ fn fences_of_nvm_inplace_are_as_few_as_said() {
     assert_eq!(fences(&mut store, &|store| drop(store.commit())), 0, "nothing was changed");
 }
 
+/// An entry of the undo log has 12 bytes before those of a patch, and its lines have room for 56.
+#[test]
+fn a_patch_of_nvm_inplace_writes_few_lines() {
+    let directory = life::with_table(&ENGINES[0], 8 << 20);
+    let region = directory.map(REGION, 4096).unwrap_or_else(|error| panic!("{error}"));
+    let allocator = Allocator::open(region.clone(), DATABASE).unwrap_or_else(|error| panic!("{error}"));
+    let store = NvmInplace::open(Arc::new(allocator), ROOT, owner(1));
+    let mut store = store.unwrap_or_else(|error| panic!("{error}"));
+    insert(&mut store, 1);
+    let mut lines = |len: usize| {
+        let before = region.tally().written_back_lines;
+        assert_eq!(store.patch(TABLE, &1_u64.to_be_bytes(), 0, &vec![9; len]), Ok(true));
+        store.commit().unwrap_or_else(|error| panic!("{error}"));
+        region.tally().written_back_lines - before
+    };
+    assert_eq!(lines(44), 1 + 2 + 1, "the log, the tuple, the end of the log");
+    assert_eq!(lines(45), 2 + 2 + 1);
+    assert_eq!(lines(100), 2 + 3 + 1);
+}
+
 /// Loads of opening a store with this number of rows and an open transaction.
 fn loads_of_a_start(rows: u64) -> u64 {
     let directory = life::with_table(&ENGINES[0], 8 << 20);
