@@ -30,12 +30,19 @@ pub(crate) struct Slab {
     free: u32,
     /// Where the search for a free chunk begins: it rotates, so that chunks wear evenly.
     next: u32,
+    /// The states of 64 chunks each.
+    words: Box<[StateWord]>,
+}
+
+/// A bit for each of 64 chunks in each field. A change of a chunk's state fetches one cache line.
+#[derive(Debug, Clone, Copy, Default)]
+struct StateWord {
     /// Not free.
-    taken: Box<[u64]>,
+    taken: u64,
     /// The bits as they are stored in the region.
-    active: Box<[u64]>,
+    active: u64,
     /// In the middle of a change.
-    claimed: Box<[u64]>,
+    claimed: u64,
 }
 
 /// Why a chunk cannot be claimed.
@@ -58,40 +65,44 @@ pub(crate) enum Intent {
     Free,
 }
 
-fn word_and_bit(slot: u32) -> (usize, u64) {
-    ((slot / u64::BITS) as usize, 1 << (slot % u64::BITS))
+fn word_of(slot: u32) -> usize {
+    (slot / u64::BITS) as usize
 }
 
-fn has(words: &[u64], slot: u32) -> bool {
-    let (word, bit) = word_and_bit(slot);
-    words.get(word).is_some_and(|found| found & bit != 0)
-}
-
-fn put(words: &mut [u64], slot: u32, is_set: bool) {
-    let (word, bit) = word_and_bit(slot);
-    if let Some(found) = words.get_mut(word) {
-        *found = if is_set { *found | bit } else { *found & !bit };
-    }
+fn bit_of(slot: u32) -> u64 {
+    1 << (slot % u64::BITS)
 }
 
 impl Slab {
     /// A slab whose chunks are free.
     pub(crate) fn empty(class: Class) -> Slab {
-        Slab::with_words(class, vec![0; class.words()].into())
+        Slab::with_active(class, std::iter::repeat_n(0, class.words()))
     }
 
     /// The slab with this bitmap; `None` if the bitmap has a bit of no chunk.
     pub(crate) fn from_bitmap(class: Class, bitmap: &[u8]) -> Option<Slab> {
-        let words: Box<[u64]> = (0..class.words()).map(|word| get_u64(bitmap, word * 8)).collect();
-        let beyond = (class.slots()..class.words() as u32 * u64::BITS).any(|slot| has(&words, slot));
-        (!beyond).then(|| Slab::with_words(class, words))
+        let slab = Slab::with_active(class, (0..class.words()).map(|word| get_u64(bitmap, word * 8)));
+        let beyond = (class.slots()..class.words() as u32 * u64::BITS).any(|slot| slab.is_taken(slot));
+        (!beyond).then_some(slab)
     }
 
-    fn with_words(class: Class, words: Box<[u64]>) -> Slab {
+    fn with_active(class: Class, active: impl Iterator<Item = u64>) -> Slab {
+        let words: Box<[StateWord]> =
+            active.map(|active| StateWord { taken: active, active, claimed: 0 }).collect();
         let slots = class.slots();
-        let taken: u32 = words.iter().map(|word| word.count_ones()).sum();
-        let claimed = vec![0; words.len()].into();
-        Slab { slots, free: slots - taken, next: 0, taken: words.clone(), active: words, claimed }
+        let taken: u32 = words.iter().map(|word| word.taken.count_ones()).sum();
+        Slab { slots, free: slots.saturating_sub(taken), next: 0, words }
+    }
+
+    /// The states of the word of a chunk.
+    fn state(&self, slot: u32) -> StateWord {
+        self.words.get(word_of(slot)).copied().unwrap_or_default()
+    }
+
+    fn change(&mut self, slot: u32, change: impl FnOnce(&mut StateWord, u64)) {
+        if let Some(word) = self.words.get_mut(word_of(slot)) {
+            change(word, bit_of(slot));
+        }
     }
 
     /// Chunks that are not free.
@@ -106,26 +117,26 @@ impl Slab {
 
     /// Whether a chunk is not free.
     pub(crate) fn is_taken(&self, slot: u32) -> bool {
-        has(&self.taken, slot)
+        self.state(slot).taken & bit_of(slot) != 0
     }
 
     /// Active chunks.
     pub(crate) fn active(&self) -> impl Iterator<Item = u32> + '_ {
-        let words = (0..).step_by(u64::BITS as usize).zip(&self.active);
+        let words = (0..).step_by(u64::BITS as usize).zip(&self.words);
         words.flat_map(|(first, word)| {
-            (0..u64::BITS).filter(move |bit| word >> bit & 1 == 1).map(move |bit| first + bit)
+            (0..u64::BITS).filter(move |bit| word.active >> bit & 1 == 1).map(move |bit| first + bit)
         })
     }
 
     /// The numbers of the words of the bitmap that have a bit.
     pub(crate) fn words_with_active(&self) -> impl Iterator<Item = u64> + '_ {
-        (0..).zip(&self.active).filter(|(_, word)| **word != 0).map(|(number, _)| number)
+        (0..).zip(&self.words).filter(|(_, word)| word.active != 0).map(|(number, _)| number)
     }
 
     /// Reserves the next free chunk behind the one that was reserved last.
     pub(crate) fn take(&mut self) -> Option<u32> {
         let slot = self.free_from(self.next).or_else(|| self.free_from(0))?;
-        put(&mut self.taken, slot, true);
+        self.change(slot, |word, bit| word.taken |= bit);
         self.free -= 1;
         self.next = slot + 1;
         Some(slot)
@@ -133,10 +144,10 @@ impl Slab {
 
     fn free_from(&self, from: u32) -> Option<u32> {
         let first = (from / u64::BITS) as usize;
-        let words = self.taken.iter().enumerate().skip(first);
-        let free = words.map(|(word, taken)| {
+        let words = self.words.iter().enumerate().skip(first);
+        let free = words.map(|(word, states)| {
             let before = if word == first { (1_u64 << (from % u64::BITS)) - 1 } else { 0 };
-            (word, !taken & !before)
+            (word, !states.taken & !before)
         });
         let (word, free) = free.into_iter().find(|(_, free)| *free != 0)?;
         let slot = word as u32 * u64::BITS + free.trailing_zeros();
@@ -145,44 +156,47 @@ impl Slab {
 
     /// Claims a chunk for a change; whether it is active.
     pub(crate) fn claim(&mut self, slot: u32, intent: Intent) -> Result<bool, Refused> {
-        let is_active = has(&self.active, slot);
-        if !has(&self.taken, slot) {
+        let (states, bit) = (self.state(slot), bit_of(slot));
+        let is_active = states.active & bit != 0;
+        if states.taken & bit == 0 {
             return Err(Refused::Free);
         }
-        if has(&self.claimed, slot) {
+        if states.claimed & bit != 0 {
             return Err(Refused::Claimed);
         }
         if is_active && intent == Intent::Activate {
             return Err(Refused::Active);
         }
-        put(&mut self.claimed, slot, true);
+        self.change(slot, |word, bit| word.claimed |= bit);
         Ok(is_active)
     }
 
     /// Ends a claim: the chunk stays as it is.
     pub(crate) fn unclaim(&mut self, slot: u32) {
-        put(&mut self.claimed, slot, false);
+        self.change(slot, |word, bit| word.claimed &= !bit);
     }
 
     /// Sets the bit of a claimed chunk, and says which word of the bitmap has to be stored, and its value.
     pub(crate) fn set_active(&mut self, slot: u32, is_active: bool) -> (usize, u64) {
-        put(&mut self.active, slot, is_active);
-        let (word, _) = word_and_bit(slot);
-        (word, self.active.get(word).copied().unwrap_or_default())
+        self.change(slot, |word, bit| match is_active {
+            true => word.active |= bit,
+            false => word.active &= !bit,
+        });
+        (word_of(slot), self.state(slot).active)
     }
 
     /// Makes all chunks free.
     pub(crate) fn clear(&mut self) {
-        for words in [&mut self.taken, &mut self.active, &mut self.claimed] {
-            words.fill(0);
-        }
+        self.words.fill(StateWord::default());
         self.free = self.slots;
     }
 
     /// Makes a claimed chunk free, whose bit is clear.
     pub(crate) fn release(&mut self, slot: u32) {
-        put(&mut self.claimed, slot, false);
-        put(&mut self.taken, slot, false);
+        self.change(slot, |word, bit| {
+            word.claimed &= !bit;
+            word.taken &= !bit;
+        });
         self.free += 1;
     }
 }
