@@ -80,7 +80,8 @@ pub(crate) const NAME_AT: u64 = 16;
 /// Bytes of a segment's bitmap: a bit for each of the smallest chunks.
 pub(crate) const BITMAP_BYTES: u64 = SEGMENT_BYTES / CHUNK_BYTES_MIN / 8;
 
-const VERSION: u32 = 1;
+/// 2: an entry of the undo log has fewer bytes.
+const VERSION: u32 = 2;
 const CHECKSUM_AT: usize = HEADER_BYTES - 4;
 const PART_ALIGNMENT: u64 = 4096;
 const LANES_AT: u64 = HEADER_BYTES as u64;
