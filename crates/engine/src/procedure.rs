@@ -17,7 +17,7 @@ use varve_memory::EngineKind;
 use crate::catalog::TableDef;
 use crate::database::Database;
 use crate::error::{Error, Result};
-use crate::in_memory::spread_by;
+use crate::in_memory::{spread_by, without_padding};
 use crate::partition_hash::key_hash;
 use crate::partitions::PartitionId;
 use crate::row_access::Isolation;
@@ -57,7 +57,9 @@ impl Database {
             let what = format!("the partition key of table {name} has {wanted} columns, not {}", key.len());
             return Err(Error::InvalidDefinition { what });
         }
-        let number = key_hash(key.iter().copied()) % stored.len() as u64;
+        let hashed =
+            columns.iter().zip(key).map(|(column, value)| without_padding(table.key_type(*column), *value));
+        let number = key_hash(hashed) % stored.len() as u64;
         Ok(Partition(stored.get(number as usize).unwrap_or(first).partition))
     }
 

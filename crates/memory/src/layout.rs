@@ -366,7 +366,7 @@ mod tests {
         let words: Vec<u64> = (0..9).map(|word| get_u64(&bytes, word * 8)).collect();
         let expected = [
             MAGIC,
-            0x0001_0000_0000_0001,
+            0x0001_0000_0000_0002,
             0x0102_0304_0506_0708,
             1 << 20,
             0x0000_0100_0000_000F,

@@ -43,7 +43,7 @@ use crate::types::Datum;
 
 pub(crate) use check::check_chunks;
 pub(crate) use definition::refuse_kinds;
-pub(crate) use spread::{refuse_key, spread_by};
+pub(crate) use spread::{refuse_key, spread_by, without_padding};
 
 /// One of the engines.
 pub(crate) struct MemoryEngine(pub(crate) EngineKind);

@@ -75,10 +75,7 @@ impl MemoryStore {
     /// The table for a row.
     pub(super) fn table_of_row(&self, row: RowRef<'_>) -> StoredTable {
         let Some(columns) = spread_by(&self.def).filter(|_| self.is_spread()) else { return self.first };
-        let value = |column: &usize| match (self.def.key_type(*column), row.get(*column)) {
-            (ColumnType::Char(_), Datum::Text(text)) => Datum::Text(text.trim_end_matches(' ')),
-            (_, value) => value,
-        };
+        let value = |column: &usize| without_padding(self.def.key_type(*column), row.get(*column));
         self.table_numbered(key_hash(columns.iter().map(value)))
     }
 
@@ -131,6 +128,14 @@ impl MemoryStore {
         let (lower, upper) = (key(lower), key(upper));
         let common_bytes = lower.iter().zip(upper).take_while(|(a, b)| a == b).count();
         self.table_of_key(index, lower, common_bytes)
+    }
+}
+
+/// A value of a partition key as it is hashed: spaces at the end of `char(n)` do not count.
+pub(crate) fn without_padding(column_type: ColumnType, value: Datum<'_>) -> Datum<'_> {
+    match (column_type, value) {
+        (ColumnType::Char(_), Datum::Text(text)) => Datum::Text(text.trim_end_matches(' ')),
+        (_, value) => value,
     }
 }
 

@@ -169,6 +169,7 @@ impl<M: CowMedium> CowStore<M> {
 
     /// Ends the batch: its transactions are durable.
     fn end_batch(&mut self) -> StoreResult<()> {
+        self.trees.check_whole()?;
         let Trees { nodes, roots, .. } = &mut self.trees;
         nodes.end_batch(roots)?;
         self.pending = 0;
@@ -189,6 +190,7 @@ impl<M: CowMedium + Send + Sync> Store for CowStore<M> {
 
     fn drop_table(&mut self, table: TableNo) -> StoreResult<()> {
         self.check_no_transaction()?;
+        self.trees.check_whole()?;
         self.trees.roots.owner_of(table)?;
         M::drop_table(&mut self.trees, table)?;
         self.pending = 0;

@@ -31,6 +31,8 @@ pub(crate) struct Trees<N> {
     /// Bytes of nodes.
     buf: Vec<u8>,
     merge_buffers: MergeBuffers,
+    /// A merge of nodes met damage after a transaction had ended. No further batch may become durable.
+    is_broken: bool,
 }
 
 /// A tree does not have what the open transaction has changed.
@@ -42,7 +44,14 @@ impl<N: NodeStore> Trees<N> {
     pub(crate) fn new(nodes: N, roots: Roots) -> Trees<N> {
         let (undo, sparse, numbers) = (UndoList::default(), SparseLeaves::default(), ChangeNumbers::new());
         let (before, buf, merge_buffers) = (Vec::new(), Vec::new(), MergeBuffers::default());
-        Trees { nodes, roots, undo, sparse, numbers, before, buf, merge_buffers }
+        Trees { nodes, roots, undo, sparse, numbers, before, buf, merge_buffers, is_broken: false }
+    }
+
+    /// Refuses to make the dirty directory durable, if a commit that was reported as failed has changed it.
+    pub(super) fn check_whole(&self) -> StoreResult<()> {
+        let what =
+            "a tree whose nodes could not be merged; changes since the last batch are lost at the next start";
+        if self.is_broken { Err(StoreError::Damaged { what, at: Pointer::NONE }) } else { Ok(()) }
     }
 
     /// Copies the value of a key; `false`: the tree does not have the key.
@@ -252,6 +261,7 @@ impl<N: NodeStore> Trees<N> {
             let mut tree = self.roots.tree(no)?;
             let done = tree.merge_sparse(&mut self.nodes, &key, &mut self.buf, &mut self.merge_buffers);
             self.roots.set_root(no, tree.root);
+            self.is_broken |= done.is_err();
             done?;
         }
         self.before = key;

@@ -138,3 +138,23 @@ fn partitions_are_those_of_tables_in_persistent_memory() {
     let (database, def) = accounts("inplace");
     assert_eq!(database.partition_of(&def, &[]).unwrap_err().sqlstate(), "42P16");
 }
+
+#[test]
+fn padding_of_a_partition_key_does_not_count() {
+    let (_, database) = empty(2);
+    let mut txn = database.begin(RC);
+    let def = txn
+        .create_table(NewTable {
+            primary_key: Some(PrimaryKey { name: "item_pkey".into(), columns: vec![0] }),
+            engine: Some("nvm_inplace".to_owned()),
+            partition_by: Some((PartitionMethod::Hash, vec![0])),
+            ..NewTable::new("public", "item", vec![column("code", ColumnType::Char(5))])
+        })
+        .unwrap();
+    txn.commit().unwrap();
+    for code in ["a", "bc", "def", "ghij", "x", "yz"] {
+        let [plain, padded] = [code.to_owned(), format!("{code:5}")]
+            .map(|code| database.partition_of(&def, &[Datum::Text(&code)]).unwrap());
+        assert_eq!(plain, padded, "{code}");
+    }
+}
