@@ -15,9 +15,10 @@
 
 use std::sync::Arc;
 
-use crate::error::Result;
+use crate::error::{Result, SpillError};
 use crate::groups::{Groups, Merged};
 use crate::memory::{MemoryBudget, MemoryGrant};
+use crate::page::{PAGE_BYTES_MAX, PAGE_BYTES_MIN};
 use crate::reader::RowReader;
 use crate::row::{Row, RowSource, hash};
 use crate::space::{SpillPurpose, TemporarySpace};
@@ -73,8 +74,11 @@ impl<'a> Aggregator<'a> {
         settings: AggregateSettings,
         states: &'a dyn MergeStates,
     ) -> Result<Aggregator<'a>> {
+        if !(PAGE_BYTES_MIN..=PAGE_BYTES_MAX).contains(&settings.page_bytes) {
+            return Err(SpillError::Setting("a page of the temporary space has 512 bytes to 32 KiB"));
+        }
         let (space, memory) = (Arc::clone(space), Arc::clone(memory));
-        let pass = Pass::new(&memory, settings, 1)?;
+        let pass = Pass::new(&memory, settings, 1, 0)?;
         Ok(Aggregator { space, memory, settings, states, pass, waiting: Vec::new(), grants: Vec::new() })
     }
 
@@ -104,7 +108,8 @@ impl<'a> Aggregator<'a> {
             return Err(self.pass.groups.too_small(row));
         }
         let partition = (u128::from(row_hash) * self.pass.partitions as u128) >> 64;
-        self.pass.writers.get_mut(partition as usize).map_or(Ok(()), |writer| writer.push(row))
+        let writer = self.pass.writers.get_mut(partition as usize);
+        writer.ok_or(SpillError::Defect("a row belongs to no partition"))?.push(row)
     }
 
     fn open_partitions(&mut self) -> Result<()> {
@@ -125,9 +130,9 @@ impl<'a> Aggregator<'a> {
             let Some(waiting) = self.waiting.pop() else { return Ok(()) };
             self.grants.pop();
             let page_bytes = self.settings.page_bytes;
-            let purpose = SpillPurpose::Partitions;
+            let (purpose, row_bytes_max) = (SpillPurpose::Partitions, waiting.list.row_bytes_max);
             let mut reader = RowReader::open(waiting.list, &self.memory, page_bytes, purpose)?;
-            self.pass = Pass::new(&self.memory, self.settings, waiting.depth)?;
+            self.pass = Pass::new(&self.memory, self.settings, waiting.depth, row_bytes_max)?;
             while reader.advance()? {
                 self.push(reader.row())?;
             }
@@ -136,7 +141,7 @@ impl<'a> Aggregator<'a> {
 
     /// Gives the memory of the pass back, and lets its partitions wait.
     fn end_pass(&mut self) -> Result<()> {
-        self.pass.groups = Groups::new(&self.memory, 0)?;
+        self.pass.groups = Groups::new(&self.memory, 0, 0)?;
         for writer in std::mem::take(&mut self.pass.writers) {
             let list = writer.finish()?;
             if list.rows > 0 {
@@ -149,7 +154,12 @@ impl<'a> Aggregator<'a> {
 }
 
 impl Pass {
-    fn new(memory: &Arc<MemoryBudget>, settings: AggregateSettings, depth: u64) -> Result<Pass> {
+    fn new(
+        memory: &Arc<MemoryBudget>,
+        settings: AggregateSettings,
+        depth: u64,
+        row_bytes_max: usize,
+    ) -> Result<Pass> {
         let left_bytes = memory.left_bytes();
         // A quarter of the memory is for partitions. A part is left for the lists of waiting partitions.
         let partition_bytes = settings.page_bytes + 2 * PARTITION_BYTES;
@@ -157,7 +167,7 @@ impl Pass {
         let block_pages =
             (left_bytes / 4 / partitions / settings.page_bytes).clamp(1, settings.block_pages.max(1));
         let others_bytes = partitions * (block_pages * settings.page_bytes + 2 * PARTITION_BYTES);
-        let groups = Groups::new(memory, left_bytes.saturating_sub(others_bytes))?;
+        let groups = Groups::new(memory, left_bytes.saturating_sub(others_bytes), row_bytes_max)?;
         Ok(Pass { groups, writers: Vec::with_capacity(partitions), partitions, block_pages, depth })
     }
 }

@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use crate::error::Result;
+use crate::error::{Result, SpillError};
 use crate::memory::MemoryBudget;
 use crate::reader::RowReader;
 use crate::row::{Row, RowSource};
@@ -81,7 +81,11 @@ impl BitReader {
         let Some(reader) = &mut self.reader else { return Ok(false) };
         if self.next.is_multiple_of(8 * GROUP_BYTES) {
             self.next = 0;
-            reader.advance()?;
+            if !reader.advance()? {
+                return Err(SpillError::Caller(
+                    "the probe input has more rows than in its first scan".into(),
+                ));
+            }
         }
         let byte = reader.row().payload.get(self.next / 8).copied().unwrap_or(0);
         let bit = byte >> (self.next % 8) & 1 == 1;

@@ -1,8 +1,8 @@
 //! Rows in memory with a hash table: a chunk of a join's build input. Rows and buckets share one allocation.
 //!
-//! A cell: next cell of the bucket u32 (while loading: low bits of the hash), tag u32, the row. The tag has
-//! other bits of the hash. Its lowest bit says that the row has matched. The buckets are behind the last
-//! row that fits, one for each row.
+//! A cell: the next cell of the bucket (u32; the low bits of the hash until the table is built), a tag (u32),
+//! the row. The tag has other bits of the hash; its lowest bit is set when the row has matched. The buckets
+//! are at the end of the memory, one for each row.
 //!
 //! Invariants
 //! 1. No allocation follows the first one. A row that does not fit is refused.

@@ -15,7 +15,7 @@ pub enum SpillError {
     /// The device failed.
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// The temporary space has reached its limit or its device is full.
+    /// The temporary space has reached its limit.
     #[error(
         "the temporary space {space} is full: {used_bytes} bytes are in use, {wanted_bytes} more are needed \
          (limit: {limit_bytes} bytes)"
@@ -27,8 +27,21 @@ pub enum SpillError {
         used_bytes: u64,
         /// Bytes that were asked for.
         wanted_bytes: u64,
-        /// The limit; `u64::MAX` if there is none.
+        /// The limit.
         limit_bytes: u64,
+    },
+    /// The device of the temporary space is full.
+    #[error(
+        "the device of the temporary space {space} is full: {used_bytes} bytes are in use by temporary files, \
+         {wanted_bytes} more are needed"
+    )]
+    DeviceFull {
+        /// Location of the space.
+        space: String,
+        /// Bytes in use by all operators.
+        used_bytes: u64,
+        /// Bytes that were asked for.
+        wanted_bytes: u64,
     },
     /// A step needs more memory at once than the budget has.
     #[error(
@@ -55,6 +68,9 @@ pub enum SpillError {
     /// A setting is not possible.
     #[error("{0}")]
     Setting(&'static str),
+    /// The operator has an error of its own, which no input explains.
+    #[error("defect of an operator of the temporary space: {0}")]
+    Defect(&'static str),
     /// The caller's input or output failed.
     #[error("{0}")]
     Caller(Box<str>),

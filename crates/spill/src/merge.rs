@@ -115,11 +115,11 @@ impl Merger {
     /// Plays all games once.
     fn play(&mut self) {
         let count = self.readers.len();
-        // The winners of all games are needed only here; they are kept in the places of the losers below.
         for leaf in 0..count {
             let mut winner = leaf as u32;
             let mut game = (leaf + count) / 2;
-            // A game waits for its second player: the first one that comes is its loser until then.
+            // The first run that reaches a game waits there. The second one plays against it, and the winner
+            // goes on.
             while game > 0 {
                 let waiting = self.tree[game];
                 if waiting == 0 {
@@ -192,7 +192,7 @@ pub(crate) fn reduce(
     Ok(runs)
 }
 
-/// Bytes that the writer of a merge takes.
+/// Pages of the buffer that the writer of a merge takes.
 fn write_pages(memory: &MemoryBudget, shape: MergeShape) -> usize {
     shape.write_pages.min(memory.left_bytes() / 4 / shape.page_bytes).max(1)
 }

@@ -93,7 +93,13 @@ pub struct Sorter {
     making: Making,
     runs: Vec<RowList>,
     runs_max: usize,
-    _runs_grant: MemoryGrant,
+    runs_grant: MemoryGrant,
+}
+
+/// Sorted runs, and memory for two lists of them.
+pub(crate) struct ListedRuns {
+    pub runs: Vec<RowList>,
+    pub grant: MemoryGrant,
 }
 
 /// Runs that may be listed before they are merged, for a budget of this many bytes.
@@ -135,7 +141,7 @@ impl Sorter {
             making: Making { rows, writer: None, file: None, run: 0, last: None },
             runs: Vec::with_capacity(runs_max),
             runs_max,
-            _runs_grant: grant,
+            runs_grant: grant,
         })
     }
 
@@ -252,25 +258,30 @@ impl Sorter {
         }
         let shape = self.settings.merge_shape();
         let memory = Arc::clone(&self.memory);
-        let runs = self.into_runs(reserve_bytes)?;
+        let ListedRuns { runs, grant } = self.into_runs(reserve_bytes)?;
         let left_bytes = memory.left_bytes().saturating_sub(reserve_bytes);
         let merger = Merger::new(runs, &memory, shape, left_bytes, SpillPurpose::Runs)?;
+        drop(grant);
         Ok(SortedRows { state: SortedState::Merging(merger) })
     }
 
     /// Writes all rows, and merges runs until one merge can read them without `reserve_bytes` of the budget.
-    pub(crate) fn into_runs(mut self, reserve_bytes: usize) -> Result<Vec<RowList>> {
+    pub(crate) fn into_runs(mut self, reserve_bytes: usize) -> Result<ListedRuns> {
         match self.settings.runs {
             RunMethod::Quicksort if self.making.rows.is_empty() => {}
             RunMethod::Quicksort => self.write_sorted()?,
             RunMethod::ReplacementSelection => while self.write_first()? {},
         }
         self.close_run()?;
-        let Sorter { space, memory, settings, making, runs, _runs_grant, .. } = self;
+        let Sorter { space, memory, settings, making, runs, runs_grant, .. } = self;
         drop(making);
         let shape = settings.merge_shape();
         let fan_in = |runs: &[RowList]| shape.fan_in(runs, memory.left_bytes().saturating_sub(reserve_bytes));
-        reduce(runs, &space, &memory, shape, fan_in)
+        let mut runs = reduce(runs, &space, &memory, shape, fan_in)?;
+        runs.shrink_to_fit();
+        drop(runs_grant);
+        let grant = memory.take(2 * runs.len() * size_of::<RowList>())?;
+        Ok(ListedRuns { runs, grant })
     }
 
     /// Runs that were written so far.

@@ -190,9 +190,17 @@ impl TemporarySpace {
         }
     }
 
-    /// An error of the device, or [`SpillError::Full`] if the device is full.
+    /// An error of the device, or [`SpillError::DeviceFull`] if the device is full.
+    #[cold]
     fn device_error(&self, error: DeviceError, wanted_bytes: usize) -> SpillError {
-        if error.is_no_space() { self.full(wanted_bytes as u64) } else { SpillError::Device(error) }
+        if !error.is_no_space() {
+            return SpillError::Device(error);
+        }
+        SpillError::DeviceFull {
+            space: self.directory.location(),
+            used_bytes: self.used_bytes(),
+            wanted_bytes: wanted_bytes as u64,
+        }
     }
 }
 
@@ -215,7 +223,9 @@ impl TemporaryFile {
     /// Takes the next pages at the end of the file; returns the first of them.
     fn allocate(&self, pages: u32) -> Result<u32> {
         let first = self.pages.load(Relaxed);
-        let end = first.checked_add(pages).ok_or(SpillError::Setting("a temporary file has 2^32 pages"))?;
+        let end = first
+            .checked_add(pages)
+            .ok_or(SpillError::Setting("a temporary file has at most 2^32 - 1 pages"))?;
         let end_bytes = u64::from(end) * self.page_bytes as u64;
         let reserved_bytes = self.reserved_bytes.load(Relaxed);
         if end_bytes > reserved_bytes {

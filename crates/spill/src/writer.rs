@@ -57,7 +57,7 @@ impl RowList {
 /// How a writer lays out its pages.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WriterShape {
-    /// Pages of the buffer, and of a request.
+    /// Pages of the buffer, and of a request; at least one.
     pub buffer_pages: usize,
     pub is_partition: bool,
     /// Bytes of rows in a page at most.
@@ -95,7 +95,8 @@ impl RowWriter {
         memory: &Arc<MemoryBudget>,
         shape: WriterShape,
     ) -> Result<RowWriter> {
-        let buffer = Buffer::new(memory, shape.buffer_pages.max(1) * file.page_bytes())?;
+        let shape = WriterShape { buffer_pages: shape.buffer_pages.max(1), ..shape };
+        let buffer = Buffer::new(memory, shape.buffer_pages * file.page_bytes())?;
         let list = RowList {
             file: Arc::clone(file),
             layout: Layout::Run { first: 0, pages: 0 },

@@ -14,6 +14,8 @@
 //! 1. A probe row is written only if its partition has build rows.
 //! 2. If the partition in memory outgrows its memory, it becomes a partition on the drive.
 //! 3. A partition is divided again only while this makes it smaller, and at most `DEPTH_MAX` times.
+//! 4. The inputs are read once. With too little memory for partitions, the probe input is kept in a spool for
+//!    block nested loops.
 //!
 //! Source: Do 2012, sections 2.3.3 to 2.3.5. Roles of a pair of partitions are swapped if its probe part is
 //! smaller (DeWitt and Gerber 1985), which the thesis does not need.
@@ -22,11 +24,12 @@ use std::sync::Arc;
 
 use crate::allocation::{FUDGE, JoinPages, PartitionBuffers};
 use crate::chunk::{CHUNK_ROW_BYTES, HashChunk};
-use crate::error::Result;
+use crate::error::{Result, SpillError};
 use crate::memory::MemoryGrant;
 use crate::reader::RowReader;
 use crate::row::{Row, RowSource, hash};
 use crate::space::{SpillPurpose, TemporaryFile};
+use crate::spool::{SpoolSettings, SpoolWriter};
 use crate::writer::{RowList, RowWriter, WriterShape};
 
 use super::emit::Emitter;
@@ -101,9 +104,28 @@ impl Join {
         emitter: &mut Emitter<'_>,
     ) -> Result<()> {
         if self.buffer_pages() < PAGES_MIN || self.partitions_max() < 2 {
-            return self.nested_loops(build, probe, emitter);
+            return self.spool_and_loop(build, probe, emitter);
         }
         self.divide_and_join(build, probe, 1, emitter)
+    }
+
+    /// Block nested loops over a copy of the probe input, which may be readable only once (invariant 4).
+    fn spool_and_loop(
+        &self,
+        build: JoinInput<'_>,
+        probe: JoinInput<'_>,
+        emitter: &mut Emitter<'_>,
+    ) -> Result<()> {
+        let page_bytes = self.settings.page_bytes;
+        probe.source.rewind(&self.memory, page_bytes)?;
+        let settings = SpoolSettings { page_bytes, write_pages: 1, fill_percent: 100 };
+        let mut spool = SpoolWriter::new(&self.space, &self.memory, settings)?;
+        while probe.source.advance()? {
+            spool.push(probe.source.row())?;
+        }
+        probe.source.release();
+        let mut spool = spool.finish()?;
+        self.nested_loops(build, JoinInput { source: &mut spool, size: probe.size }, emitter)
     }
 
     /// How the buffer is divided.
@@ -325,5 +347,6 @@ impl Join {
 }
 
 fn push(writers: &mut [RowWriter], partition: usize, row: Row<'_>) -> Result<()> {
-    writers.get_mut(partition).map_or(Ok(()), |writer| writer.push(row))
+    let writer = writers.get_mut(partition);
+    writer.ok_or(SpillError::Defect("a row belongs to no partition"))?.push(row)
 }

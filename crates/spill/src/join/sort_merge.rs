@@ -15,7 +15,7 @@ use crate::error::Result;
 use crate::merge::{MergeShape, Merger, reduce};
 use crate::reader::RowReader;
 use crate::row::RowSource;
-use crate::sort::{RunMethod, SortSettings, Sorter};
+use crate::sort::{ListedRuns, RunMethod, SortSettings, Sorter};
 use crate::space::SpillPurpose;
 use crate::writer::{RowList, RowWriter, WriterShape};
 
@@ -58,7 +58,9 @@ impl Join {
         buffers.input = self.pages_of_request(buffers.input);
         let build = self.sorted_runs(build, buffers.input, Side::Left, emitter)?;
         let probe = self.sorted_runs(probe, buffers.input, Side::Right, emitter)?;
-        let (build, probe) = self.fewer_runs(build, probe)?;
+        // The grants are held until all runs are read.
+        let _lists = [build.grant, probe.grant];
+        let (build, probe) = self.fewer_runs(build.runs, probe.runs)?;
         emitter.second_phase();
         self.merge(build, probe, emitter)
     }
@@ -84,7 +86,7 @@ impl Join {
         pages: usize,
         part: Side,
         emitter: &mut Emitter<'_>,
-    ) -> Result<Vec<RowList>> {
+    ) -> Result<ListedRuns> {
         input.source.rewind(&self.memory, pages * self.settings.page_bytes)?;
         let mut sorter = Sorter::new(&self.space, &self.memory, self.sort_settings(pages))?;
         while input.source.advance()? {
@@ -116,7 +118,7 @@ impl Join {
         } else if probe.len() <= least {
             (fan_in.saturating_sub(probe.len()), probe.len())
         } else {
-            (least, fan_in - least)
+            (least, fan_in.saturating_sub(least))
         };
         let few = |runs, most: usize| reduce(runs, &self.space, &self.memory, shape, move |_| most);
         Ok((few(build, for_build)?, few(probe, for_probe)?))

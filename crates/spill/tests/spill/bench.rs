@@ -77,17 +77,26 @@ pub fn rows(shape: RowShape, seed: u64) -> Vec<OwnedRow> {
 pub struct Source<'a> {
     rows: &'a [OwnedRow],
     next: usize,
+    /// How often it may still be rewound.
+    rewinds: u32,
 }
 
 impl<'a> Source<'a> {
     pub fn new(rows: &'a [OwnedRow]) -> Source<'a> {
-        Source { rows, next: 0 }
+        Source { rows, next: 0, rewinds: u32::MAX }
+    }
+
+    /// A source that fails when it is rewound for the second time.
+    pub fn once(rows: &'a [OwnedRow]) -> Source<'a> {
+        Source { rewinds: 1, ..Source::new(rows) }
     }
 }
 
 impl RowSource for Source<'_> {
     fn rewind(&mut self, _memory: &Arc<MemoryBudget>, _read_bytes: usize) -> Result<()> {
         self.next = 0;
+        let left = self.rewinds.checked_sub(1);
+        self.rewinds = left.ok_or_else(|| SpillError::Caller("the source can be read once".into()))?;
         Ok(())
     }
     fn advance(&mut self) -> Result<bool> {
@@ -130,9 +139,11 @@ pub fn kind(error: &SpillError) -> &'static str {
     match error {
         SpillError::Device(_) => "device",
         SpillError::Full { .. } => "full",
+        SpillError::DeviceFull { .. } => "device full",
         SpillError::Memory { .. } => "memory",
         SpillError::Corrupt { .. } => "corrupt",
         SpillError::Setting(_) => "setting",
+        SpillError::Defect(_) => "defect",
         SpillError::Caller(_) => "caller",
     }
 }

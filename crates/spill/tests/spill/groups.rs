@@ -108,3 +108,56 @@ fn a_group_larger_than_the_budget_is_an_error() {
     assert_eq!(kind(&grouped(&bench, &input, 32 << 10).unwrap_err()), "memory");
     bench.check_empty();
 }
+
+/// A state is a list to which rows are appended, such as that of `string_agg`.
+struct Appended;
+
+impl MergeStates for Appended {
+    fn merge(&self, state: &[u8], other: &[u8], merged: &mut Vec<u8>) -> Result<()> {
+        merged.extend_from_slice(state);
+        merged.extend_from_slice(other);
+        Ok(())
+    }
+}
+
+/// Lengths of the states of `keys` groups that each get `rows` rows of 8 bytes, by key.
+fn appended(keys: u64, rows: u64, budget: usize) -> Result<BTreeMap<Vec<u8>, usize>> {
+    let bench = Bench::new();
+    let memory = MemoryBudget::new(budget);
+    let settings = AggregateSettings { page_bytes: 512, block_pages: 8 };
+    let mut aggregator = Aggregator::new(&bench.space, &memory, settings, &Appended)?;
+    for n in 0..keys * rows {
+        aggregator.push(Row::new(&(n % keys).to_be_bytes(), &n.to_le_bytes()))?;
+    }
+    let mut groups = BTreeMap::new();
+    aggregator.finish(&mut |row: Row<'_>| {
+        assert!(groups.insert(row.key.to_vec(), row.payload.len()).is_none(), "a group is returned once");
+        Ok(())
+    })?;
+    assert!(memory.peak_bytes() <= budget);
+    assert_eq!(memory.left_bytes(), budget);
+    bench.check_empty();
+    Ok(groups)
+}
+
+/// The old cells of a state that grows do not fill the memory.
+#[test]
+fn states_may_grow() {
+    for (keys, rows) in [(1, 300), (2, 300), (3, 250), (40, 200)] {
+        for budget in [32 << 10, 64 << 10] {
+            let groups =
+                appended(keys, rows, budget).unwrap_or_else(|error| panic!("{keys} {rows}: {error}"));
+            assert_eq!(groups.len() as u64, keys);
+            assert!(groups.values().all(|len| *len as u64 == rows * 8), "{groups:?}");
+        }
+    }
+    assert_eq!(kind(&appended(1, 8_000, 32 << 10).unwrap_err()), "memory");
+}
+
+#[test]
+fn a_page_without_bytes_is_an_error() {
+    let (bench, memory) = (Bench::new(), MemoryBudget::new(1 << 20));
+    let settings = AggregateSettings { page_bytes: 0, block_pages: 8 };
+    let error = Aggregator::new(&bench.space, &memory, settings, &Appended).err().unwrap();
+    assert_eq!(kind(&error), "setting");
+}

@@ -50,6 +50,9 @@ struct Case {
     io: BlockIo,
     files: PartitionFiles,
     budget: usize,
+    page_bytes: usize,
+    /// The probe input can be read only once.
+    is_once: bool,
     /// What is expected, as a factor of the true size.
     expected: f64,
 }
@@ -61,6 +64,8 @@ const CASE: Case = Case {
     io: BlockIo::Blocked,
     files: PartitionFiles::Shared,
     budget: 64 << 10,
+    page_bytes: 512,
+    is_once: false,
     expected: 1.0,
 };
 
@@ -75,7 +80,7 @@ fn run(bench: &Bench, case: Case, left: &[OwnedRow], right: &[OwnedRow]) -> Resu
         space: Arc::clone(&bench.space),
         memory: Arc::clone(&memory),
         settings: JoinSettings {
-            page_bytes: 512,
+            page_bytes: case.page_bytes,
             io: case.io,
             partition_files: case.files,
             times: DriveTimes::DISK,
@@ -84,7 +89,11 @@ fn run(bench: &Bench, case: Case, left: &[OwnedRow], right: &[OwnedRow]) -> Resu
         kind: case.kind,
         build: case.build,
     };
-    let (mut left_source, mut right_source) = (Source::new(left), Source::new(right));
+    let source = |rows, side| match case.is_once && side != case.build {
+        true => Source::once(rows),
+        false => Source::new(rows),
+    };
+    let (mut left_source, mut right_source) = (source(left, Side::Left), source(right, Side::Right));
     let left = JoinInput { source: &mut left_source, size: size(left, case.expected) };
     let right = JoinInput { source: &mut right_source, size: size(right, case.expected) };
     let mut output = Pairs::new();
@@ -242,4 +251,40 @@ fn a_full_space_is_an_error() {
         assert_eq!(kind(&error), "full");
         bench.check_empty();
     }
+}
+
+/// Only block nested loops needs a probe input that can be rewound, however little memory there is.
+#[test]
+fn other_methods_read_the_probe_input_once() {
+    let (left, right) = (rows(shape(400, 300), 18), rows(shape(500, 300), 19));
+    for budget in [8 << 10, 12 << 10, 16 << 10, 24 << 10, 64 << 10] {
+        for method in [JoinMethod::SortMerge, JoinMethod::Grace, JoinMethod::Hybrid] {
+            for kind in JoinKind::ALL {
+                check(Case { method, kind, budget, is_once: true, ..CASE }, &left, &right);
+            }
+        }
+    }
+    let bench = Bench::new();
+    let case = Case { method: JoinMethod::NestedLoops, budget: 8 << 10, is_once: true, ..CASE };
+    assert_eq!(kind(&run(&bench, case, &left, &right).unwrap_err()), "caller");
+}
+
+/// Memory for two pages merges no runs. That is an error of the budget, not a panic.
+#[test]
+fn a_merge_without_memory_for_a_page_of_each_run_is_an_error() {
+    let (left, right) = (rows(shape(500, 300), 20), rows(shape(500, 300), 21));
+    let mut refused = Vec::new();
+    for budget in (17 << 10..40 << 10).step_by(1 << 10) {
+        let bench = Bench::new();
+        let case = Case { method: JoinMethod::SortMerge, budget, page_bytes: 8 << 10, ..CASE };
+        match run(&bench, case, &left, &right) {
+            Ok(output) => assert!(output == model(case.kind, &left, &right), "{budget}"),
+            Err(error) => {
+                assert_eq!(kind(&error), "memory", "{budget}");
+                refused.push(budget);
+            }
+        }
+        bench.check_empty();
+    }
+    assert!(refused.contains(&(20 << 10)) && refused.iter().all(|budget| *budget < 38 << 10), "{refused:?}");
 }
