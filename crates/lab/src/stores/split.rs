@@ -22,7 +22,7 @@ use super::partition::Partition;
 use super::parts::Part;
 use super::sampled::{Meter, Sample, SampledRegion};
 
-/// Samples of a run, at most one for so many transactions.
+/// Samples of a run: at most 2,000, and at most one for 4 transactions.
 const SAMPLES: u64 = 2_000;
 const TRANSACTIONS_OF_SAMPLE: u64 = 4;
 /// Transactions of this many that are not sampled.

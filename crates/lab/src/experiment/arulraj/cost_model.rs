@@ -31,7 +31,7 @@ use crate::stores::{Bed, ENGINES, Engine, Part, Partition, PartitionLoad, Sample
 const BAR: f64 = 1.1;
 /// Calls on the region that an operation makes, roughly: it decides how many of them are sampled.
 const CALLS_OF_OPERATION: u64 = 16;
-/// Samples of an operation, at most one for so many of them.
+/// Samples of an operation: at most 3,000, and at most one for 4 operations.
 const SAMPLES: u64 = 3_000;
 const OPERATIONS_OF_SAMPLE: u64 = 4;
 /// One of this many tuples is deleted.

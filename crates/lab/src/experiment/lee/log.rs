@@ -11,6 +11,7 @@ use varve_bench::driver::{self, Plan};
 use varve_bench::report::Spread;
 use varve_bench::tpcb::Tpcb;
 use varve_bench::workload::Workload;
+use varve_device::EmulationReport;
 
 use super::super::claim::Claim;
 use super::super::lab::Lab;
@@ -80,10 +81,11 @@ struct LogRound {
     forces: f64,
     force_sectors: f64,
     force_ms: f64,
-    emulation: Option<Emulation>,
+    report: Option<EmulationReport>,
 }
 
-/// A measured point. Figures beside `tps` are those of its last round.
+/// A measured point. `emulation` is the worst of all rounds. Other figures beside `tps` are those of the last
+/// round.
 #[derive(Debug, Serialize)]
 struct LogRow {
     row: &'static str,
@@ -299,7 +301,7 @@ fn figures(opened: &OpenMemoryStand, used: SpaceUse, tps: f64, transactions: u64
         forces: forces / transactions.max(1) as f64,
         force_sectors: used.written.bytes as f64 / SECTOR_BYTES / forces,
         force_ms: busy_ms / forces,
-        emulation: opened.emulation(),
+        report,
     }
 }
 
@@ -311,6 +313,7 @@ fn row_of(
     published: PublishedPoint,
 ) -> Option<LogRow> {
     let rates: Vec<f64> = rounds.iter().map(|round| round.tps).collect();
+    let reports: Vec<EmulationReport> = rounds.iter().filter_map(|round| round.report.clone()).collect();
     let count = rounds.len();
     let last = rounds.into_iter().next_back()?;
     Some(LogRow {
@@ -326,7 +329,7 @@ fn row_of(
         force_sectors: last.force_sectors,
         force_ms: last.force_ms,
         published,
-        emulation: last.emulation,
+        emulation: Emulation::worst(&reports, 0.0),
         setting,
     })
 }

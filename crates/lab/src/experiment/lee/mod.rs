@@ -4,6 +4,7 @@
 //!    Lee's tables were in the buffer cache (section 3).
 //! 2. Processors are a part of the result, so the dilation is always 1. A point counts if its emulation kept
 //!    the drive's times, however busy the processors were.
+//! 3. `rollback-pattern` and `rollback-read` measure one round. They do not use the option `--rounds`.
 //!
 //! What it does not know: sorts and hash joins (section 6), which use the temporary space.
 
@@ -43,8 +44,13 @@ struct PublishedRatio<'a> {
 
 /// Judges a ratio of figures that were measured under these emulations, and writes its row.
 fn judge(lab: &mut Lab<'_>, asked: PublishedRatio<'_>, emulations: [Option<&Emulation>; 2]) -> Result<Claim> {
+    judge_unless(lab, asked, emulations.into_iter().find_map(not_judged))
+}
+
+/// Judges a ratio unless there is a reason not to, and writes its row. Counts that do not depend on time have
+/// no such reason.
+fn judge_unless(lab: &mut Lab<'_>, asked: PublishedRatio<'_>, spoilt: Option<String>) -> Result<Claim> {
     let PublishedRatio { says, factors, ours, published, better, rounds } = asked;
-    let spoilt = emulations.into_iter().find_map(not_judged);
     let verdict = match (published, spoilt) {
         (None, _) => Verdict::NotInText,
         (Some(_), Some(reason)) => Verdict::NotJudged(reason),

@@ -24,7 +24,7 @@ use super::super::tell;
 use super::super::verdict::Better;
 use super::stand::{MemoryStand, OpenMemoryStand, StudiedSpace};
 use super::write::DrawnTrace;
-use super::{DISK, DRIVES, PAGE_BYTES, PublishedRatio, judge};
+use super::{DISK, DRIVES, PAGE_BYTES, PublishedRatio, judge, judge_unless};
 
 /// Pages of the table (section 5.2).
 const PAGES_FULL: u64 = 12_500;
@@ -42,7 +42,7 @@ const TRACE_MAX: usize = 1_000_000;
 
 const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ";
 const SCAN: &str = "SELECT id, version, filler FROM versions";
-/// Rows that are not as they were when the snapshot was taken.
+/// Reads the version of one row, to check that the snapshot sees the old row.
 const VERSION_OF: &str = "SELECT version FROM versions WHERE id = ";
 
 /// Table 4: pages, seconds of reading, seconds of processors, seconds in all.
@@ -156,7 +156,8 @@ pub fn rollback_read(lab: &mut Lab<'_>) -> Result<()> {
             on_disk.pages_read as f64 / PAGES_FULL as f64,
             Better::Lower,
         );
-        claims.push(judge(lab, per_page, emulations)?);
+        // The number of pages does not depend on the drive's times.
+        claims.push(judge_unless(lab, per_page, None)?);
     }
     tell(lab, &rows, &claims)
 }
