@@ -1,10 +1,11 @@
 //! The time that a flash drive of 2008 needs to merge blocks. Such a drive maps whole blocks of its flash, not
 //! single pages. A few blocks are open: the drive writes them anew elsewhere, page after page.
 //!
-//! A write that continues an open block costs nothing more. Any other write opens its block. If too many
-//! blocks are open then, the drive closes the one that was written least recently. The drive also closes a
-//! block when one of its pages is written a second time. To close a block, the drive copies the pages that
-//! the host did not write, and erases the old block. This is a merge (Lee 2008, sections 2.2 and 5.1).
+//! A write that begins at or behind the last written page of an open block costs nothing more. Any other
+//! write opens its block. If too many blocks are open then, the drive closes the one that was written least
+//! recently. The drive also closes a block when one of its pages is written a second time. To close a block,
+//! the drive copies the pages that the host did not write, and erases the old block. This is a merge (Lee
+//! 2008, sections 2.2 and 5.1).
 //!
 //! Invariants
 //! 1. At most [`Merges::open_blocks`] blocks are open between two writes.
@@ -75,7 +76,7 @@ pub struct MergeCounts {
 struct OpenBlock {
     file: u32,
     number: u64,
-    /// Where the last write into it ended.
+    /// The end of the highest write into it.
     end: u64,
     /// Bytes that the host wrote.
     host_bytes: u64,

@@ -168,6 +168,7 @@ impl Allocator {
 
     /// Each thread has a lane of its own, as long as there are no more threads than lanes. The allocator counts
     /// its threads itself. So the lines that one thread stores do not depend on other threads of the process.
+    /// A thread that alternates between two allocators takes a new lane at each change.
     fn lane_of_thread(&self) -> usize {
         let last = LANE.get();
         if last.allocator == self.number {

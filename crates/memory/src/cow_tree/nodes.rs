@@ -98,7 +98,7 @@ pub(crate) trait NodeStore {
     /// Makes a dirty node with arbitrary contents. Errors: the region is full.
     fn new_node(&mut self, owner: Owner) -> StoreResult<NodeId>;
 
-    /// Makes sure that a node or a row can be freed that no new one takes the place of.
+    /// Reserves an entry in the list of freed chunks, for a node or row that is freed without a replacement.
     ///
     /// Errors: the region is full.
     fn reserve_retirement(&mut self) -> StoreResult<()>;

@@ -36,7 +36,7 @@ struct PathNode {
     is_full: bool,
 }
 
-/// More levels than any tree has: an inner node has at least two children, except behind many deletions.
+/// Levels of the deepest tree that is accepted. More levels are damage: a root is split only when it is full.
 const LEVELS_MAX: usize = 40;
 
 /// The way from the root to a leaf.

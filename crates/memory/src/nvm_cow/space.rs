@@ -16,7 +16,8 @@ use crate::pointer::{Owner, Pointer};
 use crate::space::{OwnedChunk, Space};
 use crate::store_error::{StoreError, StoreResult};
 
-/// What a new chunk is. Without an image it is in its chunk already, and not written back yet.
+/// What a new chunk holds. With an image, its bytes are in DRAM until the batch ends. Without one, they are
+/// in the chunk, not yet written back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Content {
     Node { image: Option<NodeImage> },
@@ -131,7 +132,7 @@ impl BatchChunks {
         }
     }
 
-    /// Makes sure that a chunk can be freed that no new one takes the place of.
+    /// Reserves an entry in the list of freed chunks, for a node or row that is freed without a replacement.
     ///
     /// Errors: the region is full.
     pub(super) fn promise_one(&mut self, space: &Space) -> StoreResult<()> {
