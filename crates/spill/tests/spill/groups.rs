@@ -161,3 +161,23 @@ fn a_page_without_bytes_is_an_error() {
     let error = Aggregator::new(&bench.space, &memory, settings, &Appended).err().unwrap();
     assert_eq!(kind(&error), "setting");
 }
+
+/// Reserves more memory for a merged state than the budget has.
+struct Greedy;
+
+impl MergeStates for Greedy {
+    fn merge(&self, state: &[u8], _other: &[u8], merged: &mut Vec<u8>) -> Result<()> {
+        merged.reserve(1 << 20);
+        merged.extend_from_slice(state);
+        Ok(())
+    }
+}
+
+#[test]
+fn a_merged_state_counts_in_the_budget() {
+    let (bench, memory) = (Bench::new(), MemoryBudget::new(64 << 10));
+    let settings = AggregateSettings { page_bytes: 512, block_pages: 8 };
+    let mut aggregator = Aggregator::new(&bench.space, &memory, settings, &Greedy).unwrap();
+    aggregator.push(Row::new(b"key", b"state")).unwrap();
+    assert_eq!(kind(&aggregator.push(Row::new(b"key", b"state")).unwrap_err()), "memory");
+}
