@@ -41,6 +41,11 @@ pub enum EngineKind {
     NvmLog,
 }
 
+/// `inplace` makes a checkpoint when its log is longer than this.
+const CHECKPOINT_LOG_BYTES_MAX: u64 = 64 << 20;
+/// The log has at most this part of the region (1 / 16), so that old changes do not fill a small file.
+const CHECKPOINT_LOG_SHARE: u64 = 16;
+
 impl EngineKind {
     /// All engines.
     pub const ALL: [EngineKind; 6] = [
@@ -102,6 +107,8 @@ impl EngineKind {
     pub fn open(self, allocator: &Arc<Allocator>, partition: u16) -> StoreResult<Box<dyn Store>> {
         let owner =
             self.store_owner(partition).ok_or(StoreError::NoPartition { partition, most: PARTITIONS_MAX })?;
+        let checkpoint_log_bytes =
+            CHECKPOINT_LOG_BYTES_MAX.min(allocator.capacity_bytes() / CHECKPOINT_LOG_SHARE);
         let (allocator, root) = (Arc::clone(allocator), self.root_name(partition));
         Ok(match self {
             EngineKind::NvmInplace => {
@@ -116,7 +123,8 @@ impl EngineKind {
                 Box::new(NvmLogStructured::open(allocator, &root, owner, NvmLogSettings::default())?)
             }
             EngineKind::Inplace => {
-                Box::new(Inplace::open(allocator, &root, owner, InplaceSettings::default())?)
+                let settings = InplaceSettings { checkpoint_log_bytes, ..InplaceSettings::default() };
+                Box::new(Inplace::open(allocator, &root, owner, settings)?)
             }
         })
     }

@@ -100,7 +100,10 @@ pub enum MemoryError {
         found: u64,
     },
     /// The region was written by another version of the program.
-    #[error("the allocator's region has version {found}, and this program knows version {known}")]
+    #[error(
+        "the allocator's region has version {found}, and this program knows version {known}: \
+         the program that wrote it can dump its tables"
+    )]
     OtherVersion {
         /// Version in the header.
         found: u32,

@@ -160,3 +160,22 @@ fn a_file_whose_operations_fail_loses_nothing() {
     }
     assert!(failed >= 4, "{failed} starts met an error");
 }
+
+#[test]
+fn a_log_of_changes_does_not_fill_the_file() {
+    let tables = MemoryTables { size_bytes: 8 * SIZE_BYTES, ..configured(MemoryDirectory::new()) };
+    let opened = tables.open(&EMPTY).unwrap_or_else(|error| panic!("{error}"));
+    let store = EngineKind::Inplace.open(opened.allocator(), 0);
+    let mut store = store.unwrap_or_else(|error| panic!("{error}"));
+    let owner = Owner::new(300).unwrap_or_else(|| panic!("300 is an owner"));
+    let table = store.create_table(owner, 1).unwrap_or_else(|error| panic!("{error}"));
+    let row = vec![7; 60_000];
+    let rounds = 4 * tables.size_bytes / row.len() as u64;
+    for round in 0..rounds {
+        let inserted =
+            store.insert(table, &[b"key"], &row).and_then(|()| store.commit()).and_then(|_| store.sync());
+        inserted.unwrap_or_else(|error| panic!("round {round} of {rounds}: {error}"));
+        let deleted = store.delete(table, b"key").and_then(|_| store.commit()).and_then(|_| store.sync());
+        deleted.unwrap_or_else(|error| panic!("round {round} of {rounds}: {error}"));
+    }
+}
