@@ -134,8 +134,8 @@ impl Transaction {
         }
     }
 
-    /// Keeps an object that is no table until the transaction ends: nobody drops it. What it is now has to be
-    /// looked at again.
+    /// Locks an object that is no table until the transaction ends, so that no other transaction drops it.
+    /// The caller must read its definition again afterwards.
     pub(crate) fn hold(&mut self, object: ObjectId) -> Result<()> {
         let id = TableId(object.0);
         let mode = LockMode::AccessShare;
@@ -229,8 +229,8 @@ impl Transaction {
         self.catalog().role_by_id(role).map(|_| ()).ok_or_else(missing)
     }
 
-    /// Lets nothing begin to depend on a role until the transaction ends, and waits for those who are about
-    /// to.
+    /// Locks a role until the transaction ends, so that no new object depends on it. Waits for transactions
+    /// that are making such objects.
     pub fn lock_role(&mut self, role: ObjectId) -> Result<()> {
         let name = self.role(role)?.name.clone();
         self.lock_alone(&self.cx.core.catalog.lock_of_object(role), &name)

@@ -260,8 +260,8 @@ impl State {
         }
     }
 
-    /// Each queue that somebody wishes to be another, in an order that is as near as can be to the present
-    /// one; `None` if there is none.
+    /// A new order for each queue in which a waiter should be behind another one, as near to the present
+    /// order as possible. `None` if there is no such order.
     fn orders_for(&self, wishes: &[Behind]) -> Option<Orders> {
         let mut orders = Orders::new();
         for wish in wishes {

@@ -84,8 +84,8 @@ fn purge_below(core: &Core, horizon: Lsn, record: &mut Record) -> Result<usize> 
     Ok(count)
 }
 
-/// Leaves in `start` how far it came: after a failure between two pages that were freed, the first one may
-/// belong to somebody else already.
+/// Leaves in `start` how far it came. After a failure between two freed pages, the first page may already
+/// have another owner.
 fn purge_transaction(core: &Core, finished: &mut Finished, record: &mut Record) -> Result<()> {
     while finished.start != finished.end {
         let at = finished.start;

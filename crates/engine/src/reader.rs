@@ -79,8 +79,8 @@ impl Reader {
         Reader { cx: self.cx.for_reader(), open: Arc::clone(&self.open) }
     }
 
-    /// Another reader of the same for what decides no answer, such as a sample: under SERIALIZABLE it counts
-    /// as read by nobody.
+    /// Another reader of the same rows, for reads that decide no answer, such as a sample. SERIALIZABLE does
+    /// not record what it reads.
     pub fn fork_unnoted(&mut self) -> Reader {
         let mut reader = self.fork();
         reader.cx.serial = None;

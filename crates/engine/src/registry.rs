@@ -353,8 +353,8 @@ impl Registry {
         owners.find(|owner| self.place(owner.slot).is_loser.load(SeqCst))
     }
 
-    /// The transaction is over: its snapshot, tables and identity go. The caller then wakes who waits for it
-    /// and calls `vacate`.
+    /// Ends the transaction: removes its snapshot, its tables and its identity. The caller then wakes the
+    /// transactions that wait for it, and calls `vacate`.
     pub(crate) fn end(&self, owner: Owner) {
         let place = self.place(owner.slot);
         place.snapshot.store(NO_SNAPSHOT, SeqCst);

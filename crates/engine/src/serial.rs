@@ -116,8 +116,8 @@ impl Recent {
         if reads.is_empty() { Ok(()) } else { self.checked(&reads, snapshot).map(drop) }
     }
 
-    /// Compares with all that was committed since the snapshot; nobody commits behind it until the guard
-    /// goes.
+    /// Compares the reads with everything that was committed since the snapshot. No transaction can commit
+    /// until the guard is dropped.
     fn checked(&self, reads: &Frozen, snapshot: Lsn) -> Result<MutexGuard<'_, Kept>> {
         let mut kept = self.0.lock();
         let mut at = kept.first_after(snapshot)?;

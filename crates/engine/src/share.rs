@@ -107,8 +107,8 @@ impl Shares {
         whole.into_iter().chain([&self.all])
     }
 
-    /// Somebody else whose share keeps `me` from a lock of this strength. Called under the latch of the row's
-    /// leaf, which also orders the counters.
+    /// Another transaction whose share prevents a lock of this strength for `me`. Called under the latch of
+    /// the row's leaf, which also orders the counters.
     #[inline]
     pub(crate) fn in_the_way(
         &self,

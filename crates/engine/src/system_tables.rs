@@ -174,8 +174,8 @@ pub(crate) fn set_object(cx: &mut Context, id: u32, definition: &Definition) -> 
     })
 }
 
-/// Replaces a definition that no lock protects: `StaleDefinition` if somebody else has changed or dropped it
-/// meanwhile.
+/// Replaces a definition that no lock protects. `StaleDefinition` if another transaction has changed or
+/// dropped it meanwhile.
 pub(crate) fn exchange_object(cx: &mut Context, id: u32, old: &Definition, new: &Definition) -> Result<()> {
     let (old, bytes) = (codec::encode(old), codec::encode(new));
     let mut decide = |row: RowRef<'_>| {
@@ -233,8 +233,8 @@ pub(crate) fn remove_name(cx: &mut Context, schema: &str, name: &str) -> Result<
     change(cx, NAMES, &key, |_| Ok(Change::Delete))
 }
 
-/// Frees the name of an object that no lock protects: `StaleDefinition` if somebody else has dropped it
-/// meanwhile, and perhaps given its name to another one.
+/// Frees the name of an object that no lock protects. `StaleDefinition` if another transaction has dropped
+/// the object meanwhile, and perhaps given its name to another object.
 pub(crate) fn remove_name_of(cx: &mut Context, schema: &str, name: &str, id: u32) -> Result<()> {
     let is_its = |row: RowRef<'_>| matches!(row.get(2), Datum::Int4(of) if of == id as i32);
     let mut decide = |row: RowRef<'_>| Ok(if is_its(row) { Change::Delete } else { Change::Skip });

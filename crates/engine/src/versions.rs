@@ -27,8 +27,8 @@ pub(crate) const FLAG_MOVED: u8 = 0x04;
 /// Flag of an entry: an older version, which a snapshot may still need to pass by, has FLAG_MOVED.
 pub(crate) const FLAG_VACATED: u8 = 0x08;
 
-/// Flag of an entry: its newest transaction locked it FOR UPDATE, which keeps out also who only relies on the
-/// row's keys.
+/// Flag of an entry: its newest transaction locked it FOR UPDATE. Then a transaction that only relies on the
+/// row's keys has to wait, too.
 pub(crate) const FLAG_KEY: u8 = 0x10;
 
 /// A version of a row: what a leaf entry or a before-image holds.
@@ -36,8 +36,8 @@ pub(crate) const FLAG_KEY: u8 = 0x10;
 pub(crate) struct Version {
     pub(crate) stamp: Stamp,
     pub(crate) payload: Vec<u8>,
-    /// The payload is an overflow pointer whose chain purge has begun to free: nobody sees this version, and
-    /// its row cannot be read.
+    /// The payload is an overflow pointer, and purge has begun to free its chain. No snapshot sees this
+    /// version, and its row cannot be read.
     pub(crate) is_cut: bool,
 }
 

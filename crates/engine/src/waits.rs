@@ -136,8 +136,8 @@ pub(crate) struct Wish<'a> {
     /// The table's count of strong modes.
     pub(crate) strong: Option<&'a Arc<AtomicU32>>,
     pub(crate) request: Request,
-    /// The table was noted at the waiter's place, before it was seen that somebody has or wants a strong
-    /// mode.
+    /// The table was noted in the waiter's entry before a strong mode of another transaction was seen, held
+    /// or wanted.
     pub(crate) is_noted: bool,
 }
 

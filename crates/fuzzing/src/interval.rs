@@ -13,8 +13,8 @@ const QUARTER_SECONDS: i32 = 900;
 /// Timestamps from about 4713 BC to 200,000 AD, in microseconds from 2000.
 const TIMESTAMP_US: std::ops::Range<i64> = -200_000_000_000_000_000..6_000_000_000_000_000_000;
 
-/// A text is refused, or the output of its value is read as the same value. The same holds for the binary
-/// form.
+/// Checks each text: it is refused, or its value, written as text and read again, is the same value. The
+/// binary form must have the expected bytes.
 pub fn interval(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let zone = Zone::Fixed(i32::from(input.byte() as i8) / 2 * QUARTER_SECONDS);

@@ -74,12 +74,12 @@ impl Stream {
     /// own value. A value that the system refuses is ignored.
     pub fn probe(&self, how: Probing) {
         let socket = SockRef::from(&*self.socket);
-        // The first who asks has set nothing yet.
+        // The first connection that reads the usual values has not changed them yet.
         let usual = USUAL_PROBES.get_or_init(|| usual_probes(&socket));
         let set = |n: u32, usual: u32| if n > 0 { n } else { usual };
         let seconds = |n: u32, usual: u32| Duration::from_secs(u64::from(set(n, usual)));
-        // Switched on for every connection, as PostgreSQL does. Each alone: one that is refused keeps no
-        // other out.
+        // Keepalive is on for every connection, as in PostgreSQL. Each value is set by a call of its own, so
+        // a value that the system refuses does not prevent the others.
         let _ = socket.set_keepalive(true);
         for probes in [
             TcpKeepalive::new().with_time(seconds(how.idle_s, usual.idle_s)),

@@ -186,8 +186,8 @@ impl Around {
         }
     }
 
-    /// The same for a plan, which nobody else has: it may be kept, and renewed for others while this
-    /// execution goes on.
+    /// The same for a plan that no other execution uses. It may be kept, and renewed for other executions
+    /// while this one goes on.
     pub fn apart(&self) -> Arc<Around> {
         Arc::new(Around {
             params: RwLock::new(self.params_within(0)),

@@ -46,8 +46,8 @@ pub const WRITE_SERVER_FILES: ObjectId = ObjectId(4570);
 /// Its members may run programs on the server, which nothing does.
 pub const EXECUTE_SERVER_PROGRAM: ObjectId = ObjectId(4571);
 
-/// The roles that every database has, by PostgreSQL's names and OIDs. They are nowhere stored, nobody logs in
-/// as one of them, and they do not change.
+/// The roles that every database has, by PostgreSQL's names and OIDs. They are not stored and do not change.
+/// No client can log in as one of them.
 const PREDEFINED: [(ObjectId, &str, &[ObjectId]); 12] = [
     (DATABASE_OWNER, "pg_database_owner", &[]),
     (READ_ALL_DATA, "pg_read_all_data", &[]),

@@ -86,8 +86,8 @@ impl Current {
 /// The current catalog and its companions.
 pub(crate) struct CatalogState {
     current: RwLock<Current>,
-    /// Its version, for those who only ask whether it is another one: each statement does, and `current` is a
-    /// latch for all.
+    /// The version of `current`. Each statement compares it with the version that it knows. Reading it needs
+    /// no latch, and `current` has one latch for all threads.
     version: AtomicU64,
     publishing: Mutex<()>,
     next_version: AtomicU64,

@@ -81,9 +81,9 @@ impl PagedIndex {
         Ok(())
     }
 
-    /// Removes the entry if it exists and `may_go` says so, asked while the leaf is latched: whoever makes
-    /// the entry wanted again changes the row first and the entry after, so it either is seen or finds no
-    /// entry and makes one.
+    /// Removes the entry if it exists and `may_go` allows it. `may_go` is called while the leaf is latched. A
+    /// transaction that needs the entry again changes the row first, and the entry afterwards. So either
+    /// `may_go` sees its change, or the transaction finds no entry and makes a new one.
     pub(super) fn remove_entry(
         &self,
         core: &Core,

@@ -104,9 +104,9 @@ impl PagedStore {
         unique.flat_map(|index| &index.def.columns).all(|c| a.get(*c).order(&b.get(*c)).is_eq())
     }
 
-    /// Goes from `version`, which its writer has not committed, down to what is committed, and with
-    /// `in_snapshot` to what the snapshot sees. `None` if who relies on the row has to wait for the writer;
-    /// 40001 if what the snapshot sees is no longer to be relied on.
+    /// Goes from `version`, which its writer has not committed, down to a committed version. With
+    /// `in_snapshot` it goes down to the version that the snapshot sees. `None` if a statement that relies on
+    /// the row has to wait for the writer. 40001 if the version of the snapshot can no longer be relied on.
     pub(super) fn beneath(
         &self,
         cx: &mut Context,

@@ -43,8 +43,8 @@ enum Attempt<T> {
     /// The newest change may be a mere lock, or another row may be in this one's place: look at what is below
     /// it.
     LookBelow(Version),
-    /// Somebody is changing a row that is only to be relied on, or has since the snapshot: look what is
-    /// beneath.
+    /// Another transaction is changing a row that is only to be relied on, or has changed it since the
+    /// snapshot. The caller has to look at older versions.
     LookBeneath(Option<Owner>, Version),
     /// The new row belongs into an overflow chain: lock the old one and write the chain first.
     NeedChain(RowImage),

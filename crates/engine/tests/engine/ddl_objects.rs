@@ -211,8 +211,9 @@ fn owners_grants_and_comments_go_with_their_object() {
     is_sound(&database);
 }
 
-/// Two grants at once: the second waits, and then is told that it has to look again, instead of overwriting
-/// the first.
+/// Two transactions change the grants of a table at the same time. The second one waits for the first. Then
+/// it fails with `StaleDefinition`, so that it reads the grants again and does not overwrite the first
+/// change.
 #[test]
 fn a_change_under_way_is_not_overwritten() {
     for seen_before in [false, true] {

@@ -214,8 +214,8 @@ fn who_relies_on_a_row_goes_on_beside_its_next_writer() {
     writer.commit().unwrap();
 }
 
-/// Review 9, N10: a change that leaves the keys alone is none for who only relies on them, also if it is
-/// newer than the snapshot.
+/// Review 9, N10: a change that leaves the keys alone is no conflict for a transaction that only relies on
+/// the keys, even if the change is newer than the snapshot.
 #[test]
 fn under_a_snapshot_key_share_asks_for_the_keys_alone() {
     let (_directory, database) = fresh();

@@ -9,12 +9,12 @@
 //! 3. A manifest with the new run and the new log is written and renamed: now they are valid.
 //! 4. The old log file is removed.
 //!
-//! A merge has the same steps without a log. Its output is not in the manifest before, its inputs are not in
-//! it behind, and are removed.
+//! A merge has the same steps without a log. Before the renaming the manifest does not have the output. After
+//! it the manifest does not have the inputs, and their files are removed.
 //!
 //! Invariants
-//! 1. A set of runs becomes another one by the renaming of a manifest. So a crash leaves one of the two, and a
-//!    start removes the files of the other one.
+//! 1. The renaming of a manifest replaces one set of runs by another. So after a crash one of the two sets is
+//!    valid, and a start removes all files that its manifest does not name.
 //! 2. No room for this work is no error: it is done later.
 //!
 //! What it does not know: transactions, when runs are merged (`lsm/compaction.rs`).

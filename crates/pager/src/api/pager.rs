@@ -241,8 +241,8 @@ impl Pager {
         Ok(())
     }
 
-    /// The bytes that the pages of each owner take in the space's file. `None` under a layout that stores
-    /// each page in a place of a fixed length.
+    /// For each owner (tree or rollback segment), the bytes that its pages take in the file of the space.
+    /// `None` in the in-place layout.
     pub fn home_bytes(&self, space: SpaceId) -> Result<Option<BTreeMap<u32, u64>>> {
         self.shared.spaces.home_bytes(space)
     }

@@ -108,8 +108,8 @@ fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
 mod tests {
     use super::*;
 
-    /// A megabyte takes so many milliseconds: pieces are found that nobody waits for longer than twice as
-    /// long as he may.
+    /// For each time that a MiB takes, in milliseconds: the pieces become so short that other requests wait
+    /// at most twice the allowed time.
     #[test]
     fn pieces_get_as_short_as_others_need_them() {
         for (ms_of_mib, settles) in

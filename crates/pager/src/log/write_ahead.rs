@@ -27,8 +27,8 @@ pub(crate) trait WriteAhead: Send + Sync {
     fn note(&self, _kind: u8, _payload: &[u8]) -> bool {
         false
     }
-    /// Makes room for notes of so many bytes, one behind the other. Whether there is any; no latch may be
-    /// held.
+    /// Makes room for notes of these lengths in bytes, one behind the other. Returns whether there is room.
+    /// The caller may hold no latch.
     fn make_room_for(&self, _notes: &[usize]) -> bool {
         false
     }

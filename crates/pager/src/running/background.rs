@@ -114,8 +114,8 @@ fn harden_flash(shared: &Arc<Shared>, cache: &FlashCache) -> Result<()> {
         let has_ended = (0..chunks).any(|_| cache.harden_some());
         let pause = if is_awaited && !has_ended { Duration::ZERO } else { HARDEN_PAUSE };
         let until = Instant::now() + pause;
-        // Behind a round, or where the budget of writes has nothing for records, whoever waits for them waits
-        // a little more.
+        // After a round, or when the budget of writes allows no records, a thread that waits for records
+        // waits a little longer.
         while Instant::now() < until && !shared.is_stopping() && (has_ended || !cache.is_hardening_awaited())
         {
             std::thread::sleep(NAP);
@@ -209,9 +209,10 @@ impl Quiet {
         (shared.log.changes_count(), shared.counters.misses.load(Ordering::Relaxed))
     }
 
-    /// If the database was idle for a while and the pool is clean, writes some pages to the data files, and
-    /// then pauses. Returns whether it did; the caller then checks the marks again first. (Dirty pages in the
-    /// pool come first, because after a crash they need redo.)
+    /// If the database was idle for a while and the pool is clean, writes some pages to the data files. The
+    /// next pages are written only after a pause. Returns whether it wrote pages. Before the next call, the
+    /// caller compares the number of dirty slots with the low and high marks. (Dirty pages in the pool come
+    /// first, because after a crash they need redo.)
     fn flush_some(&mut self, shared: &Shared, buffer: &NvmBuffer) -> Result<bool> {
         if Quiet::look(shared) != self.seen {
             *self = Quiet::new(shared);

@@ -165,8 +165,8 @@ impl Shared {
         let forms =
             (!is_clean).then(|| self.keep_forms(needed().unwrap_or_else(|| self.log.end()))).flatten();
         let noted = self.note_frames(needed());
-        // Looked for outside of the append section: nobody may wait there for who writes records. Both
-        // positions only grow.
+        // Read outside of the append section, because no thread may wait there for the writer of records.
+        // Both positions only grow.
         let hold = if is_clean { None } else { self.hold_for_records() };
         let [read, redo] = self.log.redo_points(|next| {
             let needed = needed();

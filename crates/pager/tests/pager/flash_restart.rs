@@ -329,8 +329,9 @@ fn a_start_says_why_its_cache_is_cold() {
     }
 }
 
-/// A first start ends at any moment, and the next one is a first start again, of another id: the file that it
-/// finds is its own. One that was another database's, at which nobody keeps records, is told.
+/// A first start can end at any moment. The next start is again a first start, with another id, and the file
+/// that it finds is its own. If the file was that of another database, and no record of it is kept, there is
+/// a warning.
 #[test]
 fn a_first_start_that_ended_early_leaves_no_file_of_another_database() {
     for restart in SCHEMES {

@@ -180,8 +180,8 @@ fn add_until_full(pager: &Pager, owner: u32, known: &mut Known) -> u64 {
     panic!("the device is never full");
 }
 
-/// The room that a hole gave up may be others' by now: whoever takes the extent hears of it, and no page that
-/// is put.
+/// The device space that a hole gave back may be used up by another file. Then the allocation of a page in
+/// the hole is refused, as on a full device. A page that is allocated can always be written.
 #[test]
 fn a_hole_that_others_filled_is_refused_at_allocation() {
     let (config, device) = sized(24 << 20);

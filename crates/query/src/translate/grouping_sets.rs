@@ -51,8 +51,8 @@ impl Translator<'_> {
         Ok(part)
     }
 
-    /// The rows so many times, each with the number of the copy; before them rows of NULLs with these
-    /// numbers.
+    /// `count` copies of the rows, each with the number of its copy. Before them are rows of NULLs with the
+    /// numbers in `leading`.
     fn copied(&mut self, mut part: Part, count: usize, leading: Vec<i64>) -> Result<Part> {
         let name = self.name();
         let spread = Spread {

@@ -30,8 +30,8 @@ pub(super) struct Worker<'a> {
     pub(super) fills: bool,
     /// Whether free room goes back: there is more of it then, and extents get free a page at a time.
     pub(super) trims: bool,
-    /// Whether it may be shut down at the end of the workload; else whoever goes on with another part does
-    /// that.
+    /// Whether it may be shut down at the end of the workload. Otherwise the worker that goes on with another
+    /// part shuts it down.
     pub(super) is_last: bool,
     /// Whether all pages of a hoard have been there.
     hoards: bool,
@@ -228,8 +228,8 @@ impl<'a> Worker<'a> {
         self.pager.drop_segment(SpaceId::DATA, owner).map_err(text)
     }
 
-    /// Frees the pages of a burst one by one, as nobody notes it: changes them before, so that redo comes by
-    /// them.
+    /// Frees the pages of a burst one by one, without a note of the burst. It changes them first, so that
+    /// redo reads them.
     fn dissolve(&mut self, entries: Vec<usize>) -> Done {
         for entry in entries {
             if self.bench.rng.one_in(4) {
@@ -247,8 +247,8 @@ impl<'a> Worker<'a> {
         self.pager.checkpoint().map_err(text)
     }
 
-    /// Many pages come that nobody lists, and others behind them; then they go, with their segment or one by
-    /// one.
+    /// Allocates many pages that are in no list, and others behind them. Then it frees them, with their
+    /// segment or one by one.
     fn swell(&mut self) -> Done {
         let owner = self.pager.create_segment(SpaceId::DATA).map_err(text)?;
         let mut ids = Vec::new();

@@ -45,10 +45,10 @@ pub struct RowShape {
     pub rows: u64,
     /// Number of different keys.
     pub keys: u64,
-    /// One row of so many has the key 0; 0: none more than others.
+    /// One row in this many has the key 0. With 0, no key is more frequent than others.
     pub skew: u64,
     pub payload_bytes_max: u64,
-    /// One row of so many never matches; 0: none.
+    /// One row in this many never matches. With 0, there is no such row.
     pub nulls: u64,
 }
 

@@ -112,7 +112,8 @@ impl Binder<'_> {
         made(of, vec![expr], None).map(|b| b.expr)
     }
 
-    /// A row of a relation that is named like a column, or one that is written out, as json.
+    /// Makes json of an argument that is a row: the name of a relation, if no column has this name, or a row
+    /// that is written out, as ROW(1, 2). `None` if the argument is not a row.
     fn row(&mut self, written: &Ast, scope: &mut Scope) -> Result<Option<Expr>> {
         let mut fields: Vec<(String, Bound)> = Vec::new();
         match written {

@@ -119,8 +119,8 @@ impl Expr {
         }
     }
 
-    /// Whether the value is the same for every row of one statement: no column, nothing held, no volatile
-    /// function.
+    /// Whether the value is the same for every row of one statement: the expression has no column, no slot,
+    /// no `Expr::Held`, no subquery and no volatile function.
     pub fn is_constant(&self) -> bool {
         let mut constant = self.is_fixed();
         self.walk(&mut |e| constant &= !matches!(e, Expr::Slot(_)));

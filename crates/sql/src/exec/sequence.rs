@@ -255,8 +255,8 @@ fn enters_schema(catalog: &Catalog, holder: &Holder, sequence: &SequenceDef) -> 
     if holder.may_any(catalog, &schema, &[Rights::USAGE]) { Ok(()) } else { Err(schema.denied()) }
 }
 
-/// Whether a default draws from the sequence, in a table that the role may fill: the default has found the
-/// sequence by itself, so nobody is asked for the schema again.
+/// Whether a default of a table that the role may fill takes values from the sequence. The default refers to
+/// the sequence directly, so the rights on the schema are not checked again.
 fn fills_default(catalog: &Catalog, holder: &Holder, sequence: &SequenceDef) -> bool {
     let fills = |table: &TableDef| {
         let object = Object::new(table.id, Kind::Table, &table.name);

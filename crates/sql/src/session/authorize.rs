@@ -89,8 +89,8 @@ impl Session {
         (!holder.is_superuser()).then_some((catalog, holder))
     }
 
-    /// 42501 unless the role may run the plan, which reads this in FROM. What a view reads its owner must be
-    /// allowed to read, whoever reads the view, a superuser too.
+    /// 42501 unless the role may run the plan, which reads these relations in FROM. The owner of a view must
+    /// be allowed to read what the view reads. This holds for each reader of the view, also for a superuser.
     pub(super) fn authorize(&mut self, plan: &Plan, needs: &[Need]) -> Result<()> {
         if self.facts.who.is_none() && needs.iter().all(|need| need.through.is_none()) {
             return Ok(());

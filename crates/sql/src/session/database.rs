@@ -344,8 +344,9 @@ pub(super) fn named(catalog: &Catalog, name: &str) -> Result<Arc<DatabaseDef>> {
     catalog.database_named(name).cloned().ok_or_else(|| missing(name))
 }
 
-/// The database that a session asks for, and its seat there: 3D000 if there is none of this name, 55000 if it
-/// takes nobody, 42501 without the right to connect, 53300 if too many are in it already.
+/// The database that a session asks for, and the session's entry in its count of connections. 3D000 if no
+/// database has this name, 55000 if it allows no connections, 42501 without the right to connect, 53300 if it
+/// has too many connections already.
 pub(super) fn enter(
     shared: &SqlDatabase,
     catalog: &Catalog,

@@ -25,9 +25,9 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    /// Who logs in: 28000 if the role may not. Where nobody has to prove anything, a name that is no role is
-    /// let in as the first role; who has proved a password must still be the role with this password (a proof
-    /// takes as long as the client likes).
+    /// The role of a log-in. 28000 if the role may not log in. If no password is asked for, a name that is no
+    /// role is let in as the first role. A client that has proved a password must still be the role with this
+    /// password, because the proof takes as long as the client likes.
     pub(super) fn of_login(catalog: &Catalog, name: &str, proved: Option<&Verifier>) -> Result<Identity> {
         if proved.is_some() && verifier(catalog, name).as_ref() != proved {
             let message = format!("password authentication failed for user \"{name}\"");

@@ -540,8 +540,9 @@ fn define_current(
     }
 }
 
-/// After so many turns in which a definition was out of date and nobody had defined anything: others' commits
-/// may be about to show, so wait a little; but not for ever.
+/// Called after `turns` attempts that met a definition out of date, although this session had changed no
+/// definition. Commits of other sessions may be about to become visible, so it waits a little, but not
+/// without limit.
 fn pause(turns: u32) -> Result<()> {
     const TURNS_MAX: u32 = 2000;
     if turns > TURNS_MAX {

@@ -307,8 +307,8 @@ fn the_start_up_packet_may_name_a_search_path() {
     assert_eq!(ask("app", prepared), ["= PREPARE", "app", "= SELECT 1", "= SET", "public", "= SELECT 1"]);
 }
 
-/// Found by a reader (review 8, A1): a role dropped or renamed while its client logged in became nobody, who
-/// may do everything.
+/// Found by a reader (review 8, A1): a role was dropped or renamed while its client logged in. The session
+/// then had no role, and could do everything.
 #[test]
 fn who_has_proved_a_password_must_still_be_that_role() {
     let db = database();

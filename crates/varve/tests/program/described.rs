@@ -34,8 +34,8 @@ fn a_name_that_is_no_role_acts_as_the_first_one() {
     server.stop(Duration::from_secs(5));
 }
 
-/// A database of an earlier version: its first role is called as in a new one, unless somebody proves its
-/// name.
+/// A database of an earlier version. Its first role gets the name that it has in a new database, unless a
+/// client proves the old name.
 #[test]
 fn the_first_role_of_an_older_database_is_renamed_where_nobody_proves_its_name() {
     let directory = tempfile::tempdir().unwrap();

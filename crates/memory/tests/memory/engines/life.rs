@@ -155,17 +155,22 @@ pub fn live_long(engine: &Engine) -> Result<Life, String> {
             working.insert(row)?;
             working.patch(&key(number), &mut rng)?;
         }
-        working.end(is_kept)?;
-        working.sync()?;
-        match is_kept {
-            true => states.push(working.model.clone()),
-            false => working.model = states.last().cloned().unwrap_or_default(),
-        }
-        let newest = states.len() - 1;
-        log.mark(Acknowledged { durable: newest, commits: newest }.encode());
+        log.mark(end_durably(&mut working, is_kept, &mut states)?);
     }
     let sites = working.region.sites();
     Ok(Life { recording: log.recording(), states, sites, rows_count: 5, full_count: 0 })
+}
+
+/// Commits or rolls back, and makes the newest state durable. Returns the mark that says so.
+fn end_durably(working: &mut Working, is_kept: bool, states: &mut Vec<Model>) -> Result<u64, String> {
+    working.end(is_kept)?;
+    working.sync()?;
+    match is_kept {
+        true => states.push(working.model.clone()),
+        false => working.model = states.last().cloned().unwrap_or_default(),
+    }
+    let newest = states.len() - 1;
+    Ok(Acknowledged { durable: newest, commits: newest }.encode())
 }
 
 /// A life that deletes most of its rows: nodes of the copy-on-write engines get sparse. One transaction is
@@ -187,14 +192,7 @@ pub fn live_deleting(engine: &Engine) -> Result<Life, String> {
         for number in (0..ROWS).filter(|number| number % 3 == part && number % 25 > 0) {
             working.delete(&key(number))?;
         }
-        working.end(is_kept)?;
-        working.sync()?;
-        match is_kept {
-            true => states.push(working.model.clone()),
-            false => working.model = states.last().cloned().unwrap_or_default(),
-        }
-        let newest = states.len() - 1;
-        log.mark(Acknowledged { durable: newest, commits: newest }.encode());
+        log.mark(end_durably(&mut working, is_kept, &mut states)?);
     }
     working.model.compare(&*working.store)?;
     let sites = working.region.sites();

@@ -24,8 +24,7 @@ pub(in crate::flash) const TIMES_ROUNDS: u32 = 8;
 /// Without threads, one in this number of puts and checkpoints writes records. A thread would be late in the
 /// same way, and the late records test what a start does about them.
 pub(in crate::flash) const TURNS: u32 = 16;
-/// Rounds until every chunk was looked at since somebody began to wait: the one that goes on, and a whole
-/// one.
+/// Rounds until every chunk has been read since a wait began: the rest of the present round, and a whole one.
 pub(in crate::flash) const ROUNDS_AWAITED: u8 = 2;
 
 /// What was written last of a chunk.
@@ -82,9 +81,9 @@ pub(in crate::flash) struct Hardening {
     /// Held for a moment only.
     pub(in crate::flash) round: Mutex<Round>,
     pub(in crate::flash) is_on: AtomicBool,
-    /// The redo position waits for records that are not older than this; and for so many rounds more, at
-    /// most.
+    /// The redo position waits for records that are at least as new as this LSN.
     pub(in crate::flash) awaited: AtomicU64,
+    /// It waits for this many rounds at most.
     pub(in crate::flash) rounds_awaited: AtomicU8,
     /// The last checkpoint left the position where it is for their sake.
     pub(in crate::flash) is_held: AtomicBool,

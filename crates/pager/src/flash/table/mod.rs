@@ -466,8 +466,8 @@ impl Partition {
             (0..self.slots.len() as u32).rev().filter(|no| self.slots[*no as usize].is_free).collect();
     }
 
-    /// As `remove`, of all pages that home may lack and that nobody has seen on flash since the start. How
-    /// many.
+    /// As `remove`, for all pages that the data files may lack and that have not been verified on flash since
+    /// the start. Returns their number.
     pub(super) fn remove_unverified_dirty(&mut self) -> u64 {
         let is_meant = |no: &SlotNo| {
             let slot = &self.slots[*no as usize];

@@ -279,8 +279,8 @@ fn a_queue_that_is_full_takes_no_more() {
     );
 }
 
-/// Whoever brings changed pages waits for room in the queue, which has ten places, as long as somebody makes
-/// some.
+/// The queue of pages that have to be written has ten entries. A put of changed pages waits for free entries
+/// while another thread writes pages.
 #[test]
 fn a_put_waits_for_room_and_its_pages_stay() {
     const PUTS: u32 = 40;
@@ -309,7 +309,7 @@ fn a_put_waits_for_room_and_its_pages_stay() {
     assert!(at_home <= 20, "{at_home} of {} pages went home", 5 * PUTS);
 }
 
-/// The limit becomes much smaller: whoever puts a page then doesn't clean all that others have brought.
+/// The limit becomes much smaller. A put then does not clean all pages of earlier puts.
 #[test]
 fn a_put_far_beyond_the_limit_cleans_about_what_it_brings() {
     const PAGES: u32 = 300;

@@ -162,8 +162,8 @@ fn what_is_cleaned_next_is_not_what_home_has_just_refused() {
     assert_eq!(here, [0]);
 }
 
-/// The threads that clean are not there, or have no more of home than others: whoever brings more brings some
-/// home.
+/// There are no cleaning threads. A put beyond the limit of dirty pages writes some pages to the data files
+/// itself.
 #[test]
 fn who_puts_beyond_the_limit_cleans() {
     let rig = Rig::new(500, FlashDesign::LazyCleaning);

@@ -10,8 +10,8 @@
 //! allocated. A hole is punched only if the stored page needs fewer blocks than its hint says.
 //!
 //! Invariants
-//! 1. A hint is about allocated blocks only. A hole never reaches into the bytes of a stored page, even if
-//!    the hint is wrong. Reads do not use hints.
+//! 1. A hint says only how many blocks of a page's range may be allocated. A hole never reaches into the
+//!    bytes of a stored page, even if the hint is wrong. Reads do not use hints.
 //! 2. The blocks of a range beyond the hint's number are not allocated, if the device punched as it reported.
 //!    A page write updates the hint. Any other code that allocates blocks of the range removes the hint. A
 //!    start has no hints, so the first write of each compressed page punches its hole again.

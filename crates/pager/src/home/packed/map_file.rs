@@ -603,8 +603,8 @@ mod tests {
         assert_eq!(loaded(&directory).unwrap(), (file.head(), after));
     }
 
-    /// Found by review: a full device refused the map what it had given the space, and nobody could change
-    /// anything.
+    /// Found by review: on a full device the space grew, but its map could not, and then no change was
+    /// possible.
     #[test]
     fn a_space_is_not_longer_than_its_map_has_room_for() {
         let directory = MemoryDirectory::new();

@@ -94,8 +94,8 @@ impl PackedSpace {
         Ok(())
     }
 
-    /// A piece of the way to `left` extents: nobody can begin an extent meanwhile. Whether there is more to
-    /// do.
+    /// One step towards `left` extents. No thread can begin an extent meanwhile. Returns whether there is
+    /// more to do.
     fn cut_piece(&self, spare: u32, left: u32) -> Result<bool> {
         // Whoever begins an extent has no use for a shorter file.
         let Some(_turn) = self.opening.try_lock() else { return Ok(false) };

@@ -194,8 +194,9 @@ impl Model {
         }
     }
 
-    /// Every slot is in one hand: free, a page's, a put's, or of a superseded version that is being written
-    /// home.
+    /// Checks that each slot has exactly one use. It is free, or has a page version of the book, or is
+    /// reserved for a put (a write that has not ended), or has a superseded version that is being written to
+    /// the data files.
     fn check(&self) {
         let versions = self.book.versions();
         let mut slots: BTreeSet<u32> = BTreeSet::new();

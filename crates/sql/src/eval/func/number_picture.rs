@@ -510,7 +510,8 @@ fn roman(number: f64, upper: bool, fills: bool) -> String {
     if fills { format!("{out:>15}") } else { out }
 }
 
-/// Takes the digits, the point and the sign of a text; what the picture has beside them is passed over.
+/// `to_number`: takes the digits, the point and the sign from the text, and ignores its other characters. The
+/// picture only limits how many digits count before and after the point.
 fn read<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     let picture = Picture::of(text(a, 1))?;
     let (whole_places, places) = picture.places();

@@ -244,7 +244,8 @@ impl CrashableSpace {
         self.book.moved(version.no, from, version.place);
     }
 
-    /// Begins a turn: what is to be moved is read, but for a slot that cannot be, perhaps.
+    /// Begins a round of moves: chooses extents, and reads the pages that are to be moved out of them. With
+    /// `unsound`, the read of the page with this index fails, and the page stays where it is.
     fn choose(&mut self, unsound: Option<usize>) {
         if self.turn.is_some() || self.chosen.is_some() {
             return;

@@ -116,8 +116,7 @@ fn room_behind_what_was_moved_is_room() {
     assert!(space.is_full.load(Relaxed), "the device was asked first");
 }
 
-/// Found by review: somebody still reads slots in both extents that are left, for a moment, and a put was
-/// refused.
+/// Found by review: another thread still read slots in both extents that were left, and a put was refused.
 #[test]
 fn readers_of_the_last_extents_are_waited_for() {
     let space = brim();
