@@ -14,6 +14,7 @@ pub fn damage(page: &[u8]) -> Option<String> {
 }
 
 /// Whether lengths and places in the header lie within the page: what a change of one entry relies on.
+#[inline]
 pub(crate) fn has_frame(node: NodeRef<'_>) -> bool {
     let (page_bytes, fixed) = (node.page_bytes(), fixed_bytes(node));
     let slots_end = SLOTS_START + node.len() * SLOT_BYTES;
@@ -26,6 +27,7 @@ pub(crate) fn has_frame(node: NodeRef<'_>) -> bool {
 
 /// Whether an entry of a node that `has_frame` lies within its heap, with a value of at least
 /// `value_bytes_min`.
+#[inline]
 pub(crate) fn has_entry(node: NodeRef<'_>, index: usize, value_bytes_min: usize) -> bool {
     if index >= node.len() {
         return false;

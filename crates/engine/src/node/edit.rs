@@ -99,6 +99,7 @@ fn flags(frame: &Frame<'_>) -> u8 {
 }
 
 /// Whether `suffix_bytes` and `value_bytes` more fit without compaction.
+#[inline]
 pub fn has_gap(node: NodeRef<'_>, suffix_bytes: usize, value_bytes: usize) -> bool {
     node.gap_bytes() >= super::entry_bytes(suffix_bytes, value_bytes)
 }
@@ -118,6 +119,7 @@ pub fn insert(page: &mut [u8], slot: usize, suffix: &[u8], value: &[u8]) {
     put_u16(page, 60, if follows { (run + 1).min(usize::from(u16::MAX)) } else { 0 });
 }
 
+#[inline]
 fn push_entry(page: &mut [u8], suffix: &[u8], value: &[u8]) -> usize {
     let offset = NodeRef::new(page).heap_start() - ENTRY_HEAD_BYTES - suffix.len() - value.len();
     let value_at = offset + ENTRY_HEAD_BYTES + suffix.len();
@@ -128,6 +130,7 @@ fn push_entry(page: &mut [u8], suffix: &[u8], value: &[u8]) -> usize {
     offset
 }
 
+#[inline]
 fn write_slot(page: &mut [u8], slot: usize, suffix: &[u8], offset: usize) {
     let at = SLOTS_START + slot * SLOT_BYTES;
     put_u32(page, at, head_of(suffix));
@@ -204,6 +207,7 @@ pub fn raise_newest(page: &mut [u8], txn: u64) {
     page[64..72].copy_from_slice(&newest.to_le_bytes());
 }
 
+#[inline]
 fn write_value_start(page: &mut [u8], slot: usize, bytes: &[u8]) {
     let place = NodeRef::new(page).slot(slot);
     let at = place.offset + ENTRY_HEAD_BYTES + place.suffix_bytes;

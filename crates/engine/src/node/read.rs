@@ -124,6 +124,7 @@ impl<'a> NodeRef<'a> {
     }
 
     /// Bytes of the heap that no slot refers to.
+    #[inline]
     pub fn garbage_bytes(&self) -> usize {
         self.u32_at(40) as usize
     }
@@ -178,6 +179,7 @@ impl<'a> NodeRef<'a> {
     }
 
     /// Newest transaction that changed this leaf of a secondary tree.
+    #[inline]
     pub fn newest_txn(&self) -> u64 {
         let mut raw = [0; 8];
         raw.copy_from_slice(&self.page[64..72]);
@@ -185,11 +187,13 @@ impl<'a> NodeRef<'a> {
     }
 
     /// Bytes between the slots and the heap.
+    #[inline]
     pub fn gap_bytes(&self) -> usize {
         self.heap_start() - SLOTS_START - self.len() * SLOT_BYTES
     }
 
     /// Bytes free if the node were compacted.
+    #[inline]
     pub fn free_bytes(&self) -> usize {
         self.gap_bytes() + self.garbage_bytes()
     }
@@ -347,9 +351,10 @@ impl<'a> NodeRef<'a> {
     fn search_equal_heads(&self, slots: &[[u8; 8]], first: usize, head: u32, suffix: &[u8]) -> KeyPosition {
         let mut low = first;
         let mut high = match slots.get(first + 1) {
-            Some(raw) if decode_slot(raw).head == head => {
-                first + slots[first..].partition_point(|raw| decode_slot(raw).head == head)
-            }
+            Some(raw) if decode_slot(raw).head == head => match head.checked_add(1) {
+                Some(next) => first + lower_bound(&slots[first..], next),
+                None => slots.len(),
+            },
             _ => first + 1,
         };
         while low < high {
@@ -374,8 +379,15 @@ fn decode_slot(raw: &[u8; SLOT_BYTES]) -> Slot {
 /// (Inner nodes are in the cache.)
 #[inline]
 fn touch(slots: &[[u8; SLOT_BYTES]]) {
-    let lines = slots.iter().step_by(CACHE_LINE_BYTES / SLOT_BYTES).take(TOUCH_LINES_MAX);
-    std::hint::black_box(lines.fold(0, |sum, slot| sum ^ slot[0]));
+    // A plain loop: without link-time optimisation, the adapters of an iterator may be calls.
+    let slots_of_a_line = CACHE_LINE_BYTES / SLOT_BYTES;
+    let end = slots.len().min(TOUCH_LINES_MAX * slots_of_a_line);
+    let (mut sum, mut at) = (0, 0);
+    while at < end {
+        sum ^= slots[at][0];
+        at += slots_of_a_line;
+    }
+    std::hint::black_box(sum);
 }
 
 /// First slot whose head is >= `head`. The loop has no branch that depends on the data, so it does not

@@ -177,7 +177,10 @@ fn two_partitions_are_compared_with_one() {
         assert_eq!(row["counts_repeat"], true, "{row}");
         // A round of the slow engines may take long enough to be judged, on a slow machine.
         let is_fast = row["factors"]["engine"] == "nvm_inplace";
-        assert!(!is_fast || row["not_judged"].is_string(), "a round of milliseconds is no measurement: {row}");
+        assert!(
+            !is_fast || row["not_judged"].is_string(),
+            "a round of milliseconds is no measurement: {row}"
+        );
     }
     assert_eq!(of_kind(&rows, "claim").len(), 2 * ENGINES.len());
 }
