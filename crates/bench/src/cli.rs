@@ -109,16 +109,16 @@ const POOL_BYTES: u64 = 512 << 20;
 /// A database that is to be measured.
 #[derive(Debug)]
 pub struct DatabaseRequest<'a> {
-    /// Its directory.
+    /// The database's directory.
     pub directory: &'a Path,
-    /// Its configuration; without it, varve.toml in the directory.
+    /// The configuration file. If it is `None`, the opener uses varve.toml in the directory, if there is one.
     pub config: Option<&'a Path>,
-    /// Bytes of its pool. `None`: as the configuration says, ...
+    /// Bytes of the buffer pool, if an option of the command line gives them.
     pub pool_bytes: Option<u64>,
-    /// ... or this.
+    /// Bytes of the buffer pool if neither the command line nor the configuration gives them.
     pub pool_bytes_default: u64,
-    /// Whether it may be an existing database. Otherwise the directory must be new or empty, because loading
-    /// drops tables.
+    /// Whether the directory may have an existing database. Otherwise the directory must be new or empty,
+    /// because loading drops tables.
     pub may_exist: bool,
 }
 
@@ -130,7 +130,7 @@ pub struct OpenedDatabase {
     pub lock: Box<dyn Any>,
 }
 
-/// Opens databases in the way of the program that includes this command line.
+/// A function that opens a database as the program that includes this command line does.
 pub type Opener<'a> = &'a dyn Fn(&DatabaseRequest<'_>) -> Result<OpenedDatabase>;
 
 #[derive(Debug, Args)]
@@ -160,7 +160,7 @@ struct GateArgs {
     reuse: bool,
 }
 
-/// The table of the gates.
+/// The name of the table that points, commits and random-reads use.
 const TABLE: &str = "bench_rows";
 
 /// Runs the command; figures go to `out`. `open` opens embedded databases, `general` runs their general
@@ -212,7 +212,7 @@ struct Measured<'a> {
     pool_mib: u64,
 }
 
-/// Loads the table of a gate, measures, shuts down.
+/// Loads or finds the table of a gate, calls `measure`, and shuts the database down.
 fn with_rows(
     gate: &GateArgs,
     open: Opener<'_>,

@@ -6,7 +6,7 @@
 
 use crate::Result;
 
-/// A statement with `$1`, `$2`, ... for its parameters.
+/// The text of a statement, with `$1`, `$2`, ... for its parameters.
 pub type Statement = String;
 
 /// A parameter; the target gives it the type that the statement expects.
@@ -35,7 +35,7 @@ pub enum Value {
     Text(String),
     /// bytea.
     Bytes(Vec<u8>),
-    /// Of a type that no workload looks at.
+    /// A value of a type that no workload reads.
     Other,
 }
 
@@ -44,25 +44,27 @@ pub type Row = Vec<Value>;
 
 /// A database that can be measured.
 pub trait MeasuredDatabase: Send + Sync {
-    /// Its name in reports: `embedded`, `wire`.
+    /// The name of the target in reports: `embedded`, `wire`.
     fn name(&self) -> &'static str;
 
     /// A description of the target and its configuration, for the configuration hash.
     fn describe(&self) -> String;
 
-    /// A session with these statements prepared.
+    /// Opens a session and prepares these statements in it.
     fn connect(&self, statements: &[Statement]) -> Result<Box<dyn Connection>>;
 }
 
 /// One session; belongs to one thread at a time.
 pub trait Connection: Send {
-    /// Runs a text of one or more statements without parameters, for set-up.
+    /// Runs a text of one or more statements without parameters. Workloads use it to make and load tables.
     fn simple(&mut self, sql: &str) -> Result<()>;
 
-    /// The first column of the first row, as text; for checks outside the measured time.
+    /// Runs a statement and returns the first column of its first row as text. Workloads use it for checks
+    /// outside the measured time.
     fn scalar(&mut self, sql: &str) -> Result<String>;
 
-    /// Runs statement `number` of those given at connect; returns how many rows came back.
+    /// Runs a statement, and returns how many rows it returned. `number` is its index in the list that was
+    /// passed to [`MeasuredDatabase::connect`].
     fn run(&mut self, number: usize, params: &[Param<'_>]) -> Result<u64>;
 
     /// Like [`Connection::run`], but returns the rows, for workloads whose next statement depends on them.

@@ -36,7 +36,7 @@ pub struct Round {
     pub elapsed: Duration,
     /// Latency of each transaction in microseconds, 3 significant digits.
     pub latency_us: Histogram<u64>,
-    /// The same by kind of transaction; empty for a workload of one kind.
+    /// Latencies of each kind of transaction. The list is empty if the workload has one kind only.
     pub kinds: Vec<(TransactionKind, Histogram<u64>)>,
 }
 
@@ -71,12 +71,12 @@ impl Round {
     }
 }
 
-/// A histogram of times up to [`TIME_MAX`], in any unit. Longer times count as that.
+/// A histogram of times up to [`TIME_MAX`], in any unit. A longer time is counted as [`TIME_MAX`].
 pub fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, TIME_MAX, 3).expect("the bounds and digits are within what is allowed")
 }
 
-/// An hour in microseconds, seconds in nanoseconds.
+/// The longest time of a histogram: an hour if it counts microseconds, 3.6 seconds if it counts nanoseconds.
 const TIME_MAX: u64 = 3_600_000_000;
 
 /// Runs all rounds of a loaded workload.
@@ -98,7 +98,7 @@ pub struct RoundObserver<'w> {
     pub look: &'w mut dyn FnMut(&dyn Fn() -> u64) -> ControlFlow<()>,
 }
 
-/// One round of this length on new sessions. `seed` determines their requests.
+/// Runs one round of this length on new sessions. `seed` determines the requests of the sessions.
 pub fn round(
     target: &dyn MeasuredDatabase,
     workload: &dyn Workload,
@@ -109,7 +109,7 @@ pub fn round(
     round_watched(target, workload, plan, length, seed, None)
 }
 
-/// The same, perhaps with an observer.
+/// Runs one round like [`round`], perhaps with an observer.
 pub fn round_watched(
     target: &dyn MeasuredDatabase,
     workload: &dyn Workload,
@@ -158,15 +158,17 @@ fn panicked() -> BenchError {
 
 /// What the threads of a round share.
 struct SessionSignals<'a> {
-    /// All sessions begin together here.
+    /// All sessions wait at this barrier, so that they begin together.
     start: &'a Barrier,
-    /// The sessions end once it is set.
+    /// Each session ends when it sees that this flag is set.
     stop: &'a AtomicBool,
-    /// The transactions of all sessions that have succeeded, if somebody observes the round.
+    /// The number of transactions of all sessions that have succeeded. It is counted only if the round has an
+    /// observer.
     all_done: Option<&'a AtomicU64>,
 }
 
-/// One session, until `stop` is set. Every thread reaches the barrier, even if it can't connect.
+/// Runs one session until `stop` is set. Every session waits at the barrier, even if it could not connect:
+/// otherwise the other sessions would wait there forever.
 fn session(
     target: &dyn MeasuredDatabase,
     workload: &dyn Workload,

@@ -30,19 +30,19 @@ pub fn open_with(pager: PagerConfig) -> Result<Arc<Database>> {
     Ok(Database::open(Options::new(pager))?)
 }
 
-/// An open database as a target.
+/// An open database in this process, as a target of workloads.
 pub struct Embedded {
     shared: Arc<SqlDatabase>,
     settings: String,
 }
 
 impl Embedded {
-    /// A target on a database that [`open`] returned. General queries are refused.
+    /// Makes a target of a database that [`open`] returned. The target refuses general queries.
     pub fn new(database: Arc<Database>, settings: &str) -> Self {
         Self { shared: Arc::new(SqlDatabase::new(database)), settings: settings.to_owned() }
     }
 
-    /// The same with a runner of general queries.
+    /// Makes a target like [`Embedded::new`] that runs general queries with `general`.
     pub fn with_general(database: Arc<Database>, general: Arc<dyn General>, settings: &str) -> Self {
         let shared = Arc::new(SqlDatabase::new(database).with_general(general));
         Self { shared, settings: settings.to_owned() }
@@ -71,7 +71,8 @@ impl MeasuredDatabase for Embedded {
         let mut session = self.session()?;
         let prepared =
             statements.iter().map(|sql| session.prepare(sql, &[])).collect::<std::result::Result<_, _>>()?;
-        // Preparing has begun a transaction, whose isolation level would be that of the first one measured.
+        // Preparing has begun a transaction. It ends here: otherwise the first measured transaction would run
+        // in it, and at its isolation level.
         session.sync()?;
         Ok(Box::new(EmbeddedConnection { session, prepared }))
     }
@@ -123,7 +124,8 @@ impl EmbeddedConnection {
     }
 }
 
-/// A [`Datum`] only borrows its numeric, so those are made first.
+/// The numeric value of a parameter, if it has one. It is made before the [`Datum`] of the parameter, because
+/// a [`Datum`] only borrows its numeric value.
 fn numeric(param: &Param<'_>) -> Option<Numeric> {
     match param {
         Param::Decimal(value) => Some(Numeric::from_unscaled(*value, DECIMAL_PLACES)),
@@ -166,7 +168,7 @@ fn in_ten_thousandths(unscaled: i64, scale: u16) -> Value {
     missing.and_then(|factor| unscaled.checked_mul(factor)).map_or(Value::Other, Value::Decimal)
 }
 
-/// Keeps the rows.
+/// A sink that keeps all rows.
 #[derive(Default)]
 struct Gathered(Vec<Row>);
 
@@ -191,7 +193,7 @@ impl Sink for Gathered {
     fn notice(&mut self, _severity: Severity, _notice: &SqlError) {}
 }
 
-/// Counts rows and keeps the first value.
+/// A sink that counts rows and keeps the first column of the first row.
 #[derive(Default)]
 struct Counter {
     rows: u64,

@@ -13,7 +13,7 @@ pub enum BenchError {
     Statement {
         /// SQLSTATE, five characters.
         sqlstate: String,
-        /// The database's words.
+        /// The message of the database.
         message: String,
     },
     /// The connection failed.
@@ -34,8 +34,9 @@ pub enum BenchError {
 }
 
 impl BenchError {
-    /// Whether a client would run the transaction again: a serialization failure, a deadlock victim, or a key
-    /// that another session took between this one's DELETE and INSERT (sysbench restarts on the same three).
+    /// Whether a client would run the transaction again. It would after a serialization failure, a deadlock,
+    /// or a duplicate key. A key is a duplicate if another session inserted it between this session's DELETE
+    /// and INSERT. sysbench restarts after the same three errors.
     pub fn is_retryable(&self) -> bool {
         matches!(self, Self::Statement { sqlstate, .. } if matches!(sqlstate.as_str(), "40001" | "40P01" | "23505"))
     }

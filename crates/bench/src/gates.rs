@@ -25,7 +25,7 @@ use crate::report::Spread;
 use crate::{BenchError, Result};
 
 const SCHEMA: &str = "public";
-/// Rows that one loading transaction inserts.
+/// Rows that each transaction of the load inserts.
 const LOAD_BATCH_ROWS: i64 = 1000;
 
 /// A table of `id bigint PRIMARY KEY, body text`.
@@ -52,7 +52,7 @@ impl Rows {
         Ok(Self { database: Arc::clone(database), table, count })
     }
 
-    /// The table that an earlier [`Rows::load`] left, if any.
+    /// The table that an earlier [`Rows::load`] made, if the database has it.
     pub fn find(database: &Arc<Database>, name: &str, count: u64) -> Result<Option<Self>> {
         let mut transaction = begin(database);
         let table = transaction.catalog().table(SCHEMA, name);
@@ -88,8 +88,8 @@ fn begin(database: &Arc<Database>) -> Transaction {
     transaction
 }
 
-/// Measures point reads: reads a second of one thread in one READ COMMITTED transaction. Each read is a
-/// statement with a snapshot of its own, and touches every byte of the row's text.
+/// Measures point reads: how many rows one thread reads a second, in one READ COMMITTED transaction. Each
+/// read is a statement with a snapshot of its own, and touches every byte of the row's text.
 pub fn points(rows: &Rows, length: Duration) -> Result<f64> {
     let (mut random, mut key, mut touched) = (Random::seeded(1), Vec::new(), 0u64);
     let mut transaction = begin(&rows.database);
@@ -116,23 +116,24 @@ fn sum_of(datum: Datum<'_>) -> u64 {
     }
 }
 
-/// Latencies of durable commits and of bare durable writes, in microseconds of each round's median.
+/// Latencies of durable commits and of plain durable writes: the median of each round, in microseconds.
 #[derive(Debug, Clone)]
 pub struct Commits {
-    /// One transaction that updates one row.
+    /// Latency of a transaction that updates one row, and of its commit.
     pub commit_us: Vec<f64>,
-    /// One 4 KiB write into an allocated file, and fdatasync.
+    /// Latency of a 4 KiB write into an allocated file, with fdatasync.
     pub bare_us: Vec<f64>,
 }
 
 impl Commits {
-    /// Median commit over median bare write.
+    /// The median latency of a commit, divided by the median latency of a plain write.
     pub fn ratio(&self) -> f64 {
         Spread::of(&self.commit_us).median / Spread::of(&self.bare_us).median
     }
 }
 
-/// A B A B: `rounds` times `count` commits and `count` bare writes in a file in `directory`.
+/// Measures `rounds` rounds. Each one has `count` commits, and then `count` plain writes into a file in
+/// `directory`.
 pub fn commits(rows: &Rows, directory: &Path, rounds: usize, count: u64) -> Result<Commits> {
     let probe = SyncProbe::make(directory)?;
     let mut measured = Commits { commit_us: Vec::new(), bare_us: Vec::new() };
@@ -168,7 +169,7 @@ fn commit_one(rows: &Rows, random: &mut Random) -> Result<()> {
     Ok(transaction.commit()?)
 }
 
-/// A file whose blocks are all written once, so that a write changes no metadata.
+/// A file for plain durable writes. Each of its blocks was written before, so a write changes no metadata.
 struct SyncProbe(File);
 
 const PROBE_BLOCK_BYTES: usize = 4096;

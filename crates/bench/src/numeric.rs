@@ -19,7 +19,7 @@ pub(crate) const DECIMAL_PLACES: u16 = 4;
 const BASE: u64 = 10_000;
 const NEGATIVE: u16 = 0x4000;
 
-/// A parameter in ten-thousandths.
+/// A numeric parameter, as a number of ten-thousandths.
 #[derive(Debug)]
 pub(crate) struct Decimal(pub i64);
 
@@ -69,7 +69,8 @@ impl<'a> FromSql<'a> for Value {
     }
 }
 
-/// `None` if the number is NaN, infinite, too large, or has more than four digits after the point.
+/// Decodes a numeric value into ten-thousandths. Returns `None` if it is NaN, infinite, too large, or has
+/// more than four digits after the point.
 fn ten_thousandths(raw: &[u8]) -> Option<i64> {
     let mut words = raw.chunks_exact(2).map(|pair| u16::from_be_bytes([pair[0], pair[1]]));
     let (count, weight, sign, _shown) = (words.next()?, words.next()? as i16, words.next()?, words.next()?);
@@ -77,7 +78,7 @@ fn ten_thousandths(raw: &[u8]) -> Option<i64> {
     for word in words {
         value = value.checked_mul(BASE as i64)?.checked_add(word.into())?;
     }
-    // The last digit that was sent has this weight.
+    // `last` is the weight of the last digit that was sent.
     let last = i32::from(weight) + 1 - i32::from(count);
     let value = if count == 0 {
         0
@@ -108,7 +109,8 @@ mod tests {
         }
     }
 
-    /// -12345.60, 0 and 30000 as PostgreSQL 15 sends them: digits that are zero at the end are left out.
+    /// These are -12345.60, 0 and 30000 as PostgreSQL 15 sends them: it leaves out digits that are zero at
+    /// the end.
     #[test]
     fn postgresql_leaves_zeros_out() {
         let negative = [0, 3, 0, 1, 0x40, 0, 0, 2, 0, 1, 9, 41, 0x17, 0x70];

@@ -23,7 +23,7 @@ impl Random {
         ((u128::from(self.bits()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// Uniform in `least..=most`.
+    /// Uniform in `least..=most`: both ends are possible.
     pub fn between(&mut self, least: i64, most: i64) -> i64 {
         least + self.below((most - least + 1) as u64) as i64
     }
@@ -33,7 +33,7 @@ impl Random {
         (self.bits() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// `length` digits in groups of eleven with dashes between, as sysbench fills its columns.
+    /// `length` digits in groups of eleven, with a dash between two groups. sysbench fills its columns so.
     pub fn digit_groups(&mut self, length: usize) -> String {
         (0..length)
             .map(|at| if at % 12 == 11 { '-' } else { char::from(b'0' + self.below(10) as u8) })
@@ -46,7 +46,7 @@ impl Random {
         (-2.0 * radius.ln()).sqrt() * (std::f64::consts::TAU * angle).cos()
     }
 
-    /// An index into `weights`, as often as its weight says.
+    /// An index into `weights`. Each index is drawn with a probability in proportion to its weight.
     pub fn weighted(&mut self, weights: &[u64]) -> usize {
         let mut draw = self.below(weights.iter().sum());
         let found = weights.iter().position(|weight| {
@@ -77,8 +77,8 @@ pub enum Keys {
         /// Number of keys.
         count: u64,
     },
-    /// sysbench's default: three in four from the middle hundredth, the rest the mean of twelve uniform
-    /// draws.
+    /// sysbench's default distribution. Three in four keys are from the hundredth of the keys in the middle.
+    /// The others are the mean of twelve uniform draws.
     Special {
         /// Number of keys.
         count: u64,
@@ -121,13 +121,13 @@ pub struct Zipfian {
 pub const YCSB_THETA: f64 = 0.99;
 
 impl Zipfian {
-    /// Ranks `0..count` with YCSB's skew.
+    /// A distribution over the ranks `0..count` with YCSB's skew.
     pub fn new(count: u64) -> Self {
         Self::with_theta(count, YCSB_THETA)
     }
 
-    /// Ranks `0..count`, rank r as often as 1 / (r + 1)^theta; theta above 0 and below 1. Takes time linear
-    /// in `count` once.
+    /// A distribution over the ranks `0..count`. The probability of rank r is in proportion to
+    /// 1 / (r + 1)^theta. Theta must be above 0 and below 1. This function takes time linear in `count`.
     pub fn with_theta(count: u64, theta: f64) -> Self {
         assert!(theta > 0.0 && theta < 1.0, "the method of Gray et al. needs a theta between 0 and 1");
         let zeta_of = |n: u64| (1..=n).map(|rank| (rank as f64).powf(-theta)).sum::<f64>();
@@ -169,7 +169,7 @@ pub struct Permutation {
 const ROUNDS: u64 = 4;
 
 impl Permutation {
-    /// The shuffling that `seed` determines.
+    /// The permutation of `0..count` that `seed` determines.
     pub fn of(count: u64, seed: u64) -> Self {
         let bits = u64::BITS - count.saturating_sub(1).leading_zeros();
         Self { count, half_bits: bits.div_ceil(2).max(1), seed }

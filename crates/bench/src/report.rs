@@ -21,27 +21,27 @@ use crate::workload::{TransactionKind, Workload};
 pub struct Configuration {
     /// The workload's name.
     pub workload: String,
-    /// Its parameters.
+    /// The workload's parameters.
     pub settings: serde_json::Value,
-    /// [`Workload::deviations`].
+    /// The differences from the publication, from [`Workload::deviations`].
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub deviations: Vec<String>,
     /// The target's name.
     pub target: &'static str,
-    /// Its configuration.
+    /// The target's configuration, from [`MeasuredDatabase::describe`].
     pub target_settings: String,
-    /// Threads, rounds, seconds.
+    /// Numbers of threads and rounds, and the seconds of a round.
     pub plan: Plan,
     /// Cores this process may use.
     pub cores: usize,
     /// Version of this crate.
     pub version: &'static str,
-    /// Whether the compiler optimised and left assertions out.
+    /// Whether this program was compiled with optimization and without debug assertions.
     pub release: bool,
 }
 
 impl Configuration {
-    /// Describes a run.
+    /// The configuration of a run.
     pub fn of(target: &dyn MeasuredDatabase, workload: &dyn Workload, plan: Plan) -> Self {
         Self {
             workload: workload.name(),
@@ -62,7 +62,7 @@ impl Configuration {
     }
 }
 
-/// Sixteen hexadecimal digits (FNV-1a).
+/// A hash of a text (FNV-1a), as sixteen hexadecimal digits.
 pub fn hash_of(text: &str) -> String {
     let fnv = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3);
     format!("{:016x}", text.bytes().fold(0xCBF2_9CE4_8422_2325, fnv))
@@ -71,13 +71,13 @@ pub fn hash_of(text: &str) -> String {
 /// One measured round.
 #[derive(Debug, Clone, Serialize)]
 pub struct Row {
-    /// [`Configuration::hash`].
+    /// The hash of the configuration, from [`Configuration::hash`].
     pub configuration: String,
     /// The workload's name.
     pub workload: String,
     /// The target's name.
     pub target: &'static str,
-    /// From 1.
+    /// The number of the round, counted from 1.
     pub round: usize,
     /// Transactions a second.
     pub tps: f64,
@@ -85,10 +85,10 @@ pub struct Row {
     pub transactions: u64,
     /// Transactions that were run again.
     pub restarted: u64,
-    /// Of all transactions.
+    /// Latencies of all transactions together.
     #[serde(flatten)]
     pub latency: Latency,
-    /// Of each kind of transaction, if there are several.
+    /// Results of each kind of transaction. The list is empty if the workload has one kind only.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub kinds: Vec<KindRow>,
 }
@@ -96,13 +96,13 @@ pub struct Row {
 /// The results of one kind of transaction in a round.
 #[derive(Debug, Clone, Serialize)]
 pub struct KindRow {
-    /// Its name.
+    /// The name of the kind.
     pub kind: &'static str,
     /// Transactions that succeeded.
     pub transactions: u64,
-    /// The same a minute.
+    /// Transactions that succeeded, per minute.
     pub per_minute: f64,
-    /// Their latencies.
+    /// Latencies of the transactions of this kind.
     #[serde(flatten)]
     pub latency: Latency,
 }
@@ -123,7 +123,7 @@ pub struct Latency {
 }
 
 impl Latency {
-    /// Of a histogram of microseconds.
+    /// The latencies in a histogram of microseconds.
     pub fn of(latency_us: &Histogram<u64>) -> Self {
         Self {
             latency_mean_us: latency_us.mean(),
@@ -167,19 +167,19 @@ fn per_minute(latency_us: &Histogram<u64>, elapsed: Duration) -> f64 {
     latency_us.len() as f64 * 60.0 / elapsed.as_secs_f64()
 }
 
-/// The middle and the ends of some figures.
+/// The median, the least and the greatest of several figures.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Spread {
-    /// The median; of an even count, the mean of the two in the middle.
+    /// The median. Of an even number of figures, it is the mean of the two in the middle.
     pub median: f64,
-    /// The least.
+    /// The least figure.
     pub min: f64,
-    /// The greatest.
+    /// The greatest figure.
     pub max: f64,
 }
 
 impl Spread {
-    /// Of at least one figure.
+    /// The spread of these figures. There must be at least one.
     pub fn of(figures: &[f64]) -> Self {
         assert!(!figures.is_empty(), "a spread of nothing");
         let mut sorted = figures.to_vec();
@@ -216,8 +216,8 @@ pub fn write(out: &mut dyn Write, configuration: &Configuration, rounds: &[Round
     (0..kinds).try_for_each(|place| write_kind(out, place, rounds))
 }
 
-/// A line for one kind of transaction over all rounds: its share, its latencies, and its rate if the
-/// publication has a unit for it.
+/// Writes a line for one kind of transaction over all rounds: its share, its latencies, and its rate if the
+/// publication gives the rate a name (such as tpmC).
 fn write_kind(out: &mut dyn Write, place: usize, rounds: &[Round]) -> Result<()> {
     let (mut all_us, mut rates) = (histogram(), Vec::new());
     for round in rounds {

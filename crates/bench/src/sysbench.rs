@@ -10,7 +10,7 @@ use crate::random::{Keys, Random};
 use crate::workload::{Workload, load_rows};
 use crate::{BenchError, Result};
 
-/// Which script of sysbench.
+/// A script of sysbench.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Script {
     /// `oltp_point_select`
@@ -43,12 +43,13 @@ pub const SCRIPTS: &[(&str, Script)] = &[
     ("oltp_delete", Script::Delete),
 ];
 
-/// Rows of a range read, as sysbench's `--range-size`.
+/// Rows that a range query reads, as with sysbench's `--range-size`.
 const RANGE_ROWS: u64 = 100;
 const C_CHARS: usize = 119;
 const PAD_CHARS: usize = 59;
 
-// Places of the statements: BEGIN and COMMIT first, then this many for each table.
+// Indexes into the list of statements. BEGIN and COMMIT come first. Then each table has STATEMENTS_OF_A_TABLE
+// statements, and the constants from POINT to INSERT_SERIAL are indexes among these.
 const BEGIN: usize = 0;
 const COMMIT: usize = 1;
 const POINT: usize = 0;
@@ -63,7 +64,7 @@ const INSERT_KEYED: usize = 8;
 const INSERT_SERIAL: usize = 9;
 const STATEMENTS_OF_A_TABLE: usize = 10;
 
-/// One script over `tables` tables of `rows` rows.
+/// One script on `tables` tables of `rows` rows each.
 #[derive(Debug, Clone)]
 pub struct Sysbench {
     script: Script,
@@ -73,7 +74,7 @@ pub struct Sysbench {
 }
 
 impl Sysbench {
-    /// The script of that name.
+    /// The script with the name `name`.
     pub fn new(name: &str, tables: u64, rows: u64) -> Result<Self> {
         let found = SCRIPTS.iter().find(|(known, _)| *known == name);
         let (_, script) = found.ok_or_else(|| {
@@ -198,7 +199,7 @@ impl Workload for Sysbench {
     }
 }
 
-/// In the order of the places above.
+/// The statements of one table, in the order of the constants from POINT to INSERT_SERIAL.
 fn statements_of(table: u64) -> [Statement; STATEMENTS_OF_A_TABLE] {
     let t = format!("sbtest{table}");
     [

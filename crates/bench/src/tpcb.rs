@@ -18,7 +18,7 @@ const UPDATE_BRANCH: usize = 4;
 const INSERT_HISTORY: usize = 5;
 const COMMIT: usize = 6;
 
-/// The load at a scale of a number of branches.
+/// TPC-B with a number of branches, which is its scale.
 #[derive(Debug, Clone)]
 pub struct Tpcb {
     scale: u64,
@@ -26,12 +26,12 @@ pub struct Tpcb {
 }
 
 impl Tpcb {
-    /// At pgbench's ratios.
+    /// The workload with pgbench's number of accounts for each branch.
     pub fn new(scale: u64) -> Self {
         Self { scale, accounts_of_a_branch: ACCOUNTS_OF_A_BRANCH }
     }
 
-    /// With fewer accounts, for tests.
+    /// The workload with fewer accounts for each branch, for tests.
     pub fn small(scale: u64, accounts_of_a_branch: u64) -> Self {
         Self { scale, accounts_of_a_branch }
     }

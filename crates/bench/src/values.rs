@@ -18,7 +18,7 @@ const MOTIF_BYTES: usize = 512;
 const CHUNK_BYTES_MAX: usize = 128;
 
 impl Motif {
-    /// Of bytes from `first` to `last`, both included. `seed` determines what repeats.
+    /// A generator of bytes from `first` to `last`, both included. `seed` determines the shared buffer.
     pub fn new(first: u8, last: u8, uniqueness: f64, seed: u64) -> Self {
         let range = u64::from(last - first) + 1;
         let mut motif = Self { first, range, uniqueness, motifs: Vec::new() };
@@ -47,8 +47,8 @@ impl Motif {
     }
 }
 
-/// A size whose logarithm is normally distributed with deviation 1, as LinkBench draws the sizes of its
-/// payloads.
+/// A random size whose logarithm is normally distributed with deviation 1. LinkBench draws the sizes of its
+/// payloads so.
 pub fn log_normal(random: &mut Random, median: f64, most: u64) -> usize {
     let size = (random.normal() + median.ln()).exp().round() as u64;
     size.min(most) as usize
@@ -57,18 +57,19 @@ pub fn log_normal(random: &mut Random, median: f64, most: u64) -> usize {
 /// How text fields are filled.
 #[derive(Debug, Clone, Default)]
 pub enum Values {
-    /// Letters, each drawn on its own: no codec that looks for repetitions finds any.
+    /// Letters that are drawn independently of each other. A codec that looks for repetitions finds none.
     #[default]
     Letters,
     /// Letters with repetitions.
     Motif(Motif),
 }
 
-/// Determines what repeats in fields of [`Values::Motif`].
+/// The seed of the buffer from which fields of [`Values::Motif`] copy chunks.
 const MOTIF_SEED: u64 = 2013;
 
 impl Values {
-    /// `letters`, or `motif` with a share of new chunks between 0 and 1.
+    /// The kind of values with this name: `letters`, or `motif`. `uniqueness` is the share of new chunks in
+    /// motif values, between 0 and 1.
     pub fn named(name: &str, uniqueness: f64) -> Result<Self> {
         match name {
             "letters" => Ok(Self::Letters),
@@ -90,7 +91,7 @@ impl Values {
         }
     }
 
-    /// For the configuration.
+    /// A description for the configuration of a report.
     pub fn describe(&self) -> String {
         match self {
             Self::Letters => "letters".to_owned(),

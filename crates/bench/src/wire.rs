@@ -25,7 +25,8 @@ impl MeasuredDatabase for Wire {
         "wire"
     }
 
-    /// The server's own version: two servers on one port are two configurations.
+    /// The version that the server reports. It is part of the description, because two servers on one port
+    /// are two configurations.
     fn describe(&self) -> String {
         let asked = Client::connect(&self.address, NoTls)
             .and_then(|mut client| client.simple_query("SHOW server_version"));
@@ -83,7 +84,7 @@ fn values(row: &postgres::Row) -> Result<Row> {
     (0..row.len()).map(|at| Ok(row.try_get::<_, Value>(at)?)).collect()
 }
 
-/// The parameter in the Rust type that stands for the server's type.
+/// The parameter as a value of the Rust type that the crate `postgres` accepts for the server's type.
 fn as_sql<'a>(param: Param<'a>, kind: &Type) -> Box<dyn ToSql + Sync + 'a> {
     match param {
         Param::Text(text) => Box::new(text),

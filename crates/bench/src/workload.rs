@@ -7,16 +7,16 @@ use crate::{BenchError, Result};
 /// One kind of transaction of a mix, with latencies of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TransactionKind {
-    /// Its name in reports.
+    /// The name of the kind in reports.
     pub name: &'static str,
-    /// The unit in which the publication gives its transactions a minute, if it does.
+    /// The publication's name for transactions of this kind per minute, such as tpmC, if it has one.
     pub rate: Option<&'static str>,
 }
 
-/// A condition that the data of a workload must meet at rest.
+/// A condition that the data of a workload must meet when no transaction runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Condition {
-    /// Its name in the publication.
+    /// The name of the condition in the publication.
     pub name: &'static str,
     /// A description of the condition.
     pub says: &'static str,
@@ -24,15 +24,15 @@ pub struct Condition {
     pub violations: String,
 }
 
-/// A load, published or our own, that can run against any target.
+/// A workload, published or our own, that can run on any target.
 pub trait Workload: Send + Sync {
-    /// Its name, as in the publication.
+    /// The workload's name, as in the publication.
     fn name(&self) -> String;
 
-    /// Its parameters, for the configuration hash.
+    /// The workload's parameters, for the configuration hash.
     fn settings(&self) -> serde_json::Value;
 
-    /// The differences from the publication, a sentence each. They are printed with every figure.
+    /// The differences from the publication, one sentence each. A report prints them with every figure.
     fn deviations(&self) -> Vec<String> {
         Vec::new()
     }
@@ -40,48 +40,50 @@ pub trait Workload: Send + Sync {
     /// The statements that [`Workload::transaction`] runs by their number in this list.
     fn statements(&self) -> Vec<Statement>;
 
-    /// Makes and fills the tables; drops them first if they exist.
+    /// Makes and fills the tables. If the tables exist, they are dropped first.
     fn load(&self, connection: &mut dyn Connection) -> Result<()>;
 
-    /// The kinds of its transactions; empty if they are all of one.
+    /// The kinds of transactions. The list is empty if all transactions are of one kind.
     fn kinds(&self) -> &'static [TransactionKind] {
         &[]
     }
 
-    /// The index in [`Workload::kinds`] of the next transaction.
+    /// Draws the kind of the next transaction, as an index into [`Workload::kinds`].
     fn next_kind(&self, _random: &mut Random) -> usize {
         0
     }
 
-    /// One transaction. After an error the driver runs [`Workload::rollback`], and then, if the error is
-    /// retryable, the same transaction with the same `random`.
+    /// Runs one transaction. After an error the driver runs [`Workload::rollback`]. If the error is
+    /// retryable, the driver then runs the same transaction again with the same `random`.
     fn transaction(&self, kind: usize, connection: &mut dyn Connection, random: &mut Random) -> Result<()>;
 
-    /// Whether a transaction that met this error is run again.
+    /// Whether the driver runs a transaction again after this error.
     fn is_retryable(&self, error: &BenchError) -> bool {
         error.is_retryable()
     }
 
-    /// Ends a transaction that met an error; nothing to do for single statements.
+    /// Ends a transaction after an error. A workload whose transactions are single statements has nothing to
+    /// end.
     fn rollback(&self, connection: &mut dyn Connection) -> Result<()> {
         connection.simple("ROLLBACK")
     }
 
-    /// Checks conditions of the data after a run, such as equal sums. By default there are none.
+    /// Checks conditions of the data after a run, such as equal sums. By default a workload checks nothing.
     fn verify(&self, _connection: &mut dyn Connection) -> Result<()> {
         Ok(())
     }
 
-    /// Conditions that are checked on request, because they read everything. Each is a general query.
+    /// Conditions that are checked only on request, because they read all the data. Each condition is a
+    /// general query.
     fn conditions(&self) -> Vec<Condition> {
         Vec::new()
     }
 }
 
-/// Sends `INSERT INTO table VALUES row, row, ...` in batches of this many rows.
+/// Rows of each INSERT statement of a load.
 pub const LOAD_BATCH_ROWS: u64 = 500;
 
-/// Loads rows `0..count`, each written by `row` as `(value, ...)`.
+/// Loads the rows `0..count`. `row` writes each row as `(value, ...)`.
 pub fn load_rows(
     connection: &mut dyn Connection,
     into: &str,

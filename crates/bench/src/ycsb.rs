@@ -17,10 +17,11 @@ const SCAN_ROWS_MAX: u64 = 100;
 const READ: usize = 0;
 const SCAN: usize = 1;
 const INSERT: usize = 2;
-/// Updates of field 0, 1, ... follow.
+/// The statement that updates field 0. The statements for fields 1, 2, ... follow.
 const UPDATE: usize = 3;
 
-/// Percentages of the operations of one workload; the rest up to 100 is read-modify-write.
+/// Percentages of the operations of one workload. The rest up to 100 percent are read-modify-write
+/// operations.
 #[derive(Debug, Clone, Copy)]
 struct Mix {
     read: u64,
@@ -51,7 +52,7 @@ pub struct Ycsb {
 }
 
 impl Ycsb {
-    /// Workload `a` to `f` over `rows` rows.
+    /// The workload with this letter (`a` to `f`) on a table of `rows` rows.
     pub fn new(letter: char, rows: u64) -> Result<Self> {
         let found = MIXES.iter().find(|(known, _)| *known == letter);
         let (_, mix) =
@@ -68,13 +69,13 @@ impl Ycsb {
         })
     }
 
-    /// With fields filled another way.
+    /// Sets how the fields are filled.
     pub fn values(mut self, values: Values) -> Self {
         self.values = values;
         self
     }
 
-    /// With another skew than YCSB's.
+    /// Sets another skew than YCSB's.
     pub fn theta(mut self, theta: f64) -> Result<Self> {
         if !(theta > 0.0 && theta < 1.0) {
             return Err(BenchError::Arguments(format!("a theta of {theta} is not between 0 and 1")));
@@ -88,7 +89,7 @@ impl Ycsb {
         self.values.text(random, FIELD_CHARS)
     }
 
-    /// An existing key. Workload D reads the keys that were inserted last.
+    /// Draws the key of an existing row. Workload D draws mostly keys that were inserted last.
     fn key(&self, random: &mut Random) -> String {
         let newest = self.rows + self.inserted.load(Ordering::Relaxed);
         key_text(if self.letter == 'd' {
@@ -121,8 +122,8 @@ impl Ycsb {
     }
 }
 
-/// Keys are scattered over the key space by a multiplication that has an inverse, so two numbers never share
-/// a key.
+/// The key with this number. A multiplication scatters the keys over the key space. It has an inverse, so two
+/// numbers never have the same key.
 fn key_text(number: u64) -> String {
     format!("user{:020}", number.wrapping_mul(0x9E37_79B9_7F4A_7C15))
 }
@@ -183,7 +184,7 @@ impl Workload for Ycsb {
         }
     }
 
-    /// Its transactions are single statements: there is nothing open.
+    /// Each transaction is a single statement, so no transaction is open after an error.
     fn rollback(&self, _connection: &mut dyn Connection) -> Result<()> {
         Ok(())
     }

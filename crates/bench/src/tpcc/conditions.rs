@@ -3,8 +3,8 @@
 use super::Scale;
 use crate::workload::Condition;
 
-/// All of them. The specification states the eleventh of the loaded database, where seven in ten orders are
-/// delivered; here it follows the deliveries.
+/// All twelve conditions. The specification states the eleventh for the loaded database, where seven in ten
+/// orders are delivered. Here the eleventh also counts the orders that were delivered after the load.
 pub(super) fn all(scale: &Scale) -> Vec<Condition> {
     let eleventh = ORDERS_WAITING.replace("{delivered}", &scale.delivered().to_string());
     CONDITIONS
@@ -18,7 +18,7 @@ pub(super) fn all(scale: &Scale) -> Vec<Condition> {
         .collect()
 }
 
-/// Name, meaning, query.
+/// The name, meaning and query of each condition but the eleventh.
 const CONDITIONS: [(&str, &str, &str); 11] = [
     (
         "3.3.2.1",

@@ -9,14 +9,14 @@ struct NuRand {
     c: i64,
 }
 
-/// The constants C for last names while loading and while running. Their distance must be in 65..=119, and
-/// neither 96 nor 112 [2.1.6.1].
+/// The constants C for last names: one for the load, one for the transactions. Their difference must be in
+/// 65..=119, and neither 96 nor 112 [2.1.6.1].
 const NAMES_LOADED: NuRand = NuRand { a: 255, c: 123 };
 const NAMES_RUNNING: NuRand = NuRand { a: 255, c: 208 };
 const CUSTOMERS: NuRand = NuRand { a: 1_023, c: 259 };
 const ITEMS: NuRand = NuRand { a: 8_191, c: 7_911 };
 
-/// Last names that there are.
+/// The number of last names that exist.
 const NAMES: i64 = 1_000;
 
 const SYLLABLES: [&str; 10] =
@@ -28,22 +28,23 @@ impl NuRand {
     }
 }
 
-/// A customer's number.
+/// A random customer number for a transaction.
 pub fn customer(scale: &Scale, random: &mut Random) -> i64 {
     CUSTOMERS.draw(random, 1, scale.customers)
 }
 
-/// An item's number.
+/// A random item number for a transaction.
 pub fn item(scale: &Scale, random: &mut Random) -> i64 {
     ITEMS.draw(random, 1, scale.items)
 }
 
-/// A last name that some customer has, for a transaction.
+/// A random last name for a transaction. Some customer has this name.
 pub fn last_name(scale: &Scale, random: &mut Random) -> String {
     name(NAMES_RUNNING.draw(random, 0, NAMES.min(scale.customers) - 1))
 }
 
-/// The last name of customer `number`, counted from 1: each name once, then by chance.
+/// The last name of customer `number`, counted from 1. The first 1,000 customers get one name each, in
+/// order. Further customers get random names.
 pub fn loaded_last_name(number: i64, random: &mut Random) -> String {
     name(if number <= NAMES { number - 1 } else { NAMES_LOADED.draw(random, 0, NAMES - 1) })
 }
@@ -52,19 +53,19 @@ fn name(number: i64) -> String {
     [number / 100, number / 10, number].iter().map(|place| SYLLABLES[(place % 10) as usize]).collect()
 }
 
-/// `least` to `most` letters and digits.
+/// A random text of `least` to `most` letters and digits.
 pub fn text(random: &mut Random, least: i64, most: i64) -> String {
     const CHARACTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
     let length = random.between(least, most);
     (0..length).map(|_| char::from(CHARACTERS[random.below(CHARACTERS.len() as u64) as usize])).collect()
 }
 
-/// `length` digits.
+/// A random text of `length` digits.
 pub fn digits(random: &mut Random, length: i64) -> String {
     (0..length).map(|_| char::from(b'0' + random.below(10) as u8)).collect()
 }
 
-/// 26 to 50 characters; one in ten has ORIGINAL somewhere in it.
+/// A random text of 26 to 50 characters. One in ten of these texts contains the word ORIGINAL.
 pub fn data(random: &mut Random) -> String {
     let mut text = text(random, 26, 50);
     if random.below(10) == 0 {

@@ -8,10 +8,10 @@ use crate::database::Connection;
 use crate::random::Random;
 use crate::workload::load_rows;
 
-/// The time of all loaded rows: one date, so that the same scale gives the same rows.
+/// The time in all loaded rows. It is a constant, so that loads of the same scale write the same rows.
 const LOADED_AT: &str = "2026-01-01 00:00:00";
 
-/// Lines of an order.
+/// The least and the greatest number of lines of an order.
 pub(super) const LINES_MIN: i64 = 5;
 pub(super) const LINES_MAX: i64 = 15;
 
@@ -40,7 +40,7 @@ struct Loader<'a> {
 }
 
 impl Loader<'_> {
-    /// Fills a table with `count` rows, each written by `row` from its number, counted from 1.
+    /// Fills a table with `count` rows. `row` writes each row from the row's number, which is counted from 1.
     fn fill(
         &mut self,
         table: &str,
@@ -113,7 +113,7 @@ impl Loader<'_> {
         })
     }
 
-    /// One order for each customer; the last ones are not delivered yet.
+    /// Loads one order for each customer of a district. The last orders are not delivered yet.
     fn orders(&mut self, warehouse: i64, district: i64) -> Result<()> {
         let (count, delivered) = (self.scale.customers, self.scale.delivered());
         let customers = draw::shuffled(&mut self.random, count);
@@ -150,7 +150,7 @@ impl Loader<'_> {
     }
 }
 
-/// Two streets, a city, a state and a zip code.
+/// The columns of an address: two streets, a city, a state and a zip code.
 fn address(random: &mut Random) -> String {
     let places: Vec<String> = (0..3).map(|_| format!("'{}'", draw::text(random, 10, 20))).collect();
     format!("{}, '{}', '{}11111'", places.join(", "), draw::text(random, 2, 2), draw::digits(random, 4))

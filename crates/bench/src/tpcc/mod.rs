@@ -20,31 +20,32 @@ use crate::{BenchError, Result};
 
 use transactions::Terminal;
 
-/// The numbers of rows. The ratios are the specification's [4.3.3], the counts only in [`Scale::full`].
+/// The numbers of rows. All scales have the specification's ratios between tables [4.3.3]. Only
+/// [`Scale::full`] has its counts, too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 pub struct Scale {
     /// Warehouses.
     pub warehouses: i64,
     /// Districts of a warehouse.
     pub districts: i64,
-    /// Customers of a district, and orders of it at first.
+    /// Customers of a district, which is also the number of its orders after the load.
     pub customers: i64,
-    /// Items, and stock rows of a warehouse.
+    /// Items, which is also the number of stock rows of a warehouse.
     pub items: i64,
 }
 
 impl Scale {
-    /// The specification's.
+    /// The specification's numbers of rows.
     pub fn full(warehouses: u64) -> Self {
         Self { warehouses: warehouses as i64, districts: 10, customers: 3_000, items: 100_000 }
     }
 
-    /// A fraction of it, for tests.
+    /// A fraction of the specification's numbers of rows, for tests.
     pub fn small(warehouses: u64) -> Self {
         Self { warehouses: warehouses as i64, districts: 10, customers: 30, items: 200 }
     }
 
-    /// Orders of a district that the load has delivered already: seven in ten.
+    /// Orders of a district that are already delivered after the load: seven in ten.
     pub fn delivered(&self) -> i64 {
         self.customers * 7 / 10
     }
@@ -58,10 +59,11 @@ const KINDS: &[TransactionKind] = &[
     TransactionKind { name: "stock_level", rate: None },
 ];
 
-/// Percentages of the kinds [5.2.3]: the least of each but New-Order, which has no least.
+/// The percentage of each kind of transaction. The specification has a least percentage for each kind except
+/// New-Order [5.2.3]. These kinds have exactly this percentage here, and New-Order has the rest.
 const SHARES: [u64; 5] = [45, 43, 4, 4, 4];
 
-/// The load at one scale and isolation level.
+/// TPC-C at one scale and one isolation level.
 #[derive(Debug, Clone)]
 pub struct Tpcc {
     scale: Scale,
@@ -70,18 +72,18 @@ pub struct Tpcc {
 }
 
 impl Tpcc {
-    /// At READ COMMITTED, the rows that a transaction depends on being locked.
+    /// The workload at READ COMMITTED. Its transactions lock the rows that they depend on.
     pub fn new(scale: Scale) -> Self {
         Self { scale, isolation: "read committed".to_owned(), foreign_keys: false }
     }
 
-    /// At another isolation level, such as `serializable`.
+    /// Sets another isolation level, such as `serializable`.
     pub fn isolation(mut self, level: &str) -> Self {
         level.clone_into(&mut self.isolation);
         self
     }
 
-    /// With the foreign keys of the specification declared [1.3].
+    /// Sets whether the load declares the foreign keys of the specification [1.3].
     pub fn foreign_keys(mut self, declared: bool) -> Self {
         self.foreign_keys = declared;
         self
@@ -125,7 +127,8 @@ impl Workload for Tpcc {
         }
     }
 
-    /// No two sessions take the same key: a duplicate is a fault.
+    /// A duplicate key is not retryable: no two sessions insert the same key, so a duplicate would be a
+    /// fault.
     fn is_retryable(&self, error: &BenchError) -> bool {
         matches!(error, BenchError::Statement { sqlstate, .. } if matches!(sqlstate.as_str(), "40001" | "40P01"))
     }

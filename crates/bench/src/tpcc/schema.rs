@@ -9,12 +9,13 @@ pub(super) fn make(connection: &mut dyn Connection) -> Result<()> {
     connection.simple(TABLES)
 }
 
-/// The indexes beside the primary keys; made after the load.
+/// Makes the indexes other than the primary keys. The load calls this function after it has filled the
+/// tables.
 pub(super) fn add_indexes(connection: &mut dyn Connection) -> Result<()> {
     connection.simple(INDEXES)
 }
 
-/// The relations between the tables as constraints.
+/// Declares the relations between the tables as foreign keys.
 pub(super) fn add_foreign_keys(connection: &mut dyn Connection) -> Result<()> {
     FOREIGN_KEYS.iter().try_for_each(|(table, columns, parent)| {
         connection.simple(&format!("ALTER TABLE {table} ADD FOREIGN KEY ({columns}) REFERENCES {parent}"))
@@ -62,7 +63,7 @@ const INDEXES: &str = "
     CREATE INDEX bench_customer_name ON bench_customer (c_w_id, c_d_id, c_last, c_first);
     CREATE INDEX bench_orders_customer ON bench_orders (o_w_id, o_d_id, o_c_id, o_id);";
 
-/// Table, its columns, and the table whose primary key they name.
+/// The foreign keys: a table, its columns in the key, and the table whose primary key they reference.
 const FOREIGN_KEYS: &[(&str, &str, &str)] = &[
     ("bench_district", "d_w_id", "bench_warehouse"),
     ("bench_customer", "c_w_id, c_d_id", "bench_district"),

@@ -3,12 +3,12 @@
 
 use crate::database::Statement;
 
-/// BEGIN at the isolation level of the run.
+/// Indexes of the statements in the list. BEGIN has the isolation level of the run.
 pub(super) const BEGIN: usize = 0;
 pub(super) const COMMIT: usize = 1;
 pub(super) const ROLLBACK: usize = 2;
 
-/// New-Order: the customer's discount and the taxes of warehouse and district.
+/// Statements of New-Order. RATES reads the customer's discount and the taxes of warehouse and district.
 pub(super) const RATES: usize = 3;
 pub(super) const TAKE_ORDER_NUMBER: usize = 4;
 pub(super) const INSERT_ORDER: usize = 5;
@@ -19,7 +19,7 @@ pub(super) const INSERT_LINE: usize = 9;
 
 pub(super) const PAY_WAREHOUSE: usize = 10;
 pub(super) const PAY_DISTRICT: usize = 11;
-/// Payment and Order-Status.
+/// Statements of Payment and Order-Status.
 pub(super) const CUSTOMERS_BY_NAME: usize = 12;
 pub(super) const CUSTOMER_FOR_UPDATE: usize = 13;
 pub(super) const PAY_CUSTOMER: usize = 14;
@@ -40,7 +40,8 @@ pub(super) const DELIVER_TO_CUSTOMER: usize = 25;
 pub(super) const NEXT_ORDER_NUMBER: usize = 26;
 pub(super) const LOW_STOCK: usize = 27;
 
-/// The stock row as district 1, 2, ... 10 reads it.
+/// The statement that reads a stock row for an order in district 1. The statements for districts 2 to 10
+/// follow.
 pub(super) const STOCK_FOR_DISTRICT: usize = 28;
 
 const TEXTS: [&str; 27] = [
@@ -86,7 +87,7 @@ const TEXTS: [&str; 27] = [
      WHERE ol_w_id = $1 AND ol_d_id = $2 AND ol_o_id >= $3 AND ol_o_id < $4 AND s_w_id = $1 AND s_i_id = ol_i_id AND s_quantity < $5",
 ];
 
-/// All of them, in the order of the places above.
+/// All statements, in the order of the constants above.
 pub(super) fn all(isolation: &str) -> Vec<Statement> {
     let mut all = vec![format!("BEGIN ISOLATION LEVEL {isolation}")];
     all.extend(TEXTS.map(str::to_owned));

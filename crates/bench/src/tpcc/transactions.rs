@@ -16,10 +16,10 @@ use crate::database::{Connection, Param, Row, Value};
 use crate::random::Random;
 use crate::{BenchError, Result};
 
-/// One in ten thousandths.
+/// The number 1 in ten-thousandths.
 const ONE: i64 = 10_000;
 const CUSTOMER_DATA_CHARS: usize = 500;
-/// Orders that Stock-Level looks back at.
+/// The number of newest orders whose items Stock-Level checks.
 const RECENT_ORDERS: i64 = 20;
 
 /// A terminal at a district of a warehouse, which runs one transaction.
@@ -64,14 +64,14 @@ impl<'a> Terminal<'a> {
         [Param::Int(self.warehouse), Param::Int(self.district)]
     }
 
-    /// The rows of a statement that must return exactly one.
+    /// Runs a statement that must return exactly one row, and returns this row.
     fn one(&mut self, statement: usize, params: &[Param<'_>]) -> Result<Row> {
         self.c.rows(statement, params)?.pop().ok_or_else(|| {
             BenchError::Wrong(format!("statement {statement} of TPC-C found no row for {params:?}"))
         })
     }
 
-    /// Any warehouse but this one, if there is another.
+    /// Another warehouse than this terminal's. If there is only one warehouse, it is returned.
     fn remote_warehouse(&mut self) -> i64 {
         if self.scale.warehouses == 1 {
             return self.warehouse;
@@ -105,8 +105,8 @@ impl<'a> Terminal<'a> {
         Ok(sum * (ONE - discount) / ONE * (ONE + taxes) / ONE)
     }
 
-    /// Five to fifteen lines; one item in a hundred comes from another warehouse, one order in a hundred ends
-    /// with an item that doesn't exist.
+    /// Draws the five to fifteen lines of an order. One item in a hundred comes from another warehouse. One
+    /// order in a hundred ends with an item that doesn't exist.
     fn draw_lines(&mut self) -> Vec<Line> {
         let count = self.random.between(LINES_MIN, LINES_MAX);
         let rolled_back = self.random.below(100) == 0;
@@ -120,7 +120,7 @@ impl<'a> Terminal<'a> {
         lines.collect()
     }
 
-    /// The amount of the line; `None` if there is no such item.
+    /// Writes one line of an order, and returns its amount. Returns `None` if the item doesn't exist.
     fn order_line(&mut self, order: Param<'_>, number: i64, line: &Line) -> Result<Option<i64>> {
         let item = Param::Int(line.item);
         let Some(found) = self.c.rows(ITEM, &[item])?.pop() else { return Ok(None) };
@@ -185,13 +185,13 @@ impl<'a> Terminal<'a> {
         self.c.run(PAY_CUSTOMER_BAD_CREDIT, &values).map(drop)
     }
 
-    /// A last name in sixty of a hundred cases; in the others the customer is known by number.
+    /// A last name in sixty percent of the cases. In the others a transaction finds its customer by number.
     fn draw_last_name(&mut self) -> Option<String> {
         (self.random.below(100) < 60).then(|| draw::last_name(self.scale, self.random))
     }
 
-    /// The customer, by number, or the middle one of those with that last name in the order of their first
-    /// names.
+    /// The customer of a transaction. Without a last name it is the customer `asked`. Otherwise it is the
+    /// middle one of the customers with that last name, in the order of their first names.
     fn find(&mut self, asked: Customer, last_name: Option<&str>) -> Result<Customer> {
         let Some(name) = last_name else { return Ok(asked) };
         let [warehouse, district, _] = asked.key();
@@ -216,7 +216,7 @@ impl<'a> Terminal<'a> {
         self.c.run(COMMIT, &[]).map(drop)
     }
 
-    /// Runs Delivery [2.7]: the oldest order of each district that has one.
+    /// Runs Delivery [2.7]: it delivers the oldest waiting order of each district that has one.
     pub(super) fn delivery(&mut self) -> Result<()> {
         let carrier = Param::Int(self.random.between(1, 10));
         self.c.run(BEGIN, &[])?;
