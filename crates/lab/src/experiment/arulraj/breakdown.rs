@@ -3,10 +3,10 @@
 //! The paper took the split from a profiler. Here samples between two calls on the region tell which functions
 //! of the engine a time belongs to (`stores/sampled.rs`). No tool beside the program is needed.
 //!
-//! 1. The processor's time is split in one run, and the extra latency of persistent memory (2x) in another run
-//!    behind the modelled cache. Each is split in the ratio of its samples.
-//! 2. Recovery is what only a restart needs: logs, checkpoints, directories, and master records. Storage is rows,
-//!    runs, files, and the allocator.
+//! 1. One run splits the processor's time. Another run, on the modelled cache, splits the extra latency of
+//!    persistent memory (2x). Each of the two is split in the ratio of its samples.
+//! 2. The category recovery has what only a restart needs: logs, checkpoints, directories, and master
+//!    records. The category storage has rows, runs, files, and the allocator.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,13 +31,14 @@ use crate::stores::{Bed, ENGINES, Engine, Metered, Part, split};
 /// Categories of the figure.
 const CATEGORIES: [&str; 4] = ["storage", "recovery", "index", "other"];
 const RECOVERY: &str = "recovery";
-/// Parts of the time that the engines for persistent memory spend on recovery.
+/// The part of their time that the engines for persistent memory spend on recovery, as the paper states it.
 const NVM_SHARE: (f64, f64) = (0.13, 0.18);
-/// The greatest part of the traditional ones.
+/// The greatest part of its time that a traditional engine spends on recovery, as the paper states it.
 const TRADITIONAL_SHARE_MAX: f64 = 0.33;
-/// A smaller share has too few samples to be compared.
+/// If the traditional engine spends a smaller part than this on recovery, it has too few samples for a
+/// comparison.
 const SHARE_MIN: f64 = 0.01;
-/// Mixes that the claims are about: those that write most.
+/// The claims are about these mixes, which write most.
 const WRITES: [&str; 2] = ["balanced", "write-heavy"];
 
 fn category_of(part: Part) -> &'static str {
@@ -49,7 +50,7 @@ fn category_of(part: Part) -> &'static str {
     }
 }
 
-/// The time of an engine by categories and parts.
+/// The time of an engine under a mix, by categories and parts.
 #[derive(Debug, Clone, Serialize)]
 struct TimeRow {
     row: &'static str,
@@ -60,11 +61,11 @@ struct TimeRow {
     engine: &'static str,
     #[serde(skip)]
     load: &'static str,
-    /// Samples of the processor's time, and of the extra latency.
+    /// Numbers of samples of the processor's time, and of the extra latency.
     samples: [usize; 2],
-    /// Samples in which another process ran.
+    /// Number of samples that were left out, because another process ran during them.
     left_out: usize,
-    /// Microseconds of a transaction by part, at 2x.
+    /// Microseconds for a transaction by part of the engine, at twice the latency of main memory.
     us_by_part: BTreeMap<&'static str, f64>,
     /// Shares of the time by category, 0 to 1.
     share: BTreeMap<&'static str, f64>,
@@ -168,7 +169,8 @@ fn traditional_share(row: &TimeRow) -> Claim {
     Claim { verdict: Verdict::of(row.recovery(), TRADITIONAL_SHARE_MAX, Better::Neither), ..claim }
 }
 
-/// That an engine for persistent memory spends a smaller part on recovery than its traditional relative.
+/// The claim that an engine for persistent memory spends a smaller part of its time on recovery than its
+/// traditional relative.
 fn lower(over: &TimeRow, under: &TimeRow) -> Claim {
     let ratio = over.recovery() / under.recovery().max(f64::MIN_POSITIVE);
     let says = format!("part of the time for recovery: {} / {} (published: less)", over.engine, under.engine);

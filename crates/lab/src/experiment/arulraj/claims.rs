@@ -1,6 +1,6 @@
 //! Claims about rows of engines: ratios, parts that are saved, and orders.
 //!
-//! 1. A claim needs the rows of its engines. Without one of them it is not made.
+//! 1. A claim needs the rows of its engines. If one of these rows is missing, the claim is not made.
 
 use super::super::claim::Claim;
 use super::super::order;
@@ -8,7 +8,7 @@ use super::super::row::Factors;
 use super::super::verdict::{Better, Verdict};
 use super::rows::{Figure, StoreRow};
 
-/// What a text states: a value, or a range of values.
+/// A value, or a range of values, that the paper states in its text.
 #[derive(Debug, Clone, Copy)]
 pub struct Stated {
     /// The least value.
@@ -20,12 +20,12 @@ pub struct Stated {
 }
 
 impl Stated {
-    /// More is better.
+    /// A stated gain: a higher value is better.
     pub const fn gain(least: f64, most: f64) -> Self {
         Self { least, most, better: Better::Higher }
     }
 
-    /// Less is better.
+    /// A stated cost: a lower value is better.
     pub const fn cost(least: f64, most: f64) -> Self {
         Self { least, most, better: Better::Lower }
     }
@@ -34,7 +34,7 @@ impl Stated {
         Verdict::within(ours, (self.least, self.most), self.better)
     }
 
-    /// The range for people, if it is one.
+    /// The range as text for people. It is empty if only one value is stated.
     fn range(self) -> String {
         if self.least == self.most {
             String::new()
@@ -44,7 +44,8 @@ impl Stated {
     }
 }
 
-/// Factors of a claim about a row: those of the row, without its engine, and the model of the figure.
+/// Factors of a claim about a row: the factors of the row without its engine, and the latency of the figure's
+/// model.
 pub fn factors_of(row: &StoreRow, figure: Figure) -> Factors {
     let mut factors = row.factors.clone();
     factors.remove("engine");
@@ -54,7 +55,7 @@ pub fn factors_of(row: &StoreRow, figure: Figure) -> Factors {
     factors
 }
 
-/// A figure of one row over that of another.
+/// A figure of one row, divided by the same figure of another row.
 pub struct Ratio<'r> {
     /// The figure.
     pub figure: Figure,
@@ -91,14 +92,14 @@ impl Ratio<'_> {
         self.claim(says, self.value(), stated)
     }
 
-    /// The claim about the part that `over` has less than `under`.
+    /// The claim about the part of `under`'s figure that `over` saves.
     pub fn judge_saved(&self, what: &str, stated: Stated) -> Claim {
         let (over, under) = (self.over.spot.label(), self.under.spot.label());
         let says = format!("part of {what} that {over} saves of {under}");
         self.claim(says, 1.0 - self.value(), stated)
     }
 
-    /// The claim that `over` is above `under`, or that both are tied.
+    /// The claim that the figure of `over` is above that of `under`, or that both are tied.
     pub fn judge_order(&self, what: &str, is_tied: bool) -> Option<Claim> {
         let (over, under) = if is_tied { (1.0, 1.0) } else { (2.0, 1.0) };
         let placed = vec![self.figure.ranked(self.over, over), self.figure.ranked(self.under, under)];
@@ -106,7 +107,8 @@ impl Ratio<'_> {
     }
 }
 
-/// A figure of one engine under one model over its figure under another, such as what a latency costs.
+/// The claim about one engine's throughput under one model, divided by its throughput under another. Such a
+/// ratio says, for example, what a longer latency costs.
 pub fn judge_models(row: &StoreRow, over: &'static str, under: &'static str, stated: Stated) -> Claim {
     let figure = Figure::Throughput(under);
     let ours = Figure::Throughput(over).of(row).median / figure.of(row).median;

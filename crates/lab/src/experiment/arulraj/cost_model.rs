@@ -1,11 +1,12 @@
-//! `nvm-cost-model`: bytes that an operation stores, beside the cost model of the paper (Arulraj 2015, appendix
-//! A, table 3).
+//! `nvm-cost-model`: bytes that an operation stores, compared with the cost model of the paper (Arulraj 2015,
+//! appendix A, table 3).
 //!
-//! 1. The model splits bytes into memory, log and table. The measurement has their sum, and samples split it by
-//!    parts of the engine: `tuple` is the model's memory, `log` its log. Bookkeeping has parts of its own (index,
-//!    allocator, directory); the model has a small constant for it.
-//! 2. The bytes are those of stores through the interface of the region. Lines and media writes are other
-//!    figures, because lines cannot match a formula of bytes.
+//! 1. The model splits bytes into memory, log and table. The measurement counts the sum of the bytes, and
+//!    samples split the sum by parts of the engine. The part `tuple` corresponds to the model's memory, and
+//!    the part `log` to its log. Bookkeeping has parts of its own (index, allocator, directory). The model
+//!    has only a small constant for it.
+//! 2. The bytes are those that an engine stores through the interface of the region. The numbers of lines and
+//!    of media writes are not compared, because a formula of bytes cannot predict them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,28 +28,30 @@ use super::ycsb::write_all;
 use crate::stores::ycsb::{COLUMN_BYTES, MIXES, SKEWS, TUPLE_BYTES, Ycsb};
 use crate::stores::{Bed, ENGINES, Engine, Part, Partition, PartitionLoad, SampledRegion, Split, refused};
 
-/// What this project allows beyond the model.
+/// The bar: an engine may store this many times the bytes of the model.
 const BAR: f64 = 1.1;
-/// Calls on the region that an operation makes, roughly: it decides how many of them are sampled.
+/// Roughly the number of calls on the region that an operation makes. The interval between two samples is
+/// computed from it.
 const CALLS_OF_OPERATION: u64 = 16;
-/// Samples of an operation: at most 3,000, and at most one for 4 operations.
+/// Samples of each kind of operation: at most 3,000 in all, and at most one for 4 operations.
 const SAMPLES: u64 = 3_000;
 const OPERATIONS_OF_SAMPLE: u64 = 4;
-/// One of this many tuples is deleted.
+/// One tuple in this number is deleted.
 const DELETED_EACH: u64 = 4;
 
-/// Sizes of the model, in bytes.
+/// Sizes that the model's formulas contain, in bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct ModelSizes {
     /// A tuple (T).
     pub tuple: f64,
     /// The fixed and variable fields that an update changes (F + V).
     pub fields: f64,
-    /// The fixed one of them (F).
+    /// The fixed fields among these (F).
     pub fixed: f64,
     /// A pointer (p).
     pub pointer: f64,
-    /// A node of a copy-on-write tree that is copied (B); 0 if its copy is in the dirty directory already.
+    /// A node that a copy-on-write tree copies (B). It is 0 if the dirty directory already has a copy of the
+    /// node.
     pub node: f64,
     /// A small write (epsilon).
     pub small: f64,
@@ -56,8 +59,8 @@ pub struct ModelSizes {
     pub amplification: f64,
 }
 
-/// The sizes of YCSB here. An update changes one column, which counts as variable. Copied nodes have 4 KiB, and
-/// no write amplification is the least that a log-structured tree can have.
+/// The sizes of YCSB here. An update changes one column, which counts as a variable field. Copied nodes have
+/// 4 KiB. Write amplification is 1, the least value that a log-structured tree can have.
 const SIZES: ModelSizes = ModelSizes {
     tuple: TUPLE_BYTES as f64,
     fields: COLUMN_BYTES as f64,
@@ -71,11 +74,11 @@ const SIZES: ModelSizes = ModelSizes {
 /// A change of one tuple.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operation {
-    /// A new tuple.
+    /// Adds a tuple.
     Insert,
-    /// Another value in a column.
+    /// Changes the value of one column.
     Update,
-    /// A removed tuple.
+    /// Removes a tuple.
     Delete,
 }
 
@@ -91,14 +94,14 @@ impl Operation {
     }
 }
 
-/// Bytes of an operation by category.
+/// Bytes that an operation stores according to the model, by category.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct ModelBytes {
-    /// In memory: the tuple in its slot, or in a node that is cached.
+    /// Bytes in memory: the tuple in its slot, or in a cached node.
     pub memory: f64,
-    /// In the log.
+    /// Bytes in the log.
     pub log: f64,
-    /// In the table storage: checkpoints, directories, runs.
+    /// Bytes in the table storage: checkpoints, directories, runs.
     pub table: f64,
 }
 
@@ -108,13 +111,14 @@ impl ModelBytes {
     }
 }
 
-/// Table 3; `None` for an engine that it does not have.
+/// The model's bytes of an operation (table 3). Returns `None` for an engine that the table does not have.
 pub fn model_bytes(engine: &str, operation: Operation, sizes: &ModelSizes) -> Option<ModelBytes> {
     let ModelSizes { tuple, fields, fixed, pointer, node, small, amplification } = *sizes;
     let [insert, update, delete] = match engine {
         "inplace" => [[tuple, tuple, tuple], [fields, 2.0 * fields, fields], [small, tuple, small]],
         "cow" => {
-            // A node that is present takes the change itself.
+            // If the dirty directory already has a copy of the node (`node` is 0), only the change is
+            // written.
             let table = |change: f64| if node > 0.0 { node } else { change };
             [
                 [node + tuple, 0.0, table(tuple)],
@@ -148,7 +152,7 @@ pub fn model_bytes(engine: &str, operation: Operation, sizes: &ModelSizes) -> Op
     Some(ModelBytes { memory, log, table })
 }
 
-/// Measured bytes of an operation, and those of the model.
+/// The bytes of an operation: measured, and of the model.
 #[derive(Debug, Clone, Serialize)]
 struct CostRow {
     row: &'static str,
@@ -160,14 +164,14 @@ struct CostRow {
     #[serde(skip)]
     operation: &'static str,
     operations: u64,
-    /// Bytes stored for an operation.
+    /// Bytes that an operation stored, on average.
     stored_bytes: f64,
-    /// The same by parts of the engine; empty if the program has no symbols.
+    /// These bytes by parts of the engine. The map is empty if the program has no symbols.
     stored_by_part: BTreeMap<&'static str, f64>,
     model: ModelBytes,
 }
 
-/// Operations, and the bytes that they stored.
+/// A number of operations, and the bytes that they stored.
 struct Stored {
     operations: u64,
     bytes: u64,
@@ -221,7 +225,7 @@ pub fn nvm_cost_model(lab: &mut Lab<'_>) -> Result<()> {
     lab.say_tables(&[table(&rows), tell::claims_table(&claims)])
 }
 
-/// What operations stored, in the order of [`Operation::ALL`].
+/// Measures what each kind of operation stores, in the order of [`Operation::ALL`].
 fn operations(bed: &Bed, engine: &Engine, sizes: StoreSizes) -> Result<[Stored; 3]> {
     let region = bed.region(0).ok_or_else(|| refused("there is no region"))?;
     let counted = Arc::clone(region);
@@ -246,7 +250,7 @@ fn operations(bed: &Bed, engine: &Engine, sizes: StoreSizes) -> Result<[Stored; 
     Ok([inserted, updated, deleted])
 }
 
-/// Runs operations, and samples what they store.
+/// Runs operations, and samples the bytes that they store.
 fn stored(sampled: &SampledRegion, operations: u64, work: &mut dyn FnMut() -> Result<()>) -> Result<Stored> {
     let before = sampled.tally().stored_bytes;
     let samples = SAMPLES.min(operations / OPERATIONS_OF_SAMPLE).max(1);
@@ -254,11 +258,11 @@ fn stored(sampled: &SampledRegion, operations: u64, work: &mut dyn FnMut() -> Re
     work()?;
     let samples = sampled.end();
     let bytes = sampled.tally().stored_bytes - before;
-    // Without symbols there is only the sum.
+    // If the program has no symbols, the sum cannot be split by parts.
     Ok(Stored { operations, bytes, split: Split::of(&samples, f64::INFINITY).ok() })
 }
 
-/// Deletes some tuples, each in a transaction; gives their number.
+/// Deletes some tuples, each in a transaction of its own, and returns their number.
 fn delete(store: &mut dyn Store, tuples: u64, group: usize) -> Result<u64> {
     let mut deleted = 0;
     for key in (0..tuples).step_by(DELETED_EACH as usize) {
@@ -316,7 +320,7 @@ mod tests {
         [memory, log, table]
     }
 
-    /// Table 3, written once more in numbers.
+    /// Compares the formulas with table 3, whose values were computed by hand for these sizes.
     #[test]
     fn the_table_has_the_published_formulas() {
         let of = |engine| Operation::ALL.map(|operation| bytes(engine, operation, &TESTED));
@@ -328,7 +332,7 @@ mod tests {
         assert_eq!(of("nvm_log"), [[1000.0, 7.0, 3000.0], [115.0, 15.0, 45.0], [1.0, 7.0, 1.0]]);
     }
 
-    /// The right side of the table's bars: the node's copy is in the dirty directory.
+    /// The right side of the table's bars: the dirty directory already has a copy of the node.
     #[test]
     fn a_copied_node_is_not_copied_again() {
         let present = ModelSizes { node: 0.0, ..TESTED };

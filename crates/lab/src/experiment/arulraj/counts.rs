@@ -16,7 +16,7 @@ use crate::stores::ycsb::{MIXES, Mix, SKEWS, Skew};
 
 const COUNTS_ONLY: Plan = Plan { rounds: 0, models: &[], which: Which::All };
 
-/// The greatest part of the writes that the paper's abstract says are saved: half of them.
+/// The greatest part of the writes that an engine saves, as the paper's abstract states it: half of them.
 const WRITES_SAVED: f64 = 0.5;
 
 /// `nvm-wear`.
@@ -47,7 +47,8 @@ fn run(lab: &mut Lab<'_>, cells: &[(Mix, Skew)], claims_of: fn(&[StoreRow]) -> V
     Ok(())
 }
 
-/// NVM-InP wears the medium least (section 5.7), and an NVM engine writes half as often at best (abstract).
+/// Claims that NVM-InP wears the medium least (section 5.7), and that an engine for persistent memory needs
+/// half the writes in the best case (abstract).
 fn wear_claims(rows: &[StoreRow]) -> Vec<Claim> {
     let groups = groups(rows);
     let figure = Figure::MediumWrites;
@@ -62,7 +63,7 @@ fn wear_claims(rows: &[StoreRow]) -> Vec<Claim> {
     claims
 }
 
-/// That an engine has the least of a figure.
+/// The claim that an engine has the lowest value of a figure.
 fn least(group: &Group<'_>, figure: Figure, engine: &str) -> Option<Claim> {
     let under = group.of(engine)?;
     let others = group.rows.iter().filter(|row| row.spot.engine != engine);
@@ -72,7 +73,7 @@ fn least(group: &Group<'_>, figure: Figure, engine: &str) -> Option<Claim> {
     Ratio { figure, over, under }.judge_order("fewest writes of 256 bytes", false)
 }
 
-/// Space at its peak (section 5.6).
+/// Claims about the space at its peak (section 5.6).
 fn footprint_claims(rows: &[StoreRow]) -> Vec<Claim> {
     let mut claims = Vec::new();
     for group in groups(rows) {

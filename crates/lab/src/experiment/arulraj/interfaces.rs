@@ -1,8 +1,8 @@
-//! `nvm-interfaces`: durable bandwidth of memory from the allocator, and of files in the same region, by the
-//! bytes of a write (Arulraj 2015, section 2.2, figure 1).
+//! `nvm-interfaces`: durable bandwidth of memory from the allocator, and of files in the same region. The
+//! bytes of a write are varied (Arulraj 2015, section 2.2, figure 1).
 //!
 //! A write to memory is a store, a write-back and a fence. A write to a file is a call that writes and a call
-//! of `fsync`. Times are those of the processor, because neither waits for a device.
+//! of `fsync`. Only the processor's time is measured, because neither kind of write waits for a device.
 
 use std::sync::Arc;
 
@@ -24,16 +24,16 @@ use super::sizes::{PlacedBed, StoreSizes};
 use super::ycsb::write_all;
 use crate::stores::refused;
 
-/// Bytes that are written over.
+/// Bytes of the area that the writes overwrite.
 const AREA_BYTES: u64 = 4 << 20;
 const CHUNKS: [usize; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
 const PATTERNS: [&str; 2] = ["sequential", "random"];
-/// Writes of a round; a tenth of it for tests.
+/// Writes of a round. Tests do a tenth of them.
 const WRITES: u64 = 20_000;
 /// Rounds of each point.
 const ROUNDS: usize = 5;
 
-/// The two interfaces at one size of a write.
+/// The bandwidths of both interfaces for one size of a write.
 #[derive(Debug, Clone, Serialize)]
 struct InterfaceRow {
     row: &'static str,
@@ -97,7 +97,7 @@ pub fn nvm_interfaces(lab: &mut Lab<'_>) -> Result<()> {
     lab.say_tables(&[table(&rows), tell::claims_table(&claims)])
 }
 
-/// Where writes go.
+/// The order of the offsets of writes, and the size of a write.
 #[derive(Clone, Copy)]
 struct Places {
     pattern: &'static str,
@@ -113,7 +113,7 @@ impl Places {
     }
 }
 
-/// A range of memory, and a file of the same length.
+/// A range of memory and a file of the same length, which the measurement overwrites.
 struct Written {
     region: Arc<dyn Region>,
     memory_at: u64,
@@ -159,7 +159,8 @@ impl Written {
     }
 }
 
-/// The published range for one pattern, and that the gap is greater for small writes.
+/// Claims about one pattern: the published range of the ratio, and that the ratio is greater for small
+/// writes.
 fn claims(pattern: &'static str, rows: &[InterfaceRow]) -> Vec<Claim> {
     let own: Vec<&InterfaceRow> = rows.iter().filter(|row| row.pattern == pattern).collect();
     let (Some(least), Some(greatest)) = (own.first(), own.last()) else { return Vec::new() };

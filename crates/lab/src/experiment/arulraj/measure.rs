@@ -10,7 +10,7 @@ use super::super::row::Subject;
 use super::rows::{Model, Spot, StoreRow};
 use crate::stores::{Bed, Counted, ENGINES, Engine, Lookups, PartitionLoad, RawRun, VARIANTS};
 
-/// Processor time of a round below which its times are not judged.
+/// The least processor time of a round. If a round takes less, its times are not judged.
 pub const CPU_NS_MIN: u64 = 100_000_000;
 const MEMORY: &str = "ordinary memory; latencies are modelled";
 
@@ -20,22 +20,22 @@ pub struct NamedLoad<'l, L> {
     pub name: &'static str,
     /// The skew of YCSB; empty for other loads.
     pub skew: &'static str,
-    /// One for each partition.
+    /// One load for each partition.
     pub loads: &'l [L],
-    /// Bytes of a node, where they are varied.
+    /// Bytes of an index node, if the experiment varies them.
     pub node_bytes: Option<usize>,
 }
 
-/// Which engines are measured.
+/// The engines that are measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Which {
-    /// All, with the settings of the paper.
+    /// All engines, with the settings of the paper.
     All,
-    /// The same, and engines with other settings.
+    /// All engines with the settings of the paper, and some of them also with other settings.
     AllAndVariants,
-    /// Those for persistent memory.
+    /// The engines for persistent memory.
     Nvm,
-    /// The one of this name.
+    /// The engine with this name.
     Named(&'static str),
 }
 
@@ -59,10 +59,10 @@ impl<L> NamedLoad<'_, L> {
     }
 }
 
-/// What is measured of engines.
+/// What is measured, and of which engines.
 #[derive(Clone, Copy)]
 pub struct Plan {
-    /// Rounds of times; 0 takes counts only.
+    /// Number of rounds in which times are measured. If it is 0, only counts are taken.
     pub rounds: usize,
     /// Latencies for which throughput is computed.
     pub models: &'static [Model],
@@ -96,7 +96,7 @@ pub fn engines<L: PartitionLoad>(
     Ok(rows)
 }
 
-/// What was measured of an engine.
+/// The measurements of one engine.
 struct EngineRun<'r> {
     spot: Spot,
     times: &'r [RawRun],
@@ -142,7 +142,7 @@ impl EngineRun<'_> {
         }
     }
 
-    /// `None` without times.
+    /// The spread of a figure over all rounds. Returns `None` if no times were measured.
     fn spread(&self, of: impl Fn(&RawRun) -> f64) -> Option<Spread> {
         let figures: Vec<f64> = self.times.iter().map(of).collect();
         (!figures.is_empty()).then(|| Spread::of(&figures))

@@ -1,10 +1,10 @@
 //! Experiments of Arulraj, Pavlo and Dulloor ("Let's Talk About Storage & Recovery Methods for Non-Volatile
 //! Memory Database Systems", SIGMOD 2015) on the memory-oriented engines.
 //!
-//! 1. Engines are compared on regions of ordinary memory. What persistent memory would take longer is
-//!    computed from exact counts of a modelled cache (decision 0110).
-//! 2. A partition has the paper's share of the paper's cache: 20 MB for 2 million tuples, in eight
-//!    partitions. With fewer tuples the cache is smaller in the same ratio.
+//! 1. Engines are compared on regions of ordinary memory. The time that persistent memory would take beyond
+//!    that is computed from exact counts of a modelled cache (decision 0110).
+//! 2. The modelled cache of a partition is an eighth of the paper's cache: that one has 20 MB for 2 million
+//!    tuples in eight partitions. With fewer tuples the modelled cache is smaller in the same ratio.
 
 mod breakdown;
 mod claims;

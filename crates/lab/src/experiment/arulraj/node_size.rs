@@ -1,8 +1,9 @@
 //! `node-size`: throughput by the bytes of an index node (Arulraj 2015, appendix B, figure 15).
 //!
-//! The copy-on-write engine for persistent memory is measured, because its node size is a setting. Nodes of
-//! the engines in place have 512 bytes in their layout: the bits of a node's entries are one word, which a
-//! store changes at once. Nodes of `cow` are pages of its file. The log-structured engines have no B+tree.
+//! Only the copy-on-write engine for persistent memory is measured, because only there the node size is a
+//! setting. The in-place engines have nodes of 512 bytes: the bits of a node's entries are one word, which
+//! one store changes as a whole. Nodes of `cow` are pages of its file. The log-structured engines have no
+//! B+tree.
 
 use varve_bench::Result;
 
@@ -19,9 +20,9 @@ use super::ycsb::{loads, write_all};
 use super::ycsb_claims::{Group, groups};
 use crate::stores::ycsb::{MIXES, SKEWS};
 
-/// Sizes that are compared. The allocator of the engine takes nodes of 512 to 16,384 bytes.
+/// Node sizes that are compared. The allocator of the engine accepts nodes of 512 to 16,384 bytes.
 const NODE_BYTES: [usize; 6] = [512, 1024, 2048, COW_NODE_BYTES, 8192, 16_384];
-/// The latency of the figure.
+/// The figure that is compared: throughput at the latency of the paper's figure.
 const FIGURE: Figure = Figure::Throughput(LOW);
 
 /// `node-size`.
@@ -44,7 +45,7 @@ pub fn node_size(lab: &mut Lab<'_>) -> Result<()> {
     lab.say_tables(&[table(&rows), tell::claims_table(&claims)])
 }
 
-/// That nodes of 4 KiB are best.
+/// The claim that nodes of 4 KiB are best.
 fn best(group: &Group<'_>) -> Option<Claim> {
     let is_published = |row: &&&StoreRow| row.spot.node_bytes == Some(COW_NODE_BYTES);
     let published = group.rows.iter().find(is_published)?;

@@ -1,8 +1,9 @@
 //! `nvm-partitions`: two partitions, each with a worker, against one (Arulraj 2015, section 3: transactions of
 //! different partitions share nothing).
 //!
-//! The paper ran eight partitions on eight cores and did not vary their number. So the bar is this project's.
-//! Throughput is that of the clock. Two partitions need two processors that nothing else uses.
+//! The paper ran eight partitions on eight cores and did not vary their number. So the paper has no value for
+//! this ratio, and the bar is this project's. Throughput is measured by wall time. Two partitions need two
+//! processors that no other program uses.
 
 use serde::Serialize;
 
@@ -21,11 +22,12 @@ use super::ycsb::{loads, write_all};
 use crate::stores::ycsb::{MIXES, SKEWS, Ycsb};
 use crate::stores::{Bed, ENGINES, Engine, PartitionLoad, RawRun};
 
-/// The least throughput of two partitions over that of one.
+/// The bar: the throughput of two partitions, divided by that of one partition, is at least this.
 const GAIN_MIN: f64 = 1.8;
-/// The mix: balanced.
+/// Index of the mix in `MIXES`: balanced.
 const MIX: usize = 2;
-/// The part of the slowest worker's time in which it had a processor, at least. Below, other programs ran.
+/// Each worker must have had a processor for at least this part of its time. If one had less, other programs
+/// ran, and the throughput is not judged.
 const PROCESSOR_MIN: f64 = 0.9;
 
 /// Throughput of an engine in one partition and in two.
@@ -38,9 +40,9 @@ struct PartitionsRow {
     rounds: usize,
     /// Transactions a second in one partition.
     one_tps: Spread,
-    /// The same in two partitions.
+    /// Transactions a second in two partitions.
     two_tps: Spread,
-    /// Microseconds of the processor for a transaction, in one and in two.
+    /// Microseconds of the processor for a transaction, in one partition and in two.
     cpu_us: [f64; 2],
     /// Whether two runs of two partitions had the same counts of loads, stores and fences, and the same wear.
     counts_repeat: bool,
@@ -94,7 +96,7 @@ fn measure(lab: &Lab<'_>, bed: &Bed, engine: &Engine, loads: &[Ycsb]) -> Result<
     })
 }
 
-/// Transactions a second of runs, by the clock. The slowest partition decides.
+/// Transactions a second of runs, by wall time. A run lasts until its slowest partition ends.
 fn tps(runs: &[RawRun], loads: &[Ycsb]) -> Spread {
     let of = |run: &RawRun| {
         let transactions: usize = loads.iter().take(run.times.len()).map(PartitionLoad::transactions).sum();
@@ -112,7 +114,8 @@ fn cpu_us(runs: &[RawRun], loads: &[Ycsb]) -> f64 {
     Spread::of(&runs.iter().map(of).collect::<Vec<_>>()).median
 }
 
-/// Why the throughput of runs says nothing about the engine.
+/// The reason why the throughput of runs is not judged: a round was too short, or another program had the
+/// processors.
 fn not_judged(runs: &[RawRun]) -> Option<String> {
     let times = || runs.iter().flat_map(|run| &run.times);
     let shortest = times().map(|times| times.cpu_ns).min().unwrap_or_default();

@@ -1,13 +1,13 @@
-//! `nvm-recovery`: how long a start behind SIGKILL takes, by the transactions since the last checkpoint
-//! (Arulraj 2015, section 5.4, figure 12).
+//! `nvm-recovery`: how long a start after SIGKILL takes, by the number of transactions since the last
+//! checkpoint (Arulraj 2015, section 5.4, figure 12).
 //!
-//! A process of its own runs transactions, and is killed in the middle of them. Further processes start
-//! behind it and answer a query. Each of them compares all rows with what the acknowledged transactions left,
-//! begins a transaction, and is killed, too. The start includes the checkpoint that `inplace` reads, so a
-//! start behind no transaction is shown, too.
+//! A process of its own runs transactions, and is killed in the middle of them. Then further processes start,
+//! one after another. Each one answers a query, compares all rows with those that the acknowledged
+//! transactions left, begins a transaction, and is killed, too. A start also reads the checkpoint of
+//! `inplace`. So a start after no transaction is measured, too: it shows the time for the checkpoint alone.
 //!
-//! Bars hold for the clock. Times are compared with each other by the time of the processor, which other work
-//! of the machine changes less.
+//! Bars hold for wall time. Comparisons of times use the processor's time, because other work of the machine
+//! changes it less.
 
 use serde::Serialize;
 
@@ -26,26 +26,26 @@ use super::ycsb::write_all;
 use crate::stores::killed::{ChildArgs, KilledProcess, LoadKind, Role, StartTimes};
 use crate::stores::{ENGINES, Engine, system_call};
 
-/// Numbers of transactions behind which processes are killed. The last one is for `--full` only.
+/// Numbers of transactions after which processes are killed. The last one is for `--full` only.
 const TRANSACTIONS: [usize; 5] = [0, 1_000, 10_000, 100_000, 1_000_000];
-/// With fewer tuples, parts of the load's length are taken instead.
+/// With fewer tuples than this, parts of the load's length are used instead of `TRANSACTIONS`.
 const TUPLES_MIN: u64 = 10_000;
-/// Transactions that a process can run while the signal is on its way.
+/// An upper bound of the transactions that a process runs from the decision to kill it until SIGKILL ends it.
 const RUN_ON: usize = 20_000;
-/// Bytes of a region for each transaction of a load: rows that TPC-C adds, with their index entries.
+/// Bytes of the region for each transaction of TPC-C: the rows that it adds, with their index entries.
 const TPCC_ROW_BYTES: usize = 1_600;
-/// The same for what `inplace` and `log` keep of a transaction without a checkpoint or a flush: its log records,
-/// and its part of the MemTable.
+/// Bytes of the region for each transaction, for its log records and its part of the MemTable. Only `inplace`
+/// and `log` need them: they keep these until a checkpoint or a flush, and the run has neither.
 const YCSB_LOG_BYTES: usize = 1_000;
 const TPCC_LOG_BYTES: usize = 6_000;
-/// Starts of a point.
+/// Number of starts that are measured after each kill.
 const STARTS: usize = 5;
-/// A start takes less, by the text.
+/// The paper's text states that a start takes less than this.
 const SECONDS_MAX: f64 = 1.0;
-/// A start of an engine for persistent memory takes at most this, by this project's goal.
+/// This project's goal: a start of an engine for persistent memory takes at most this.
 const MILLISECONDS_MAX: f64 = 20.0;
 
-/// Starts of an engine.
+/// The times of starts of an engine after one number of transactions.
 #[derive(Debug, Clone, Serialize)]
 struct StartRow {
     row: &'static str,
@@ -60,7 +60,7 @@ struct StartRow {
     transactions: usize,
     /// Transactions that were acknowledged when the process was killed.
     acknowledged: usize,
-    /// Transactions that the store had at its start.
+    /// Transactions whose rows the store had when it was open.
     committed: usize,
     /// Milliseconds to map the region.
     map_ms: Spread,
@@ -68,19 +68,19 @@ struct StartRow {
     open_ms: Spread,
     /// Milliseconds from the beginning of the mapping until the first query was answered.
     answer_ms: Spread,
-    /// Milliseconds of the processor in this time.
+    /// Milliseconds of processor time from the beginning of the mapping until the first query was answered.
     cpu_ms: Spread,
     /// Milliseconds from the start of the process until the query was answered.
     process_ms: Spread,
 }
 
-/// A point: a load on an engine, and the transactions behind which its process is killed.
+/// A point: a load on an engine, and the number of transactions after which its process is killed.
 #[derive(Clone, Copy)]
 struct Spot {
     load: LoadKind,
     engine: &'static Engine,
     transactions: usize,
-    /// The greatest number of transactions of the load.
+    /// The greatest number of transactions among all points of the load.
     most: usize,
 }
 
@@ -93,7 +93,7 @@ impl Spot {
         ])
     }
 
-    /// The arguments of a process that is killed there.
+    /// The arguments of the process that is killed at this point.
     fn args(&self, args: &ChildArgs) -> ChildArgs {
         let transactions = match self.load {
             LoadKind::Ycsb => self.transactions + RUN_ON,
@@ -103,8 +103,9 @@ impl Spot {
         ChildArgs { engine: self.engine.name.to_owned(), transactions, region_bytes, ..args.clone() }
     }
 
-    /// Bytes of the region for what the transactions add. An engine that need not keep its log has the same
-    /// region at each number, because a start reads 8 bytes for each 64 KiB of the region.
+    /// Bytes of the region for what the transactions add. An engine that keeps no log gets the same region
+    /// size at every number of transactions. The reason is that a start reads 8 bytes for each 64 KiB of the
+    /// region: with different sizes, the times of the starts would differ for that reason alone.
     fn extra_bytes(&self) -> u64 {
         let (row_bytes, log_bytes) = match self.load {
             LoadKind::Ycsb => (0, YCSB_LOG_BYTES),
@@ -116,7 +117,7 @@ impl Spot {
     }
 }
 
-/// What the bytes of a region are a multiple of.
+/// The size of a region is a multiple of this number of bytes.
 const REGION_UNIT_BYTES: usize = 1 << 20;
 
 /// `nvm-recovery`.
@@ -148,7 +149,7 @@ pub fn nvm_recovery(lab: &mut Lab<'_>) -> Result<()> {
     lab.say_tables(&[table(&rows), tell::claims_table(&claims)])
 }
 
-/// Measures a load on all engines that the user asked for, behind these numbers of transactions.
+/// Measures a load on all engines that the user asked for, after each of these numbers of transactions.
 fn measure_all(lab: &mut Lab<'_>, args: &ChildArgs, counts: &[usize]) -> Result<Vec<StartRow>> {
     let (mut rows, most) = (Vec::new(), counts.iter().copied().max().unwrap_or_default());
     for engine in ENGINES {
@@ -164,7 +165,8 @@ fn measure_all(lab: &mut Lab<'_>, args: &ChildArgs, counts: &[usize]) -> Result<
     Ok(rows)
 }
 
-/// The numbers that the user asked for, and 0. Otherwise those of the paper, or parts of a small load.
+/// The numbers of transactions after which processes are killed: the user's numbers and 0, if the user named
+/// some. Otherwise they are the paper's, or parts of the load's length if the load is small.
 fn counts(lab: &Lab<'_>, transactions: usize) -> Vec<usize> {
     let scale = lab.scale();
     let short = if scale.is_full() { TRANSACTIONS.len() } else { TRANSACTIONS.len() - 1 };
@@ -177,7 +179,8 @@ fn counts(lab: &Lab<'_>, transactions: usize) -> Vec<usize> {
     }
 }
 
-/// Kills a process behind this number of transactions, and starts several times behind it.
+/// Kills a process after this number of transactions. Then it starts a process several times on the same
+/// region.
 fn measure(lab: &Lab<'_>, spot: Spot, args: &ChildArgs) -> Result<StartRow> {
     let program = lab.program()?;
     let acknowledged = KilledProcess::spawn(&program, args)?.kill_behind(spot.transactions)?;
@@ -257,7 +260,7 @@ fn claims_of(engine: &str, own: &[&StartRow]) -> Vec<Claim> {
             let bars = [at_most(many, "seconds", SECONDS_MAX, 1e-3), within_milliseconds(many)];
             constant(few, many).into_iter().chain(bars).collect()
         }
-        // The text says that the CoW pair has no recovery, and states no time.
+        // The text says that the CoW engines need no recovery, and states no time for their start.
         ("nvm_cow", [_, few, .., many]) => {
             constant(few, many).into_iter().chain([within_milliseconds(many)]).collect()
         }
@@ -266,14 +269,14 @@ fn claims_of(engine: &str, own: &[&StartRow]) -> Vec<Claim> {
     }
 }
 
-/// That a start takes longer behind TPC-C than behind YCSB (section 5.4).
+/// The claim that a start takes longer after TPC-C than after YCSB (section 5.4).
 fn slightly_higher(ycsb: &StartRow, tpcc: &StartRow) -> Option<Claim> {
     let factors = Factors::from([("engine", tpcc.engine.into())]);
     let placed = vec![ranked(tpcc, tpcc.load.to_owned(), 2.0), ranked(ycsb, ycsb.load.to_owned(), 1.0)];
     order::judge_figures("processor time until the first answer, by load", &factors, STARTS, placed)
 }
 
-/// The processor time of a start in an order.
+/// The processor time of a start, as a figure that is ranked among others.
 fn ranked(row: &StartRow, name: String, published: f64) -> RankedFigure {
     let ends = (row.cpu_ms.min, row.cpu_ms.max);
     RankedFigure { name, median: row.cpu_ms.median, ends, published, spoilt: None }
@@ -299,7 +302,7 @@ fn at_most(row: &StartRow, unit: &str, bar: f64, of_ms: f64) -> Claim {
     Claim::found(&row.factors, says, ours).of_rounds(STARTS).judged(bar, Verdict::at_most(bar, ours))
 }
 
-/// What transactions add to a start grows as their number does.
+/// The claim that the time which transactions add to a start grows in proportion to their number.
 fn linear(none: &StartRow, few: &StartRow, many: &StartRow) -> Claim {
     let added = |row: &StartRow| row.cpu_ms.median - none.cpu_ms.median;
     let published = many.transactions as f64 / few.transactions.max(1) as f64;

@@ -1,8 +1,8 @@
 //! The result row of an engine under a load, and its figures.
 //!
-//! 1. Counts are exact. Each run of the same sizes has the same.
-//! 2. Modelled throughput is computed from the processor time of a run and from the counts of another run of
-//!    the same transactions. The partition that takes longest decides.
+//! 1. Counts are exact. Every run of the same sizes has the same counts.
+//! 2. Modelled throughput is computed from the processor time of one run and from the counts of another run
+//!    of the same transactions. A run takes as long as its slowest partition.
 
 use std::collections::BTreeMap;
 
@@ -18,13 +18,13 @@ use crate::stores::Lookups;
 /// A latency of persistent memory, and how a processor fetches several lines of one access.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Model {
-    /// Its name in rows.
+    /// The name of the model in rows.
     pub name: &'static str,
-    /// The profile of the memory; `None` for one that is as fast as main memory.
+    /// The profile of the memory. It is `None` for memory that is as fast as main memory.
     profile: Option<&'static str>,
     /// Whether lines of one access are fetched in parallel.
     is_parallel: bool,
-    /// What a fence waits that has lines to wait for, beside the profile.
+    /// Nanoseconds that a fence takes in addition to the profile's, if it has lines to wait for.
     persist_ns: f64,
 }
 
@@ -32,17 +32,19 @@ const fn model(name: &'static str, profile: Option<&'static str>, is_parallel: b
     Model { name, profile, is_parallel, persist_ns: 0.0 }
 }
 
-/// As fast as main memory.
+/// The name of the model with the latency of main memory.
 pub const DRAM: &str = "1x";
-/// Twice its latency.
+/// The name of the model with twice the latency of main memory.
 pub const LOW: &str = "2x";
-/// Eight times its latency.
+/// The name of the model with eight times the latency of main memory.
 pub const HIGH: &str = "8x";
-/// The same, with lines of one access in parallel.
+/// The name of the model with eight times the latency, in which the lines of one access are fetched in
+/// parallel.
 pub const HIGH_PARALLEL: &str = "8x parallel";
 
-/// The paper's three latencies (section 5.2). The paper's processor fetches lines in parallel, but how many is
-/// not in its text. So both ends are computed.
+/// The paper's three latencies (section 5.2). The paper's processor fetches lines in parallel, but the text
+/// does not say how many. So throughput is computed for both extremes: one line at a time, and all lines of
+/// an access at once.
 pub const MODELS: [Model; 5] = [
     model(DRAM, None, false),
     model(LOW, Some("nvm-2x"), false),
@@ -51,8 +53,9 @@ pub const MODELS: [Model; 5] = [
     model(HIGH_PARALLEL, Some("nvm-8x"), true),
 ];
 
-/// Twice the latency of main memory, with what the sync primitive costs in nanoseconds (appendix C). The first
-/// one adds nothing to what the instructions of this machine take.
+/// Models with twice the latency of main memory, and with the nanoseconds that the sync primitive costs
+/// (appendix C). The first model adds nothing: its sync primitive costs what the instructions of this machine
+/// take.
 pub const SYNC_MODELS: [Model; 5] = [
     sync_model("current", 0.0),
     sync_model("10 ns", 10.0),
@@ -66,7 +69,7 @@ const fn sync_model(name: &'static str, persist_ns: f64) -> Model {
 }
 
 impl Model {
-    /// Nanoseconds that these counts take beside the time of the processor.
+    /// Nanoseconds that the counted accesses would take beyond the processor's time.
     pub fn extra_ns(&self, counts: &CacheCounts) -> f64 {
         let Some(mut profile) = self.profile.and_then(|name| NvmProfile::shipped(name).ok()) else {
             return 0.0;
@@ -79,7 +82,7 @@ impl Model {
     }
 }
 
-/// Which engine, under which load.
+/// An engine, its settings, and the load on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Spot {
     /// The engine.
@@ -90,25 +93,25 @@ pub struct Spot {
     pub skew: &'static str,
     /// Partitions, each with a worker.
     pub partitions: usize,
-    /// Bytes of a node, where they are varied.
+    /// Bytes of an index node, if the experiment varies them.
     pub node_bytes: Option<usize>,
-    /// How the engine finds the tuple of a key, where that is a setting.
+    /// How the engine finds the tuple of a key, if this is a setting of the engine.
     pub lookups: Option<Lookups>,
 }
 
 impl Spot {
-    /// Whether a setting of the engine is another one than the paper's.
+    /// Whether the engine runs with another setting than the paper's.
     pub fn is_variant(&self) -> bool {
         self.lookups == Some(Lookups::Cached)
     }
 
-    /// The engine, with its setting if that is not the paper's.
+    /// The name of the engine, with its setting if that differs from the paper's.
     pub fn label(&self) -> String {
         let setting = if self.is_variant() { " (cached)" } else { "" };
         format!("{}{setting}", self.engine)
     }
 
-    /// As factors of a row.
+    /// The spot as factors of a row.
     pub fn factors(&self) -> Factors {
         let mut factors = Factors::from([
             ("engine", self.engine.into()),
@@ -128,54 +131,54 @@ impl Spot {
     }
 }
 
-/// A measured engine. Counts are for a transaction.
+/// The results of an engine. Counts are averages for one transaction, unless the field says otherwise.
 #[derive(Debug, Clone, Serialize)]
 pub struct StoreRow {
-    /// `engine`.
+    /// The kind of the row: `engine`.
     pub row: &'static str,
     /// The experiment.
     pub experiment: &'static str,
-    /// Figure of the publication.
+    /// The figure of the publication.
     pub figure: &'static str,
     #[serde(skip)]
     pub spot: Spot,
-    /// The spot.
+    /// The engine, its settings and its load, as factors.
     pub factors: Factors,
     /// Hash of the configuration.
     pub configuration: String,
-    /// That nothing is real persistent memory.
+    /// A note that the memory was ordinary memory, and that latencies are modelled.
     pub memory: &'static str,
-    /// Rounds of the times; 0 if only counts were taken.
+    /// Rounds in which times were measured. It is 0 if only counts were taken.
     pub rounds: usize,
     /// Transactions of all partitions.
     pub transactions: usize,
-    /// Transactions a second by the clock, in main memory.
+    /// Transactions a second by wall time, in main memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tps: Option<Spread>,
     /// Microseconds of the processor for a transaction.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_us: Option<Spread>,
-    /// Modelled transactions a second, by [`Model::name`].
+    /// Modelled transactions a second, by the name of the model ([`Model::name`]).
     pub modelled_tps: BTreeMap<&'static str, Spread>,
-    /// Lines fetched.
+    /// Cache lines that were fetched.
     pub loads: f64,
-    /// Lines that reached the medium.
+    /// Cache lines that were written to the medium.
     pub stores: f64,
-    /// Fences.
+    /// Fences that the engine executed.
     pub fences: f64,
     /// Blocks of 256 bytes that the medium wrote.
     pub medium_writes: f64,
     /// Bytes that the engine stored.
     pub stored_bytes: f64,
-    /// Lines that reached the medium at least once, of all transactions.
+    /// Different cache lines that all transactions together wrote to the medium.
     pub worn_lines: u64,
-    /// Arrivals of the line that arrived most often.
+    /// Writes of the cache line that was written to the medium most often.
     pub most_writes: u64,
-    /// Most bytes in use at once, of all partitions.
+    /// The most bytes that were allocated at once, summed over all partitions.
     pub peak_bytes: u64,
-    /// Bytes in use behind the load of the rows.
+    /// Bytes that were allocated when the rows were loaded.
     pub loaded_bytes: u64,
-    /// Why its times are not judged.
+    /// The reason why the times are not judged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_judged: Option<String>,
 }
@@ -187,16 +190,16 @@ pub enum Figure {
     Throughput(&'static str),
     /// Lines fetched for a transaction.
     Loads,
-    /// Lines that reached the medium for a transaction.
+    /// Lines that were written to the medium for a transaction.
     Stores,
     /// Blocks that the medium wrote for a transaction.
     MediumWrites,
-    /// Most bytes in use.
+    /// The most bytes that were allocated at once.
     Peak,
 }
 
 impl Figure {
-    /// Its median and ends.
+    /// The figure of a row: its median and its ends.
     pub fn of(self, row: &StoreRow) -> Spread {
         let exact = |value: f64| Spread { median: value, min: value, max: value };
         match self {
@@ -210,12 +213,13 @@ impl Figure {
         }
     }
 
-    /// Why it is not judged.
+    /// The reason why the figure of a row is not judged.
     pub fn not_judged(self, row: &StoreRow) -> Option<String> {
         row.not_judged.clone().filter(|_| matches!(self, Figure::Throughput(_)))
     }
 
-    /// The figure in an order where the publication gives it this rank. More is a higher rank.
+    /// The figure of a row in an order. `published` is the rank that the publication gives it: a higher
+    /// figure has a higher rank.
     pub fn ranked(self, row: &StoreRow, published: f64) -> RankedFigure {
         let spread = self.of(row);
         let is_single = matches!(self, Figure::Throughput(_)) && row.rounds == 1;

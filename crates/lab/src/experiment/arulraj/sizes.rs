@@ -25,18 +25,18 @@ use super::super::lab::Lab;
 use crate::stores::ycsb::TUPLE_BYTES;
 use crate::stores::{Bed, StoreSettings, system_call};
 
-/// Tuples of a partition of the paper.
+/// Tuples of a partition in the paper.
 const PAPER_TUPLES: u64 = 250_000;
-/// Partitions of the paper, which share its cache.
+/// Partitions in the paper. They share its cache.
 const PAPER_PARTITIONS: u64 = 8;
 const TRANSACTIONS_OF_A_TUPLE: u64 = 4;
-/// Commits that are made durable together.
+/// Commits that one flush makes durable together.
 pub const GROUP: usize = 100;
 /// Bytes of a region for each byte of rows: an old and a new checkpoint, a log, and copies.
 const REGION_FACTOR: u64 = 8;
-/// Bytes of a region beside that: segments of the size classes.
+/// Bytes of a region in addition to `REGION_FACTOR`: the allocator's segments for its size classes need them.
 const REGION_BYTES: u64 = 24 << 20;
-/// Items of a warehouse.
+/// Items of a warehouse in the paper.
 const PAPER_ITEMS: u64 = 100_000;
 /// Transactions of TPC-C for each item of a warehouse.
 const TRANSACTIONS_OF_AN_ITEM: i64 = 2;
@@ -44,7 +44,7 @@ const TRANSACTIONS_OF_AN_ITEM: i64 = 2;
 const ITEM_BYTES: i64 = 410;
 /// Rows of TPC-C for each customer, in bytes: the customer, a payment, an order and ten lines.
 const CUSTOMER_BYTES: i64 = 1_400;
-/// How many times more space TPC-C takes at the end of a run.
+/// The space of TPC-C's rows at the end of a run, divided by their space at its beginning.
 const TPCC_GROWTH: u64 = 3;
 /// Bytes of data for each byte of the page cache of `cow`.
 const DATA_OF_PAGE_CACHE: u64 = 4;
@@ -53,23 +53,24 @@ const DATA_OF_MEMTABLE: u64 = 64;
 /// Bytes of a node of `nvm_cow`, as in the paper.
 pub const COW_NODE_BYTES: usize = 4096;
 
-/// The paper's part of the paper's cache, for this many of its `paper_rows` of a partition.
+/// The modelled cache of a partition with `rows` rows. The paper's share of its cache is made smaller in the
+/// ratio of `rows` to `paper_rows`.
 fn cache_of(rows: u64, paper_rows: u64) -> CacheShape {
     let whole = CacheShape::PAPER.split(PAPER_PARTITIONS);
     let bytes = u128::from(whole.bytes) * u128::from(rows) / u128::from(paper_rows);
     CacheShape { bytes: u64::try_from(bytes).unwrap_or(u64::MAX), ..whole }
 }
 
-/// Sizes of a partition, whatever its load is.
+/// Sizes of a partition under any load.
 #[derive(Debug, Clone)]
 pub struct BedSizes {
-    /// Its rows, for people.
+    /// A description of the rows, for people.
     pub rows: String,
-    /// Bytes of its rows before the first transaction.
+    /// Bytes of the rows before the first transaction.
     pub data_bytes: u64,
-    /// Bytes of its rows at the end.
+    /// Bytes of the rows at the end.
     pub grown_bytes: u64,
-    /// Its modelled cache.
+    /// The modelled cache of the partition.
     pub cache: CacheShape,
 }
 
@@ -94,9 +95,9 @@ impl BedSizes {
 /// Sizes of YCSB in a partition.
 #[derive(Debug, Clone, Copy)]
 pub struct StoreSizes {
-    /// Tuples.
+    /// The number of tuples.
     pub tuples: u64,
-    /// Transactions.
+    /// The number of transactions.
     pub transactions: usize,
 }
 
@@ -107,7 +108,7 @@ impl StoreSizes {
         Self { tuples, transactions: (tuples * TRANSACTIONS_OF_A_TUPLE) as usize }
     }
 
-    /// What regions and settings follow from.
+    /// The sizes of a partition, from which its region and settings are computed.
     pub fn bed(&self) -> BedSizes {
         let data_bytes = self.tuples * TUPLE_BYTES as u64;
         let rows = format!("{} tuples and {} transactions", self.tuples, self.transactions);
@@ -118,9 +119,9 @@ impl StoreSizes {
 /// Sizes of TPC-C in a partition.
 #[derive(Debug, Clone, Copy)]
 pub struct TpccSizes {
-    /// Rows.
+    /// The numbers of rows.
     pub scale: tpcc::Scale,
-    /// Transactions.
+    /// The number of transactions.
     pub transactions: usize,
 }
 
@@ -132,7 +133,7 @@ impl TpccSizes {
         Self { scale, transactions }
     }
 
-    /// What regions and settings follow from.
+    /// The sizes of a partition, from which its region and settings are computed.
     pub fn bed(&self) -> BedSizes {
         let tpcc::Scale { warehouses, districts, customers, items } = self.scale;
         let data_bytes = (warehouses * (items * ITEM_BYTES + districts * customers * CUSTOMER_BYTES)) as u64;
@@ -145,7 +146,7 @@ impl TpccSizes {
     }
 }
 
-/// A bed, and the directory of its regions, which is removed with it.
+/// A bed, and the directory of its regions. The directory is removed when this is dropped.
 pub struct PlacedBed {
     /// The bed.
     pub bed: Bed,
@@ -153,7 +154,7 @@ pub struct PlacedBed {
 }
 
 impl PlacedBed {
-    /// Maps the regions, measures a system call, and says what is measured how.
+    /// Maps the regions, measures a system call, and prints how the bed measures.
     pub fn make(lab: &mut Lab<'_>, sizes: &BedSizes, partitions: usize) -> Result<Self> {
         let place = lab.empty("stores")?;
         let directory = &place.place().region;
@@ -165,7 +166,7 @@ impl PlacedBed {
     }
 }
 
-/// What a reader has to know about all figures of a bed.
+/// A description of the measurement, which a reader needs for all figures of a bed.
 fn describe(bed: &Bed, sizes: &BedSizes) -> String {
     let facts = bed.region(0).map(|region| region.facts());
     let (medium, write_back) =
@@ -190,7 +191,8 @@ fn describe(bed: &Bed, sizes: &BedSizes) -> String {
     )
 }
 
-/// The processes that wanted to run lately, as the kernel reports them; "unknown" elsewhere.
+/// The load averages of the machine, as the kernel reports them. The text is "unknown" if the kernel has no
+/// such file.
 fn load_of_machine() -> String {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let words: Vec<&str> = text.split(' ').take(3).collect();

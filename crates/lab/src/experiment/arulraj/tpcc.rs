@@ -1,7 +1,8 @@
 //! `tpcc-engines`: TPC-C on all engines (Arulraj 2015, sections 5.2, 5.3 and 5.6; figures 8, 11 and 14).
 //!
-//! 1. Behind each run, consistency conditions of TPC-C are checked, and that no order or payment is missing.
-//! 2. Values that stand only in a plot are not here.
+//! 1. After each run, consistency conditions of TPC-C are checked. The check also finds a missing order or
+//!    payment.
+//! 2. Values that are only in a plot are not compared.
 
 use varve_bench::Result;
 
@@ -21,15 +22,16 @@ use crate::stores::tpcc::Tpcc;
 /// The name of the load in rows.
 pub const TPCC: &str = "tpcc";
 
-/// Throughput of the engines for persistent memory over the traditional ones, at the latency of main memory.
+/// Throughput of an engine for persistent memory, divided by that of its traditional relative, at the latency
+/// of main memory.
 const GAIN: Stated = Stated::gain(1.8, 2.1);
-/// The same for the copy-on-write engines, whose gain is the highest.
+/// This ratio for the copy-on-write engines, which gain most.
 const COW_GAIN: Stated = Stated::gain(2.3, 2.3);
-/// The same for all engines at eight times the latency.
+/// This ratio for all engines at eight times the latency.
 const GAIN_AT_HIGH: Stated = Stated::gain(1.7, 1.9);
-/// Part of the stores that they save.
+/// The part of its traditional relative's stores that an engine for persistent memory saves.
 const STORES_SAVED: Stated = Stated::gain(0.31, 0.42);
-/// Part of the space that they save.
+/// The part of its traditional relative's space that an engine for persistent memory saves.
 const SPACE_SAVED: Stated = Stated::gain(0.31, 0.38);
 
 /// `tpcc-engines`.
@@ -75,7 +77,7 @@ fn gains(group: &Group<'_>, [nvm, traditional]: [&str; 2]) -> Vec<Claim> {
     each.collect()
 }
 
-/// That the copy-on-write engines gain most.
+/// The claim that the copy-on-write engines gain most.
 fn highest_gain(group: &Group<'_>) -> Option<Claim> {
     let figure = Figure::Throughput(DRAM);
     let mut placed = Vec::new();
@@ -90,7 +92,7 @@ fn highest_gain(group: &Group<'_>) -> Option<Claim> {
             spoilt: figure.not_judged(ratio.over).or_else(|| figure.not_judged(ratio.under)),
         });
     }
-    // The text states no order of the other two, so the better one stands for both.
+    // The text states no order of the other two, so the claim compares with the better one of them.
     let others = placed.iter().filter(|one| one.published < 2.0);
     let best = others.max_by(|one, other| one.median.total_cmp(&other.median))?.name.clone();
     placed.retain(|one| one.published == 2.0 || one.name == best);
@@ -98,7 +100,8 @@ fn highest_gain(group: &Group<'_>) -> Option<Claim> {
     order::judge_figures("gain over the traditional engine", &factors_of(first, figure), first.rounds, placed)
 }
 
-/// Stores and space that are saved. The text has no number for loads under TPC-C.
+/// Claims about the stores, loads and space that an engine saves. For loads under TPC-C, the text has no
+/// number.
 fn savings(group: &Group<'_>, [nvm, traditional]: [&str; 2]) -> Vec<Claim> {
     let ratio = |figure| group.ratio(figure, nvm, traditional);
     let stores = ratio(Figure::Stores).map(|ratio| ratio.judge_saved("stores", STORES_SAVED));

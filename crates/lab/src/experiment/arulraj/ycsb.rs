@@ -38,12 +38,12 @@ pub fn loads(sizes: StoreSizes, mix: Mix, skew: Skew, partitions: usize) -> Vec<
     (1..=partitions as u64).map(one).collect()
 }
 
-/// Writes the rows of claims; gives them as they were written.
+/// Writes the rows of claims, and returns the claims as they were written.
 pub fn write_all(lab: &mut Lab<'_>, claims: Vec<Claim>) -> Result<Vec<Claim>> {
     claims.into_iter().map(|claim| lab.write_claim(claim)).collect()
 }
 
-/// Times of engines, for people.
+/// The table of the engines' times.
 pub fn table(rows: &[StoreRow]) -> TextTable {
     let models = [DRAM, LOW, HIGH, HIGH_PARALLEL];
     let mut head = vec!["load", "skew", "partitions", "engine", "tps, raw", "cpu us"];
@@ -60,7 +60,8 @@ pub fn table(rows: &[StoreRow]) -> TextTable {
     table
 }
 
-/// Counts of engines, for people; those of a transaction unless they are bytes in use or wear.
+/// The table of the engines' counts. They are averages for a transaction, except for allocated bytes and
+/// wear.
 pub fn counts_table(rows: &[StoreRow]) -> TextTable {
     let mut table = TextTable::headed(&[
         "load",

@@ -1,7 +1,8 @@
-//! What Arulraj, Pavlo and Dulloor (2015, sections 5.2 and 5.3) state about YCSB, and our verdicts.
+//! The claims about YCSB that Arulraj, Pavlo and Dulloor state (2015, sections 5.2 and 5.3), and our
+//! verdicts.
 //!
 //! Figures 5 to 7 have the throughput at three latencies, figures 9 and 10 have loads and stores. Values that
-//! stand only in a plot are not here.
+//! are only in a plot are not compared.
 
 use super::super::claim::Claim;
 use super::super::verdict::{Better, Verdict};
@@ -48,16 +49,17 @@ const GAINS: [Gain; 7] = [
     Gain { mixes: WRITES, models: &[DRAM], over: "log", under: "cow", stated: Stated::gain(1.6, 4.1) },
 ];
 
-/// Engines and their traditional relatives.
+/// Each engine for persistent memory, and its traditional relative.
 pub const PAIRS: [[&str; 2]; 3] = [["nvm_inplace", "inplace"], ["nvm_cow", "cow"], ["nvm_log", "log"]];
 
-/// What high skew gains the engines in place in the read-only mix. It can be neither too good nor too bad.
+/// Throughput with high skew, divided by that with low skew, of the in-place engines in the read-only mix. No
+/// direction is better: a deviation of either sign counts against the claim.
 const SKEW_GAIN: Stated = Stated { least: 1.3, most: 1.3, better: Better::Neither };
 
-/// Part of the loads that an NVM engine saves at most.
+/// The greatest part of the loads that an engine for persistent memory saves.
 const LOADS_SAVED: f64 = 0.53;
 
-/// All claims about the rows of one number of partitions.
+/// All claims about the rows that were measured with one number of partitions.
 pub fn all(rows: &[StoreRow]) -> Vec<Claim> {
     let mut claims = Vec::new();
     for group in groups(rows) {
@@ -72,8 +74,8 @@ pub fn all(rows: &[StoreRow]) -> Vec<Claim> {
     claims
 }
 
-/// Claims about engines with other settings than the paper's: a cache of lookups makes the engine faster, and
-/// the published ratios hold with it, too.
+/// Claims about engines with other settings than the paper's: that a cache of lookups makes the engine
+/// faster, and that the published ratios hold with it, too.
 fn cached(rows: &[StoreRow]) -> Vec<Claim> {
     let groups = groups(rows);
     let mut claims = Vec::new();
@@ -95,7 +97,7 @@ fn cached(rows: &[StoreRow]) -> Vec<Claim> {
     claims
 }
 
-/// That a setting makes an engine faster.
+/// The claim that a setting makes an engine faster. `own` is the engine with the paper's settings.
 pub fn faster(row: &StoreRow, own: &StoreRow) -> Claim {
     let ratio = Ratio { figure: Figure::Throughput(DRAM), over: row, under: own };
     let says = format!("throughput: {} / {}", row.spot.label(), own.spot.label());
@@ -114,7 +116,7 @@ pub struct Group<'r> {
     pub load: &'static str,
     /// The skew.
     pub skew: &'static str,
-    /// Its rows, one for each engine.
+    /// The rows of the group, one for each engine.
     pub rows: Vec<&'r StoreRow>,
 }
 
@@ -124,12 +126,12 @@ impl<'r> Group<'r> {
         self.rows.iter().find(|row| row.spot.engine == engine).copied()
     }
 
-    /// A figure of two engines, if both were measured.
+    /// The ratio of a figure of two engines, if both were measured.
     pub fn ratio(&self, figure: Figure, over: &str, under: &str) -> Option<Ratio<'r>> {
         Some(Ratio { figure, over: self.of(over)?, under: self.of(under)? })
     }
 
-    /// The engine with the most of a figure, beside one that is left out.
+    /// The engine with the highest value of a figure, except for the engine `left_out`.
     fn most_beside(&self, figure: Figure, left_out: &str) -> Option<&'r StoreRow> {
         let others = self.rows.iter().filter(|row| row.spot.engine != left_out);
         let by_median =
@@ -137,14 +139,14 @@ impl<'r> Group<'r> {
         others.max_by(by_median).copied()
     }
 
-    /// That an engine has the most of a figure.
+    /// The claim that an engine has the highest value of a figure.
     pub fn most(&self, what: &str, figure: Figure, engine: &str) -> Option<Claim> {
         let (over, under) = (self.of(engine)?, self.most_beside(figure, engine)?);
         Ratio { figure, over, under }.judge_order(what, false)
     }
 }
 
-/// Rows by load and skew, without engines whose settings are not the paper's.
+/// Groups the rows by load and skew. Rows of engines with other settings than the paper's are left out.
 pub fn groups(rows: &[StoreRow]) -> Vec<Group<'_>> {
     let mut groups: Vec<Group<'_>> = Vec::new();
     for row in rows.iter().filter(|row| !row.spot.is_variant()) {
@@ -167,8 +169,8 @@ fn gains(group: &Group<'_>) -> Vec<Claim> {
     .collect()
 }
 
-/// Orders that the text states at the latency of main memory, and that NVM-InP is best at all latencies
-/// (section 5.7).
+/// Claims about the orders that the text states at the latency of main memory, and that NVM-InP is best at
+/// all latencies (section 5.7).
 fn orders(group: &Group<'_>) -> Vec<Claim> {
     let at_dram = Figure::Throughput(DRAM);
     let mut claims = Vec::new();
@@ -194,7 +196,7 @@ fn orders(group: &Group<'_>) -> Vec<Claim> {
     claims
 }
 
-/// What eight times the latency costs.
+/// Claims about the throughput that is lost at eight times the latency.
 fn latencies(group: &Group<'_>) -> Vec<Claim> {
     let stated = match group.load {
         "read-only" => Stated::cost(2.0, 3.4),
@@ -205,7 +207,8 @@ fn latencies(group: &Group<'_>) -> Vec<Claim> {
     each.map(|(row, model)| judge_models(row, DRAM, model, stated)).collect()
 }
 
-/// Stores that NVM engines save, and that CoW has the most loads and stores.
+/// Claims about the stores that engines for persistent memory save, and that CoW has the most loads and
+/// stores.
 fn stores(group: &Group<'_>) -> Vec<Claim> {
     if group.load != "write-heavy" {
         return Vec::new();
@@ -219,7 +222,7 @@ fn stores(group: &Group<'_>) -> Vec<Claim> {
     claims
 }
 
-/// High skew against low skew in the read-only mix.
+/// Claims that compare high skew with low skew in the read-only mix.
 fn skews(rows: &[StoreRow]) -> Vec<Claim> {
     let reads = |skew| groups(rows).into_iter().find(|group| group.load == "read-only" && group.skew == skew);
     let (Some(low), Some(high)) = (reads("low"), reads("high")) else { return Vec::new() };
@@ -244,7 +247,8 @@ fn skews(rows: &[StoreRow]) -> Vec<Claim> {
     claims
 }
 
-/// The loads of the read-only mix: Log has the most, and the best NVM engine saves 53 %.
+/// Claims about the loads of the read-only mix: that Log has the most, and that the best engine for
+/// persistent memory saves 53 %.
 fn loads(rows: &[StoreRow]) -> Vec<Claim> {
     let groups = groups(rows);
     let reads = || groups.iter().filter(|group| group.load == "read-only");
