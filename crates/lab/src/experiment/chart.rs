@@ -10,7 +10,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use super::tell;
 use varve_bench::{BenchError, Result};
 
-/// Pixels.
+/// Sizes in pixels.
 const WIDTH: u32 = 1100;
 const LINES_HEIGHT: u32 = 420;
 const BAR_HEIGHT: u32 = 24;
@@ -19,10 +19,10 @@ const TITLE_HEIGHT: u32 = 30;
 const AXIS_HEIGHT: u32 = 46;
 const LABEL_WIDTH_MAX: u32 = 520;
 const MARGIN: u32 = 12;
-/// Estimated width of a letter, and letters of a line.
+/// The estimated width of a letter in pixels, and the most letters of a line.
 const LETTER_WIDTH: f64 = 6.4;
 const LINE_LETTERS: usize = 160;
-/// Space behind the longest bar for its figures, as a share of its length.
+/// Space to the right of the longest bar for the figures of the bars, as a share of the bar's length.
 const BEHIND: f64 = 0.75;
 
 const FONT: &str = "sans-serif";
@@ -33,7 +33,7 @@ const SOUND: RGBColor = RGBColor(70, 110, 165);
 const PALE: RGBColor = RGBColor(185, 200, 220);
 const PUBLISHED: RGBColor = RGBColor(200, 50, 40);
 const DEMANDED: RGBColor = RGBColor(20, 20, 20);
-/// Colours that people who see fewer colours can distinguish (Okabe and Ito, without the pale yellow).
+/// Colours that colour-blind people can distinguish (Okabe and Ito, without the pale yellow).
 const COLOURS: [RGBColor; 8] = [
     RGBColor(0, 114, 178),
     RGBColor(230, 159, 0),
@@ -50,28 +50,28 @@ const COLOURS: [RGBColor; 8] = [
 pub struct Caption {
     /// The title, in large letters.
     pub title: String,
-    /// Lines below the title. Long ones are broken.
+    /// Lines below the title. A long line is broken.
     pub lines: Vec<String>,
 }
 
-/// A bar.
+/// One bar of a bar chart.
 #[derive(Debug, Clone)]
 pub struct Bar {
-    /// The text to its left.
+    /// The text to the left of the bar.
     pub label: String,
-    /// Its length.
+    /// The length of the bar.
     pub value: f64,
-    /// The text behind it.
+    /// The text to the right of the bar.
     pub note: String,
-    /// Whether the point counts. If not, the bar is pale.
+    /// Whether the measured point counts. If it does not, the bar is pale.
     pub is_sound: bool,
     /// The published value, drawn as a diamond.
     pub published: Option<f64>,
-    /// The bar of this project, drawn as an upright line.
+    /// This project's goal, drawn as an upright line.
     pub demanded: Option<f64>,
 }
 
-/// A line.
+/// One line of a line chart.
 #[derive(Debug, Clone)]
 pub struct Series {
     /// The name in the legend.
@@ -80,14 +80,14 @@ pub struct Series {
     pub points: Vec<(f64, f64)>,
 }
 
-/// The axes of a chart of lines.
+/// The axes of a line chart.
 #[derive(Debug, Clone, Copy)]
 pub struct Axes<'a> {
     /// The title of the axis below.
     pub x: &'a str,
     /// The title of the axis to the left.
     pub y: &'a str,
-    /// Names of 0, 1, 2 ... on the axis below, if the values are no numbers.
+    /// Names of the positions 0, 1, 2 ... on the axis below. It is empty if the positions are numbers.
     pub ticks: &'a [String],
 }
 
@@ -106,7 +106,7 @@ fn text_width<'t>(texts: impl Iterator<Item = &'t str>) -> u32 {
     (letters as f64 * LETTER_WIDTH) as u32 + MARGIN
 }
 
-/// Breaks words into lines of at most this many letters. A longer word has its own line.
+/// Breaks a text between words into lines of at most `LINE_LETTERS` letters. A longer word has its own line.
 fn broken(text: &str) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
@@ -121,7 +121,7 @@ fn broken(text: &str) -> Vec<String> {
     lines
 }
 
-/// A figure with its significant digits, and with separated thousands.
+/// A figure as text, with its significant digits and with separated thousands.
 pub fn figure(value: f64) -> String {
     if value.abs() < 100.0 {
         return tell::short(value);
@@ -137,7 +137,7 @@ pub fn figure(value: f64) -> String {
     text
 }
 
-/// The same for an axis, where figures are round.
+/// A figure on an axis as text. Figures on an axis are round, so zeros at their end are left out.
 fn on_axis(value: f64) -> String {
     if value.abs() >= 100.0 {
         return figure(value);
@@ -146,7 +146,8 @@ fn on_axis(value: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// The SVG of a drawing below a caption. `height` is in pixels, without the caption.
+/// Draws below a caption, and returns the SVG. `height` is the height of the drawing in pixels, without the
+/// caption.
 fn captioned(caption: &Caption, height: u32, draw: impl FnOnce(&Area<'_>) -> Result<()>) -> Result<String> {
     let lines: Vec<String> = caption.lines.iter().flat_map(|line| broken(line)).collect();
     let head = TITLE_HEIGHT + lines.len() as u32 * TEXT_HEIGHT + MARGIN;
@@ -168,7 +169,7 @@ fn captioned(caption: &Caption, height: u32, draw: impl FnOnce(&Area<'_>) -> Res
     Ok(text)
 }
 
-/// Bars from top to bottom.
+/// A chart of bars, from top to bottom, as SVG.
 pub fn bars(caption: &Caption, axis: &str, bars: &[Bar]) -> Result<String> {
     let height = BAR_HEIGHT * bars.len().max(1) as u32 + AXIS_HEIGHT;
     captioned(caption, height, |area| draw_bars(area, axis, bars))
@@ -227,19 +228,19 @@ fn draw_bar(chart: &mut Chart<'_, '_>, bar: &Bar, (left, y): (f64, f64)) -> Draw
     area.draw(&(EmptyElement::at((behind, y)) + Text::new(bar.note.clone(), (10, 0), note)))
 }
 
-/// Lines, and a legend beside them.
+/// A chart of lines with a legend beside it, as SVG.
 pub fn lines(caption: &Caption, axes: Axes<'_>, series: &[Series]) -> Result<String> {
     let legend = TEXT_HEIGHT * series.len() as u32 + 2 * MARGIN;
     let height = LINES_HEIGHT.max(legend);
     captioned(caption, height, |area| draw_with_legend(area, axes, series, draw_line))
 }
 
-/// Dots that are not joined, and a legend beside them.
+/// A chart of dots that are not joined, with a legend beside it, as SVG.
 pub fn dots(caption: &Caption, axes: Axes<'_>, series: &[Series]) -> Result<String> {
     captioned(caption, LINES_HEIGHT, |area| draw_with_legend(area, axes, series, draw_dots))
 }
 
-/// Draws one series, in the colour of its number.
+/// A function that draws one series. Its last argument is the number of the series, which decides the colour.
 type DrawSeries = fn(&Chart<'_, '_>, &Series, usize) -> Drawn;
 
 fn draw_with_legend(area: &Area<'_>, axes: Axes<'_>, series: &[Series], draw: DrawSeries) -> Result<()> {
@@ -288,13 +289,14 @@ fn draw_ticks(chart: &Chart<'_, '_>, ticks: &[String]) -> Drawn {
     Ok(())
 }
 
-/// Lines beyond the last colour are thin.
+/// The style of the line with this number. If all colours are used up, further lines repeat them and are
+/// thin.
 fn stroke(at: usize) -> ShapeStyle {
     let width = if at < COLOURS.len() { 2 } else { 1 };
     COLOURS[at % COLOURS.len()].stroke_width(width)
 }
 
-/// Radius of a dot in pixels, on a line and alone.
+/// The radius of a dot in pixels: of a dot on a line, and of a dot that is not joined to others.
 const DOT_ON_LINE: u32 = 2;
 const DOT_ALONE: u32 = 1;
 
@@ -336,7 +338,7 @@ mod tests {
         Bar { label, value, note, is_sound: true, published: Some(8.0), demanded: Some(2.0) }
     }
 
-    /// Letters that mean something in SVG are told as letters, and figures that are none have no bar.
+    /// Letters with a meaning in SVG (such as `&`) are escaped. A figure that is not a number has no bar.
     #[test]
     fn bars_have_their_names_figures_and_markers() {
         let all = [bar("a & b", 3.0), bar("none", f64::NAN), bar("less", -1.0)];

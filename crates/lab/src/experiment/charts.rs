@@ -16,16 +16,16 @@ use super::device::THERE;
 use super::tell;
 use varve_bench::Result;
 
-/// The most lines of a chart, so that they can be told apart.
+/// The most lines of a chart. With more lines a reader could not distinguish them.
 const SERIES_MAX: usize = 14;
-/// Fields of a row that are not factors, for rows without a field `factors`.
+/// If a row has no field `factors`, its text fields are its factors, except for these.
 const NO_FACTORS: [&str; 7] = ["row", "experiment", "figure", "device", "configuration", "scale", "flash"];
 
-/// A figure that each row of a kind has.
+/// A figure that a chart shows, from the rows of one kind.
 struct Figure {
     row: &'static str,
     field: &'static str,
-    /// The part of the file name.
+    /// The part of the chart's file name that names the figure.
     name: &'static str,
     axis: &'static str,
 }
@@ -34,7 +34,7 @@ const fn figure(row: &'static str, field: &'static str, name: &'static str, axis
     Figure { row, field, name, axis }
 }
 
-/// Shown as bars.
+/// The figures that are shown as bars.
 const FIGURES: &[Figure] = &[
     figure("point", "/tps/median", "throughput", "transactions a second, median of the rounds"),
     figure(
@@ -69,26 +69,27 @@ const FIGURES: &[Figure] = &[
     figure("scan", "/hit_rate_after", "hits-after", "part of the pages that the cache had, after the scan"),
 ];
 
-/// Shown over time, of rows that have `seconds`.
+/// The figures that are shown over time. Their rows have a field `seconds`.
 const COURSES: &[Figure] = &[
     figure("filling", "/tps", "throughput-over-time", "transactions a second"),
     figure("filling", "/hit_rate", "hits-over-time", "part of the pages that the cache had"),
     figure("filling", "/filled_percent", "filled-over-time", "percent of the frames in use"),
 ];
 
-/// Of rows that have a trace of requests: seconds and MiB of each, by `read` and `write`.
+/// The field of a row with a trace of requests: the seconds and the MiB of each request, by `read` and
+/// `write`.
 const TRACE: &str = "/trace";
 
-/// Of rows that tell what each drive moved.
+/// The field of a row with the traffic of each drive.
 const TRAFFIC: &str = "/mib_per_second";
 
-/// An experiment's rows.
+/// An experiment and its rows, from which its charts are drawn.
 pub struct Charts<'a> {
-    /// Its name.
+    /// The name of the experiment.
     pub experiment: &'a str,
-    /// Its source.
+    /// The publication that the experiment repeats.
     pub source: &'a str,
-    /// The rows that it wrote.
+    /// The rows that the experiment wrote.
     pub rows: &'a [Value],
 }
 
@@ -151,8 +152,8 @@ impl Charts<'_> {
         Ok(Some((figure.name.to_owned(), chart::bars(&caption, figure.axis, &bars)?)))
     }
 
-    /// Throughput over the numeric factor with the most values. Each combination of the other factors is a
-    /// line.
+    /// A chart of throughput by the numeric factor with the most values. Each combination of the other
+    /// factors is a line.
     fn by_number(&self) -> Result<Option<(String, String)>> {
         let rows = self.of_kind("point");
         let Some((factor, values)) = numbers(&rows) else { return Ok(None) };
@@ -180,7 +181,7 @@ impl Charts<'_> {
         Ok(Some((format!("throughput-by-{}", file_name(&factor)), chart::lines(&caption, axes, &series)?)))
     }
 
-    /// A figure of several rows over time.
+    /// A chart of a figure over time, with a line for each row.
     fn course(&self, figure: &Figure) -> Result<Option<(String, String)>> {
         let rows: Vec<&Value> = self
             .of_kind(figure.row)
@@ -198,7 +199,7 @@ impl Charts<'_> {
         Ok(Some((figure.name.to_owned(), svg)))
     }
 
-    /// Bytes that each drive read and wrote over time, a chart for each row.
+    /// Charts of the bytes that each drive read and wrote over time. Each row has a chart.
     fn traffic(&self) -> Result<Vec<(String, String)>> {
         let has_it = |row: &&Value| row.pointer(TRAFFIC).is_some_and(Value::is_object);
         let rows: Vec<&Value> = self.rows.iter().filter(has_it).collect();
@@ -215,7 +216,7 @@ impl Charts<'_> {
         Ok(charts)
     }
 
-    /// Addresses of requests over time, a chart for each row.
+    /// Charts of the addresses of requests over time. Each row has a chart.
     fn traces(&self) -> Result<Vec<(String, String)>> {
         let rows: Vec<&Value> =
             self.rows.iter().filter(|row| row.pointer(TRACE).is_some_and(Value::is_object)).collect();
@@ -232,7 +233,7 @@ impl Charts<'_> {
         Ok(charts)
     }
 
-    /// Bars of our ratios, with the published values and the bars of this project.
+    /// A chart of our ratios as bars, with the published values and the bars of this project.
     fn claims(&self) -> Result<Option<(String, String)>> {
         let rows: Vec<&Value> =
             self.of_kind("claim").into_iter().filter(|row| row["ours"].is_number()).collect();
@@ -272,7 +273,7 @@ fn trace_of(row: &Value, way: &str) -> Series {
 
 const SECONDS: &str = "seconds of the drives";
 
-/// The drives, the report of their emulation, and how many of these rows count.
+/// Lines of a caption: the emulated drives, their dilation, how many of these rows count, and the scale.
 fn circumstances(rows: &[&Value]) -> Vec<String> {
     let emulations: Vec<&Value> =
         rows.iter().map(|row| &row["emulation"]).filter(|emulation| emulation.is_object()).collect();
@@ -310,13 +311,14 @@ fn circumstances(rows: &[&Value]) -> Vec<String> {
     lines
 }
 
-/// Whether a row counts. On the machine's own drive there is no emulation that could have spoilt it.
+/// Whether a row counts. If the machine's own drive was measured, the row counts, because no emulation can
+/// have spoilt it.
 fn is_sound(row: &Value) -> bool {
     let is_spoilt = row["emulation"].is_object() && row["not_judged"].is_string();
     !is_spoilt && row["emulation"]["counts"] != false
 }
 
-/// Rows of points that do not count.
+/// A sentence that names the rows that do not count. It is empty if all rows count.
 fn doubtful(rows: &[&Value]) -> String {
     let labels = Labels::of(rows);
     let names: Vec<String> = rows.iter().filter(|row| !is_sound(row)).map(|row| labels.text(row)).collect();
@@ -327,7 +329,7 @@ fn doubtful(rows: &[&Value]) -> String {
     }
 }
 
-/// Factors that all rows have in common.
+/// A sentence with the factors that all rows have in common.
 fn shared(rows: &[&Value]) -> Option<String> {
     let all: Vec<_> = rows.iter().map(|row| factors(row)).collect();
     let first = all.first()?;
@@ -353,7 +355,7 @@ fn factors(row: &Value) -> BTreeMap<String, String> {
     }
 }
 
-/// Names of rows: the factors in which they differ.
+/// Names of rows. A name consists of the factors in which the rows differ.
 struct Labels {
     names: Vec<String>,
 }
@@ -396,7 +398,7 @@ fn numbers(rows: &[&Value]) -> Option<(String, Vec<f64>)> {
         Some((name, values))
     };
     let all = names.into_iter().filter_map(values).filter(|(_, values)| values.len() > 1);
-    // Of several with as many the first.
+    // If several factors have equally many values, the first one is chosen.
     all.rev().max_by_key(|(_, values)| values.len())
 }
 
@@ -423,7 +425,7 @@ fn bracketed(text: &str) -> String {
     if text.is_empty() { String::new() } else { format!("({text})") }
 }
 
-/// Our figure, the published value or the bar, and the verdict.
+/// The text at the bar of a claim: our figure, the published value or the bar, and the verdict.
 fn verdict_note(row: &Value) -> String {
     let figure = |name: &str| row[name].as_f64().map(chart::figure);
     let mut note = figure("ours").unwrap_or_default();
@@ -459,7 +461,8 @@ mod tests {
         names.iter().map(|name| (name.clone(), text(name))).collect()
     }
 
-    /// Points are bars and, over a number, lines; a chart tells its circumstances.
+    /// Points become bars. If they have a numeric factor, they also become lines. A chart names its
+    /// circumstances.
     #[test]
     fn points_become_bars_and_lines() {
         let rows = [
@@ -488,7 +491,7 @@ mod tests {
         assert!(svg.contains("not emulated"), "{svg}");
     }
 
-    /// Loads tell their drive in words.
+    /// Rows of loads have a description of their drive instead of a report of its emulation.
     #[test]
     fn what_is_emulated_is_said_to_be() {
         let load =

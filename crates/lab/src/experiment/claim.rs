@@ -15,7 +15,7 @@ use serde::Serialize;
 use super::row::{Factors, Point, Subject};
 use super::verdict::{Better, Verdict};
 
-/// The figure of a point that is compared.
+/// A figure of a point that claims compare.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Figure {
     /// Median of transactions a second.
@@ -53,7 +53,7 @@ impl Figure {
         over.not_judged().or_else(|| under.not_judged()).or_else(idle)
     }
 
-    /// The figure of one point divided by that of another.
+    /// The figure of the first point, divided by the figure of the second.
     pub fn ratio(self, PointPair { over, under }: PointPair<'_>) -> f64 {
         self.of(over) / self.of(under)
     }
@@ -69,20 +69,20 @@ pub struct PointPair<'p> {
 }
 
 impl PointPair<'_> {
-    /// The same points, for a figure of which less is better.
+    /// The pair with its points exchanged. A ratio is then greater than 1 if the figure became smaller.
     pub fn swapped(self) -> Self {
         Self { over: self.under, under: self.over }
     }
 }
 
-/// The value with which a comparison is compared.
+/// The value with which our figure is compared.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Expects {
     /// The value that the publication states in its text or in a table, if it states one.
     Published(Option<f64>, Better),
     /// The bar of this project.
     AtLeast(f64),
-    /// No value: the comparison is only of this project, and is shown.
+    /// No value: neither the publication nor this project has one. The figure is only shown.
     Nothing,
 }
 
@@ -91,28 +91,28 @@ pub enum Expects {
 pub struct Comparison<'p> {
     /// A description of the comparison, for people.
     pub says: String,
-    /// The figure.
+    /// Our figure.
     pub ours: f64,
-    /// The points from which it was computed. The factors of the last one are shown.
+    /// The points from which the figure was computed. The claim shows the factors of `under`.
     pub of: PointPair<'p>,
-    /// The value with which it is compared.
+    /// The value with which the figure is compared.
     pub expects: Expects,
-    /// Factors that are shown instead of the last point's.
+    /// Factors that the claim shows instead of the factors of `under`.
     place: Option<Factors>,
-    /// The reason why it is not judged.
+    /// The reason why the figure is not judged.
     spoilt: Option<String>,
     /// The reason why some points of the claim were not judged.
     hidden: Option<String>,
 }
 
 impl<'p> Comparison<'p> {
-    /// One point's figure over another's.
+    /// The comparison of one point's figure, divided by the same figure of another point.
     pub fn ratio(says: &str, figure: Figure, of: PointPair<'p>, expects: Expects) -> Self {
         let (ours, spoilt) = (figure.ratio(of), figure.not_judged(of));
         Self { says: says.to_owned(), ours, of, expects, place: None, spoilt, hidden: None }
     }
 
-    /// A figure of one point.
+    /// The comparison of a figure of one point.
     pub fn figure(says: &str, ours: f64, of: &'p Point, expects: Expects) -> Self {
         let (of, spoilt) = (PointPair { over: of, under: of }, of.not_judged());
         Self { says: says.to_owned(), ours, of, expects, place: None, spoilt, hidden: None }
@@ -134,13 +134,13 @@ impl<'p> Comparison<'p> {
         self
     }
 
-    /// Sets the factors of the point that the claim is about.
+    /// Sets the factors that the claim shows: those of the point that it is about.
     pub fn at(mut self, factors: &Factors) -> Self {
         self.place = Some(factors.clone());
         self
     }
 
-    /// The claim of this experiment and figure, with its verdict.
+    /// Makes the claim of this experiment and figure, with its verdict.
     pub fn judge(self, subject: Subject) -> Claim {
         let Subject { experiment, figure } = subject;
         let PointPair { over, under } = self.of;
@@ -164,17 +164,18 @@ impl<'p> Comparison<'p> {
     }
 }
 
-/// The best and the worst of several pairs, for a bar that must hold for all of them.
+/// The best and the worst of several pairs. A bar that must hold for all pairs must hold for the worst.
 pub struct Extremes<'p> {
-    /// The pair with the greatest ratio, among those that count if there are any.
+    /// The pair with the greatest ratio among the pairs that count. If none counts, it is chosen from all
+    /// pairs.
     pub best: PointPair<'p>,
-    /// The pair with the least ratio, among those that count if there are any.
+    /// The pair with the least ratio among the pairs that count. If none counts, it is chosen from all pairs.
     pub worst: PointPair<'p>,
-    /// The reason why one of the other pairs does not count. It could be worse.
+    /// The reason why another pair does not count. That pair could be worse than `worst`.
     pub hidden: Option<String>,
 }
 
-/// The extremes of these pairs; `None` if there are no pairs.
+/// Finds the best and the worst of these pairs. Returns `None` if there are no pairs.
 pub fn extremes<'p>(figure: Figure, pairs: &[PointPair<'p>]) -> Option<Extremes<'p>> {
     let by_ratio = |a: &&PointPair<'_>, b: &&PointPair<'_>| figure.ratio(**a).total_cmp(&figure.ratio(**b));
     let counting: Vec<_> = pairs.iter().filter(|pair| figure.not_judged(**pair).is_none()).copied().collect();
@@ -189,7 +190,7 @@ pub fn extremes<'p>(figure: Figure, pairs: &[PointPair<'p>]) -> Option<Extremes<
 /// verdict.
 #[derive(Debug, Clone, Serialize)]
 pub struct Claim {
-    /// `claim`.
+    /// The kind of the row: `claim`.
     pub row: &'static str,
     /// The experiment.
     pub experiment: &'static str,
@@ -201,7 +202,8 @@ pub struct Claim {
     pub says: String,
     /// Our figure.
     pub ours: f64,
-    /// The number of rounds, of two points the lower one. Missing for figures without rounds.
+    /// The number of rounds. If two points are compared, it is the lower one of their numbers. It is missing
+    /// for figures without rounds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rounds: Option<usize>,
     /// The value of the publication, if its text or a table states it.
@@ -215,7 +217,7 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// A figure that is not the ratio of two points. It is shown, and has nothing to compare it with yet.
+    /// A claim with a figure that is not the ratio of two points. It has no published value and no bar yet.
     /// [`super::lab::Lab::write_claim`] sets the experiment.
     pub fn found(factors: &Factors, says: String, ours: f64) -> Self {
         let (row, experiment, figure, factors) = ("claim", "", "", factors.clone());
@@ -229,7 +231,7 @@ impl Claim {
         self
     }
 
-    /// Shows the value that the publication states, without a verdict on it.
+    /// Sets the value that the publication states. The claim shows it without a verdict on it.
     pub fn beside(mut self, published: Option<f64>) -> Self {
         self.published = published;
         self
@@ -293,7 +295,7 @@ mod tests {
         }
     }
 
-    /// It was judged although both waited for something else.
+    /// Such ratios were judged once, although both configurations waited for something else than the drive.
     #[test]
     fn ratios_of_times_want_a_busy_drive_under_the_slower_point() {
         let idle = |mut point: Point| {
@@ -340,7 +342,8 @@ mod tests {
         assert!(of(&[], 3.0).is_none());
     }
 
-    /// lz4 was met at dilation 2, where processors are twice as fast beside the drive.
+    /// A bar for lz4 was met once at dilation 2. There, processors are twice as fast in relation to the
+    /// drive.
     #[test]
     fn processors_are_judged_at_dilation_one_only() {
         let dilated = |dilation: f64| {

@@ -21,24 +21,24 @@ use varve_pager::NVM_FILE;
 
 use varve_bench::{BenchError, Result};
 
-/// A file that marks a directory as one of experiments.
+/// A file that marks a directory as one that experiments use.
 const EXPERIMENTS: &str = "experiments";
-/// A directory that an empty file system has. With only this and a lock, a directory counts as unused.
+/// A directory that a new file system has. A directory with nothing but this and a lock file counts as empty.
 const LOST_AND_FOUND: &str = "lost+found";
 
-/// A file that is made last: it shows that loading has ended.
+/// The file that is made last when a database is loaded. It shows that the load was completed.
 const LOADED: &str = "loaded";
-/// The subdirectory of a loaded database for its region.
+/// The subdirectory of a loaded database that has its region of persistent memory.
 const REGION: &str = "region";
-/// The directory of a file system in memory.
+/// A directory that is usually in a file system in memory.
 const MEMORY: &str = "/dev/shm";
 
 /// The two directories of a database.
 #[derive(Debug, Clone)]
 pub struct DatabasePaths {
-    /// The directory of its files.
+    /// The directory of the database's files.
     pub files: PathBuf,
-    /// The directory of its region.
+    /// The directory of the database's region of persistent memory.
     pub region: PathBuf,
 }
 
@@ -49,7 +49,7 @@ impl DatabasePaths {
     }
 }
 
-/// Directories that are removed when this is dropped, unless the user named them.
+/// The directories of an experiment. They are removed when this is dropped, unless the user named them.
 #[derive(Debug)]
 pub struct Bench {
     path: PathBuf,
@@ -60,12 +60,13 @@ pub struct Bench {
     _lock: DirLock,
 }
 
-/// Locks the directory for experiments. It is refused if another process uses it, or if it has other files.
+/// Locks the directory for experiments. Refuses it if another process uses it, or if it has other files than
+/// those of experiments.
 fn take(path: &Path) -> Result<DirLock> {
     std::fs::create_dir_all(path)?;
     check_ours(path)?;
     let lock = DirLock::take(path).map_err(|error| refused(path, &error.kind))?;
-    // What was made before there was a lock.
+    // Checks again, because other files may have been made before the lock was taken.
     check_ours(path)?;
     std::fs::write(path.join(EXPERIMENTS), "")?;
     Ok(lock)
@@ -119,7 +120,8 @@ impl Bench {
         Ok(Self { path, is_ours, regions, _lock: lock })
     }
 
-    /// The directories of a loaded database. `load` fills them unless an earlier run has done so.
+    /// Returns the directories of a loaded database. Calls `load` to fill them, unless an earlier run has
+    /// done so.
     pub fn base(&self, name: &str, load: impl FnOnce(&DatabasePaths) -> Result<()>) -> Result<DatabasePaths> {
         let files = self.path.join(name);
         let place = DatabasePaths { region: files.join(REGION), files };
@@ -132,7 +134,7 @@ impl Bench {
         Ok(place)
     }
 
-    /// Empty directories for a database, which are removed when the result is dropped.
+    /// Makes empty directories for a database. They are removed when the result is dropped.
     pub fn empty(&self, name: &str) -> Result<Copied> {
         let place =
             DatabasePaths { files: self.path.join(format!("copy-{name}")), region: self.regions.join(name) };
@@ -142,7 +144,7 @@ impl Bench {
         Ok(Copied(place))
     }
 
-    /// A fresh copy of a loaded database.
+    /// Makes a copy of a loaded database.
     pub fn copy(&self, base: &DatabasePaths, name: &str) -> Result<Copied> {
         let copied = self.empty(name)?;
         for entry in std::fs::read_dir(&base.files)? {
@@ -153,25 +155,28 @@ impl Bench {
         }
         let region = base.region.join(NVM_FILE);
         if region.exists() {
-            // Without holes: memory that a store had to ask for first would be measured with it.
+            // The copy of the region has no holes. In a hole, the first store would have to get memory from
+            // the kernel, and this would be measured, too.
             std::fs::copy(&region, copied.0.region.join(NVM_FILE))?;
         }
         Ok(copied)
     }
 }
 
-/// The bytes of a file that are copied at once.
+/// The number of bytes that are copied at once.
 const PIECE_BYTES: u64 = 1 << 20;
 /// The unit in which `stat` counts blocks.
 const STAT_BLOCK_BYTES: u64 = 512;
 
 /// Copies a file and writes the copy to the device. So the kernel has nothing left to write during a
-/// measurement. If the file has all its blocks, written or only reserved, the copy has them, too. If the file
-/// has holes, reserved blocks become holes. It reads and writes, because a system call that copies may share
-/// blocks (xfs, btrfs).
+/// measurement.
+///
+/// If the file has all its blocks, written or only reserved, the copy has them, too. If the file has holes,
+/// its reserved blocks become holes. The bytes are read and written, and no system call copies them: such a
+/// call may make both files share blocks (xfs, btrfs).
 fn copy_file(from: &Path, to: &Path) -> Result<()> {
     let (from, to) = (File::open(from)?, File::create(to)?);
-    // A hole is found only where nothing waits to be written.
+    // The file system reports the holes only if no bytes of the file wait to be written.
     from.sync_data()?;
     let metadata = from.metadata()?;
     let len_bytes = metadata.len();
@@ -195,7 +200,7 @@ fn copy_file(from: &Path, to: &Path) -> Result<()> {
     Ok(to.sync_all()?)
 }
 
-/// The offset of the next written range of a file, from this offset on.
+/// The offset of the next written range of a file, at or after `from`.
 fn next_written(file: &File, from: u64) -> Result<Option<u64>> {
     match seek(file, SeekFrom::Data(from)) {
         Ok(start) => Ok(Some(start)),
@@ -218,18 +223,18 @@ impl Drop for Bench {
 pub struct Copied(DatabasePaths);
 
 impl Copied {
-    /// Its directories.
+    /// The two directories.
     pub fn place(&self) -> &DatabasePaths {
         &self.0
     }
 
-    /// Bytes of the blocks of those of its files whose name is `wanted`.
+    /// Allocated bytes of the database's files whose name is `wanted`.
     pub fn allocated_bytes(&self, wanted: impl Fn(&str) -> bool) -> Result<u64> {
         allocated_bytes(&self.0.files, wanted)
     }
 }
 
-/// Bytes of the blocks that the file system has allocated to files of a directory whose name is `wanted`.
+/// Allocated bytes of the files in a directory whose name is `wanted`: the bytes of their blocks.
 pub fn allocated_bytes(directory: &Path, wanted: impl Fn(&str) -> bool) -> Result<u64> {
     let mut bytes = 0;
     for entry in std::fs::read_dir(directory)? {
@@ -288,7 +293,8 @@ mod tests {
         assert_eq!(std::fs::read_dir(memory.path()).expect("it is there").count(), 0);
     }
 
-    /// Such blocks became allocated on ext4. So a table that was never trimmed was as dense as a trimmed one.
+    /// Copied holes became allocated blocks once, on ext4. So a table that was never trimmed looked as dense
+    /// as a trimmed one.
     #[test]
     fn a_copy_keeps_holes() {
         const LEN_BYTES: u64 = (5 << 20) + 77;
@@ -305,7 +311,7 @@ mod tests {
         assert!(std::fs::read(&from).expect("there") == std::fs::read(&to).expect("there"), "the same bytes");
         let blocks = |path: &Path| path.metadata().expect("there").blocks();
         assert!(blocks(&to) <= blocks(&from), "{} of {}", blocks(&to), blocks(&from));
-        // What is only reserved is not written, and yet there.
+        // Reserved blocks are not written, but the file has them.
         fallocate(&file, FallocateFlags::empty(), 0, LEN_BYTES).expect("reserved");
         copy_file(&from, &to).expect("copied");
         assert!(blocks(&to) * STAT_BLOCK_BYTES >= LEN_BYTES, "{}", blocks(&to));
@@ -314,7 +320,8 @@ mod tests {
         assert_eq!(to.metadata().expect("there").len(), 0);
     }
 
-    /// Two at once removed each other's databases, and a directory of another database was taken for an empty one.
+    /// Once, two processes in one directory removed each other's databases. And the directory of a database
+    /// that was no experiment's was taken for an empty one.
     #[test]
     fn directories_of_others_are_left_alone() {
         for other in ["control", "notes.txt"] {

@@ -8,37 +8,37 @@ use varve_device::{Directory, Emulated, FileDirectory, FileOptions, Profile};
 
 use varve_bench::{BenchError, Result};
 
-/// A longer flush is refused as a mistake.
+/// A longer flush time is refused, because it must be a mistake.
 const FLUSH_US_MAX: f64 = 1_000_000.0;
 
-/// The name of a drive that is not emulated.
+/// The description of a drive that is not emulated.
 pub const THERE: &str = "the device that is there";
 
 /// A directory, and the emulated drive that it is on.
 type OpenDirectory = (Arc<dyn Directory>, Option<Arc<Emulated>>);
 
-/// The drive.
+/// The drive of data, undo and log, emulated or real, and perhaps separate drives for log and flash cache.
 #[derive(Debug, Clone)]
 pub struct Device {
     profile: Option<Profile>,
     apart: Option<Arc<Apart>>,
 }
 
-/// Drives beside the one of data and undo.
+/// Drives other than the one for data and undo.
 #[derive(Debug)]
 pub struct Apart {
-    /// Of the log.
+    /// The drive of the log.
     pub log: Device,
-    /// Of the flash cache.
+    /// The drive of the flash cache.
     pub flash: Device,
 }
 
 impl Device {
-    /// The real device.
+    /// The real device, which is not emulated.
     pub const REAL: Device = Device { profile: None, apart: None };
 
-    /// A shipped profile, with another flush time if one is given. `none` is the real device, which takes its
-    /// own time. An impossible time is refused.
+    /// The drive with a shipped profile, and with another flush time if one is given. `none` is the real
+    /// device, which takes its own time. An impossible time is refused.
     pub fn named(profile: &str, flush_us: Option<f64>) -> Result<Self> {
         if let Some(flush_us) = flush_us.filter(|time_us| !(0.0..=FLUSH_US_MAX).contains(time_us)) {
             return Err(BenchError::Arguments(format!(
@@ -58,7 +58,7 @@ impl Device {
         Ok(Self { profile: Some(found), apart: None }.with_flush_us(flush_us))
     }
 
-    /// The same with another flush time.
+    /// Sets another flush time, if one is given and the drive is emulated.
     pub fn with_flush_us(mut self, flush_us: Option<f64>) -> Self {
         if let (Some(profile), Some(flush_us)) = (&mut self.profile, flush_us) {
             profile.flush_us = flush_us;
@@ -66,7 +66,7 @@ impl Device {
         self
     }
 
-    /// The same with another time of a trim.
+    /// Sets another time for a trim, if the drive is emulated.
     pub fn with_trim_us(mut self, trim_us: f64) -> Self {
         if let Some(profile) = &mut self.profile {
             profile.trim_us = trim_us;
@@ -74,8 +74,8 @@ impl Device {
         self
     }
 
-    /// The same, with atomic writes of this many bytes. Only the time of such writes is emulated: a real
-    /// crash may tear them. Existing files are not changed.
+    /// Sets the size of writes that the drive makes atomically. Only the time of such writes is emulated: a
+    /// real crash may tear them. Existing files are not changed.
     pub fn with_atomic_writes(mut self, bytes: usize) -> Self {
         if let Some(profile) = &mut self.profile {
             profile.atomic_write_bytes = bytes as u32;
@@ -83,33 +83,33 @@ impl Device {
         self
     }
 
-    /// The same with drives of their own for the log and the flash cache.
+    /// Gives the log and the flash cache drives of their own.
     pub fn with_apart(mut self, log: Device, flash: Device) -> Self {
         self.apart = Some(Arc::new(Apart { log, flash }));
         self
     }
 
-    /// The separate drives of log and flash cache.
+    /// The separate drives of log and flash cache, if there are any.
     pub fn apart(&self) -> Option<&Apart> {
         self.apart.as_deref()
     }
 
-    /// The emulated drive's profile.
+    /// The profile of the drive. It is `None` if the drive is not emulated.
     pub fn profile(&self) -> Option<Profile> {
         self.profile.clone()
     }
 
-    /// Whether it is emulated.
+    /// Whether the drive is emulated.
     pub fn is_emulated(&self) -> bool {
         self.profile.is_some()
     }
 
-    /// Time of a flush; 0 if it is not emulated.
+    /// Microseconds of a flush. It is 0 if the drive is not emulated.
     pub fn flush_us(&self) -> f64 {
         self.profile.as_ref().map_or(0.0, |profile| profile.flush_us)
     }
 
-    /// For the configuration's hash.
+    /// A description of the drive and its settings, for the hash of the configuration.
     pub fn describe(&self, dilation: f64) -> String {
         let own = self.describe_own(dilation);
         match self.apart() {
@@ -138,7 +138,7 @@ impl Device {
         }
     }
 
-    /// Opens an existing directory on it. Returns also the emulation's own handle.
+    /// Opens an existing directory on this drive. Also returns the handle of the emulation.
     pub fn open(&self, path: &Path, dilation: f64) -> Result<OpenDirectory> {
         let files =
             FileDirectory::open_or_create(path, FileOptions::default()).map_err(std::io::Error::other)?;
@@ -152,7 +152,7 @@ impl Device {
 mod tests {
     use super::*;
 
-    /// Any number was taken.
+    /// Impossible flush times were accepted once.
     #[test]
     fn a_flush_takes_a_time_that_can_be() {
         for flush_us in [-1.0, f64::NAN, f64::INFINITY, 1e9] {

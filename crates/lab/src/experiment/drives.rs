@@ -15,9 +15,9 @@ use super::copies::DatabasePaths;
 use super::device::{Apart, Device};
 use varve_bench::{BenchError, Result};
 
-/// Emulated persistent memory: as fast as the memory below it, like Kang's NVDIMM.
+/// The profile of emulated persistent memory: as fast as the main memory that it is in, like Kang's NVDIMM.
 const NVM_PROFILE: &str = "nvdimm";
-/// The subdirectory of a flash cache, below any directory.
+/// The name of the subdirectory for a flash cache.
 const FLASH: &str = "flash";
 
 /// Names of drives in reports.
@@ -25,7 +25,7 @@ pub const HOME: &str = "home";
 pub const LOG: &str = "log";
 pub const FLASH_DRIVE: &str = FLASH;
 
-/// Time of a flush of the drive of this name.
+/// Microseconds of a flush of the drive with this name.
 pub fn flush_us(device: &Device, name: &str) -> f64 {
     let of = match (device.apart(), name) {
         (Some(apart), LOG) => &apart.log,
@@ -35,23 +35,23 @@ pub fn flush_us(device: &Device, name: &str) -> f64 {
     of.flush_us()
 }
 
-/// One drive.
+/// One drive of an open database.
 pub struct Drive {
-    /// Its name in reports.
+    /// The name of the drive in reports.
     pub name: &'static str,
-    /// The emulation, which makes it as slow as its profile says.
+    /// The emulation, which makes the drive as slow as its profile says.
     pub emulated: Option<Arc<Emulated>>,
-    /// The counters of its requests.
+    /// The counters of the drive's requests.
     pub account: Arc<Accounting>,
 }
 
-/// The directories of one opening.
+/// The directories of an open database, and its drives.
 pub struct Drives {
     /// The directory of data and undo, and of the log unless that is separate.
     pub files: Arc<dyn Directory>,
     /// The directory of the log, if it is separate.
     pub log: Option<Arc<dyn Directory>>,
-    /// The directory of the flash cache, if there may be one.
+    /// The directory of the flash cache, if the device has a separate drive for one.
     pub flash: Option<Arc<dyn Directory>>,
     /// The directory of temporary files.
     pub temporary: Arc<dyn Directory>,

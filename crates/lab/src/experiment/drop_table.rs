@@ -36,38 +36,38 @@ use varve_bench::workload::load_rows;
 use varve_bench::{BenchError, Result};
 
 const PAGE_BYTES: u64 = 8192;
-/// Rows of a thousand characters in such a page.
+/// Rows that fit into a page, and the characters of a row.
 const ROWS_OF_A_PAGE: u64 = 7;
 const ROW_CHARS: usize = 1000;
 /// The uniqueness of values (see `Motif`) with which lz4 stores a page in about half of its size.
 /// `packed-wear` finds such values.
 const UNIQUENESS: f64 = 0.4;
-/// The size of the other table, and of the pool, as a part of the table that is dropped.
+/// The size of the dropped table is this many times the size of the other table, and of the pool.
 const OTHER_PART: u64 = 16;
 const POOL_PART: u64 = 32;
 const POOL_BYTES_MIN: u64 = 4 << 20;
 const LOG_BYTES: std::ops::RangeInclusive<u64> = 64 << 20..=1 << 30;
 const LOG_SEGMENTS: u64 = 8;
-/// In an aged table one row in this number was replaced by one that does not compress.
+/// In an aged table, one row in this number was replaced by a row that does not compress.
 const AGED_PART: u64 = 20;
-/// Reads before the drop.
+/// How long reads are measured before the drop.
 const BEFORE: Duration = Duration::from_secs(3);
 /// The longest wait for free blocks is `PATIENCE`, and one second more for each `PATIENCE_BYTES` of the table.
 const PATIENCE: Duration = Duration::from_secs(3);
 const PATIENCE_BYTES: u64 = 8 << 20;
 /// The longest wait for free pages.
 const PAGES_PATIENCE: Duration = Duration::from_secs(600);
-/// Pages and blocks count as free when this part of them is.
+/// The drop is complete when this part of the table's pages is free, or this part of its blocks.
 const PAGES_PART: f64 = 0.99;
 const BLOCKS_PART: f64 = 0.9;
-/// The bar of this project: the most seconds until the pages of a table of this size are free.
+/// The bar of this project: pages of a table of `BAR_BYTES` must be free after at most `BAR_SECONDS`.
 const BAR_SECONDS: f64 = 2.0;
 const BAR_BYTES: u64 = 4 << 30;
 
 const READ: usize = 0;
 const UPDATE: usize = 1;
 
-/// The file system, layout and age of a point.
+/// One configuration: the file system, the layout of pages, and whether the table is aged.
 #[derive(Clone, Copy)]
 struct Spot {
     filesystem: FileSystem,
@@ -85,7 +85,7 @@ impl Spot {
     }
 }
 
-/// A drop, and the reads of another session meanwhile.
+/// The times of a drop, and the latencies of another session's reads.
 #[derive(Debug, Clone, Serialize)]
 struct DropRow {
     row: &'static str,
@@ -95,25 +95,25 @@ struct DropRow {
     load_seconds: f64,
     #[serde(flatten)]
     went: Went,
-    /// Point reads of another table before the drop.
+    /// Point reads of the other table before the drop.
     before: Reads,
-    /// The same reads from the start of the statement to the end.
+    /// Point reads of the other table from the start of the statement until the measurement ends.
     meanwhile: Reads,
 }
 
 /// The times of a drop.
 #[derive(Debug, Clone, Serialize)]
 struct Went {
-    /// Pages of the table, uncompressed.
+    /// Bytes of the table's pages, uncompressed.
     table_bytes: u64,
-    /// Blocks that the file system had given to the database before.
+    /// Bytes of the blocks that the database had before the drop.
     allocated_bytes: u64,
     statement_seconds: f64,
-    /// Seconds from the start of the statement until its pages were free.
+    /// Seconds from the start of the statement until the table's pages were free.
     pages_free_seconds: f64,
-    /// Seconds until its blocks were free, if that was waited for.
+    /// Seconds until the table's blocks were free. It is `None` if this took longer than the longest wait.
     blocks_free_seconds: Option<f64>,
-    /// Blocks that the file system got back.
+    /// Bytes of the blocks that the file system got back.
     freed_bytes: u64,
 }
 
@@ -152,7 +152,8 @@ pub fn drop_table(lab: &mut Lab<'_>) -> Result<()> {
     lab.say(&format!("\n{}{}", table(&rows), tell::claims(&claims)))
 }
 
-/// The file systems that can be made here, or the one of the directory.
+/// The file systems that can be made on this machine. If none can be made, it is the file system of the
+/// directory.
 fn filesystems(lab: &mut Lab<'_>) -> Result<Vec<FileSystem>> {
     let is_wanted = |kind: &FileSystem| lab.wants(&Factors::from([("file system", kind.name().into())]));
     let wanted: Vec<FileSystem> = [FileSystem::Ext4, FileSystem::Xfs].into_iter().filter(is_wanted).collect();
@@ -171,7 +172,7 @@ fn filesystems(lab: &mut Lab<'_>) -> Result<Vec<FileSystem>> {
     Ok(found)
 }
 
-/// Bytes of a file system that holds the tables, the log and what files grow by.
+/// Bytes of a file system that has space for the tables, for the log, and for growing files.
 fn filesystem_bytes(lab: &Lab<'_>) -> u64 {
     2 * lab.scale().dropped_bytes + LOG_BYTES.end()
 }
@@ -201,7 +202,7 @@ fn statements() -> Vec<String> {
     ]
 }
 
-/// Makes and fills a table.
+/// Makes and fills a table, and returns its number of rows.
 fn load(c: &mut dyn Connection, name: &str, bytes: u64) -> Result<u64> {
     let rows = (bytes / PAGE_BYTES * ROWS_OF_A_PAGE).max(1);
     let values = Values::named("motif", UNIQUENESS)?;
@@ -214,7 +215,8 @@ fn load(c: &mut dyn Connection, name: &str, bytes: u64) -> Result<u64> {
     Ok(rows)
 }
 
-/// Replaces rows all over the table by ones that don't compress, so that holes are filled.
+/// Replaces rows all over the table by rows that don't compress. Pages with such rows compress less, so they
+/// fill holes that the file had at the end of its pages.
 fn age(c: &mut dyn Connection, rows: u64) -> Result<()> {
     let mut random = Random::seeded(AGED_PART);
     for _ in 0..rows / AGED_PART {
@@ -224,8 +226,8 @@ fn age(c: &mut dyn Connection, rows: u64) -> Result<()> {
     Ok(())
 }
 
-/// Prepares a resting database with both tables. Returns the number of rows of the other one, and the seconds
-/// of the load.
+/// Makes a database with both tables, and shuts it down. Returns the number of rows of the other table, and
+/// the seconds of the load.
 fn prepare(lab: &Lab<'_>, directory: &Path, spot: Spot) -> Result<(u64, f64)> {
     let bytes = lab.scale().dropped_bytes;
     let began = Instant::now();
@@ -243,7 +245,7 @@ fn prepare(lab: &Lab<'_>, directory: &Path, spot: Spot) -> Result<(u64, f64)> {
     Ok((others, took))
 }
 
-/// Measures one.
+/// Measures one configuration.
 fn point(lab: &mut Lab<'_>, spot: Spot) -> Result<DropRow> {
     let place = lab.empty("drop-table")?;
     let mounted = Mounted::make(spot.filesystem, &place.place().files, filesystem_bytes(lab))?;
@@ -273,7 +275,7 @@ impl DropRun<'_> {
         allocated_bytes(&self.files, |name| !name.starts_with("log"))
     }
 
-    /// Drops the table. Returns the times, and the reads before and meanwhile.
+    /// Drops the table. Returns the times of the drop, and the reads before and during it.
     fn drop_it(&self, table_bytes: u64) -> Result<(Went, [Reads; 2])> {
         let (phase, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
         let target = Embedded::new(Arc::clone(self.database), "");
@@ -294,7 +296,7 @@ impl DropRun<'_> {
     fn watched(&self, c: &mut dyn Connection, table_bytes: u64) -> Result<Went> {
         let (pages, allocated) = (self.data_pages(), self.allocated_bytes()?);
         let table_pages = table_bytes / PAGE_BYTES;
-        // Both tables are alike, so the table has its share of the blocks.
+        // Rows of both tables are alike, so the table has as great a share of the blocks as of the pages.
         let blocks = allocated as f64 * table_pages as f64 / pages.max(1) as f64;
         let patience = PATIENCE + Duration::from_secs(table_bytes / PATIENCE_BYTES);
         let began = Instant::now();
@@ -317,7 +319,8 @@ impl DropRun<'_> {
         })
     }
 
-    /// Reads the other table until `stop` is set. Collects latencies by phase.
+    /// Reads the other table until `stop` is set. Collects latencies before the drop (phase 0) and during it
+    /// (phase 1).
     fn read(&self, target: &Embedded, phase: &AtomicUsize, stop: &AtomicBool) -> Result<[Histogram<u64>; 2]> {
         let mut c = target.connect(&statements()[..1])?;
         let (mut random, mut latencies) = (Random::seeded(self.others), [histogram(), histogram()]);

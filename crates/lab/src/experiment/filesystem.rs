@@ -9,7 +9,7 @@ use varve_bench::{BenchError, Result};
 /// A kind of file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileSystem {
-    /// The one of the experiment's directory.
+    /// The file system of the experiment's directory.
     Here,
     /// ext4 on a loop device.
     Ext4,
@@ -17,11 +17,11 @@ pub enum FileSystem {
     Xfs,
 }
 
-/// mkfs.xfs makes nothing smaller.
+/// mkfs.xfs refuses to make a smaller file system.
 const BYTES_MIN: u64 = 512 << 20;
 
 impl FileSystem {
-    /// Its name in factors.
+    /// The name of the kind in factors.
     pub fn name(self) -> &'static str {
         match self {
             FileSystem::Here => "here",
@@ -39,7 +39,7 @@ impl FileSystem {
     }
 }
 
-/// A mounted file system; it is unmounted and its image removed when it is dropped.
+/// A mounted file system. When it is dropped, it is unmounted and its image is removed.
 #[derive(Debug)]
 pub struct Mounted {
     at: PathBuf,
@@ -60,7 +60,7 @@ impl Mounted {
         Ok(Self { at, image: Some(image) })
     }
 
-    /// Where it is mounted.
+    /// The directory on which the file system is mounted.
     pub fn path(&self) -> &Path {
         &self.at
     }

@@ -35,61 +35,64 @@ use varve_bench::Result;
 use varve_bench::tpcc::{self, Tpcc};
 use varve_bench::workload::Workload;
 
-/// Pages of the paper.
+/// The size of a page in the thesis.
 pub(super) const PAGE_BYTES: usize = 8192;
-/// Pool and cache, in units.
+/// The sizes of the buffer pool and of the flash cache, in units.
 const POOL_UNITS: u64 = 20;
 pub(super) const CACHE_UNITS: u64 = 140;
-/// Log, in caches, and its segments.
+/// The log is this many times as large as the flash cache, and has this many segments.
 const LOG_OF_CACHE: u64 = 8;
 const LOG_SEGMENTS: u64 = 128;
 pub(super) const SEGMENT_BYTES_MIN: u64 = 512 << 10;
-/// The share of the log at which pages are written home to free log space.
+/// When the log is filled to this share, pages are written to the data files to free log space.
 const LOG_FRACTION: f64 = 0.75;
 
-/// Drives of the paper.
+/// The drives of the thesis, as profiles: for the data files, the flash cache, and the log.
 const HOME: &str = "hdd-8";
 pub(super) const FLASH: &str = "fusion-io-160";
 pub(super) const LOG: &str = "hdd-7200";
 
-/// Limits of dirty frames in percent, by mix (table 3.2: lambda).
+/// Limits of dirty slots of the cache, in percent, by mix (lambda in table 3.2).
 const LAMBDA_C: u8 = 50;
 const LAMBDA_E: u8 = 1;
 
-/// Measured bytes of data pages: of a row of stock with its item's share, of a customer with orders; estimates that the printed ratio corrects.
+/// Measured bytes of data pages, from which the size of a load is computed: for a row of stock with its share
+/// of the item, for a customer with its orders, for a customer of tpce-like, and for an order of tpch-like.
+/// These are estimates. The field `scale` of a result row has the real ratio of database and pool.
 const BYTES_OF_STOCK: u64 = 385;
 const BYTES_OF_CUSTOMER: u64 = 2_170;
 const BYTES_OF_TRADER: u64 = 40_000;
 const BYTES_OF_ORDER: u64 = 700;
 
-/// Lengths of a round and of its warm-up in the drives' time, in milliseconds.
+/// Lengths of a round and of the load before it, in milliseconds of the drives.
 const ROUND_MS: ByScale<u64> = ByScale { quick: 30_000, full: 120_000 };
 const SETTLE_MS: ByScale<u64> = ByScale { quick: 10_000, full: 60_000 };
 
-/// Enough sessions to keep eight disks busy, and the number of query streams.
+/// The number of sessions, which is enough to keep eight disks busy, and the number of query streams.
 pub(super) const SESSIONS: usize = 64;
 const STREAMS: usize = 8;
 
-/// The share of its bound that a point must reach.
+/// A bound of a point's throughput is computed from what the drives can do. The point must reach this share
+/// of it.
 const BOUND: f64 = 0.85;
 
-/// The name of the baseline.
+/// The name of the baseline, and short names of designs.
 pub(super) const OFF: &str = "off";
 const LC: &str = "lazy-cleaning";
 const DW: &str = "dual-write";
 const CW: &str = "clean-write";
 const TAC: &str = "temperature-aware";
 
-/// A load with its sizes and settings.
+/// A load, with the sizes of its database and its settings.
 pub(super) struct Mix {
     pub name: &'static str,
     /// Sizes of the database, in units.
     pub sizes: &'static [u64],
-    /// The limit of dirty frames, in percent.
+    /// The limit of dirty slots of the cache, in percent.
     pub dirty_percent: u8,
-    /// Transactions of the warm-up, for each frame of the cache.
+    /// The number of transactions of the warm-up, divided by the number of slots of the cache.
     pub warm_of_frame: f64,
-    /// Sessions: enough for eight disks, or as many as there are streams of queries.
+    /// The number of sessions: enough for eight disks, or one for each stream of queries.
     pub sessions: usize,
 }
 
@@ -108,7 +111,7 @@ pub(super) const TPCE: Mix = Mix {
     sessions: SESSIONS,
 };
 
-/// Two sizes, of scale factors 30 and 100.
+/// Two sizes, which correspond to the scale factors 30 and 100 of the thesis.
 pub(super) const TPCH: Mix = Mix {
     name: "tpch-like",
     sizes: &[45, 160],
@@ -116,7 +119,7 @@ pub(super) const TPCH: Mix = Mix {
     warm_of_frame: 0.03,
     sessions: STREAMS,
 };
-/// A hot set as large as the cache.
+/// A load whose hot set is as large as the cache.
 pub(super) const HOT: Mix = Mix {
     name: "hot-and-cold",
     sizes: &[140],
@@ -126,7 +129,7 @@ pub(super) const HOT: Mix = Mix {
 };
 
 impl Mix {
-    /// The load over a database of this many units.
+    /// The workload with a database of this many units.
     pub(super) fn load(&self, lab: &Lab<'_>, units: u64) -> Result<Box<dyn Workload>> {
         let bytes = units * lab.scale().flash_unit_bytes;
         match self.name {
@@ -137,19 +140,20 @@ impl Mix {
     }
 }
 
-/// As many warehouses of this kind as fit into this many bytes.
+/// TPC-C with as many warehouses of this kind as fit into this many bytes.
 fn warehouses(kind: tpcc::Scale, bytes: u64) -> tpcc::Scale {
     let of_stock = kind.items as u64 * BYTES_OF_STOCK;
     let of_customers = (kind.districts * kind.customers) as u64 * BYTES_OF_CUSTOMER;
     tpcc::Scale { warehouses: (bytes / (of_stock + of_customers)).max(1) as i64, ..kind }
 }
 
-/// Home, log and flash of the paper, or the machine's own drive if nothing is to be emulated.
+/// The thesis' drives for data files, log and flash cache. If nothing is to be emulated, all three are the
+/// machine's own drive.
 pub(super) fn drives(lab: &Lab<'_>) -> Result<Device> {
     drives_with(lab, HOME)
 }
 
-/// The same over another home.
+/// The same drives, except that the data files are on the drive `home`.
 pub(super) fn drives_with(lab: &Lab<'_>, home: &str) -> Result<Device> {
     if !lab.device().is_emulated() {
         return Ok(Device::REAL.with_apart(Device::REAL, Device::REAL));
@@ -169,12 +173,13 @@ pub(super) fn sizes(lab: &Lab<'_>) -> Sizes {
         .with_log(LOG_SEGMENTS, segment_bytes.next_multiple_of(SEGMENT_BYTES_MIN))
 }
 
-/// Pages that wait in memory for flash: a sixteenth of the pool beside it.
+/// The most pages that wait in memory to be written to flash. This memory is a sixteenth of the pool, and is
+/// not part of the pool.
 fn queued(lab: &Lab<'_>) -> usize {
     (sizes(lab).pool_bytes / PAGE_BYTES / 16).max(FlashConfig::PENDING_MAX)
 }
 
-/// Transactions that warm a cache.
+/// The number of transactions of the warm-up.
 pub(super) fn warm_transactions(lab: &Lab<'_>, mix: &Mix) -> u64 {
     ((cache_bytes(lab) / PAGE_BYTES as u64) as f64 * mix.warm_of_frame) as u64
 }
@@ -185,18 +190,18 @@ pub(super) fn common(config: &mut PagerConfig) {
     config.checkpoint.log_fraction = LOG_FRACTION;
 }
 
-/// The baseline without a cache, warmed up.
+/// The baseline: no cache, and the same warm-up.
 pub(super) fn baseline(lab: &Lab<'_>, mix: &Mix) -> Variant {
     baseline_so(lab, mix, Settings::of(lab, mix))
 }
 
-/// The same with other checkpoints.
+/// The baseline with the checkpoints of these settings.
 pub(super) fn baseline_so(lab: &Lab<'_>, mix: &Mix, settings: Settings) -> Variant {
     let configure = move |config: &mut PagerConfig| settings.configure(config);
     Variant::new(configure).with("design", OFF).warmed_by(warm_transactions(lab, mix))
 }
 
-/// The settings of a cache, and the length of the log at which pages are written home.
+/// The settings of a cache, and those of checkpoints.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Settings {
     pub cache_units: u64,
@@ -205,14 +210,14 @@ pub(super) struct Settings {
     pub restart: FlashRestart,
     pub fill: FlashFill,
     pub scans: FlashScans,
-    /// The share of the log that redo may have to read.
+    /// The longest log that redo may have to read, as a share of the log.
     pub log_fraction: f64,
-    /// The interval of sharp checkpoints in milliseconds; `None`: checkpoints have no page written.
+    /// The interval of sharp checkpoints in milliseconds. If it is `None`, checkpoints write no pages.
     pub sharp_ms: Option<u64>,
 }
 
 impl Settings {
-    /// The settings of the paper.
+    /// The settings of the thesis.
     pub(super) fn of(lab: &Lab<'_>, mix: &Mix) -> Self {
         let (dirty_percent, queued_max) = (mix.dirty_percent, queued(lab));
         let (restart, fill, scans) =
@@ -230,12 +235,13 @@ impl Settings {
     }
 }
 
-/// With a cache of the paper's size, warmed.
+/// The variant with this design and a cache of the thesis' size.
 pub(super) fn cached(lab: &Lab<'_>, mix: &Mix, design: FlashDesign) -> Variant {
     cached_so(lab, mix, design, Settings::of(lab, mix))
 }
 
-/// With a cache of these settings. It is warmed up by as many transactions as one of the paper's size.
+/// The variant with this design and these settings. Its warm-up has as many transactions as that of a cache
+/// of the thesis' size.
 pub(super) fn cached_so(lab: &Lab<'_>, mix: &Mix, design: FlashDesign, settings: Settings) -> Variant {
     let Settings { cache_units, dirty_percent, queued_max, restart, fill, scans, .. } = settings;
     let (bytes, clean_order) = (cache_units * lab.scale().flash_unit_bytes, CleanOrder::LastUse);
@@ -245,7 +251,7 @@ pub(super) fn cached_so(lab: &Lab<'_>, mix: &Mix, design: FlashDesign, settings:
     variant.warmed_by(warm_transactions(lab, mix))
 }
 
-/// All designs, the baseline first.
+/// The variants of all designs. The baseline is the first.
 fn designs(lab: &Lab<'_>, mix: &Mix) -> Vec<Variant> {
     let all = FlashDesign::ALL.into_iter().filter(|design| *design != FlashDesign::Off);
     std::iter::once(baseline(lab, mix)).chain(all.map(|design| cached(lab, mix, design))).collect()
@@ -259,7 +265,8 @@ pub(super) fn has(factors: &Factors, factor: &str, value: &str) -> bool {
     factors.get(factor).is_some_and(|found| found == value)
 }
 
-/// Longer rounds, because these drives are slow.
+/// Sets the lengths of rounds, which are longer than usual because these drives are slow. Prints how the
+/// experiment measures.
 pub(super) fn begin(lab: &mut Lab<'_>, round_ms: ByScale<u64>, settle_ms: ByScale<u64>) -> Result<()> {
     lab.prefer_lengths(round_ms, settle_ms);
     lab.say(&format!(
@@ -269,8 +276,8 @@ pub(super) fn begin(lab: &mut Lab<'_>, round_ms: ByScale<u64>, settle_ms: ByScal
     ))
 }
 
-/// The ratio of a design to no cache that the thesis states in its text (section 3.4.2: 8 times, 4.3 times
-/// DW, 5.4 times TAC; 3.4.3; table 3.3).
+/// The throughput of a design, divided by the throughput without a cache, as the thesis states it in its text
+/// (section 3.4.2: LC has 8 times no cache, 4.3 times DW and 5.4 times TAC; section 3.4.3; table 3.3).
 fn published(mix: &str, units: u64, design: &str) -> Option<f64> {
     match (mix, units, design) {
         ("tpcc", 200, LC) => Some(8.0),
@@ -280,7 +287,7 @@ fn published(mix: &str, units: u64, design: &str) -> Option<f64> {
         ("tpce-like", 230, LC | DW | TAC) => Some(7.2),
         ("tpce-like", 230, CW) => Some(7.2 * 0.775),
         ("tpce-like", 415, LC | DW | TAC) => Some(3.0),
-        // Throughput tests: many streams of queries.
+        // The throughput of many streams of queries.
         ("tpch-like", 45, DW) => Some(6643.0 / 1229.0),
         ("tpch-like", 45, LC) => Some(5601.0 / 1229.0),
         ("tpch-like", 45, TAC) => Some(5639.0 / 1229.0),
@@ -291,7 +298,8 @@ fn published(mix: &str, units: u64, design: &str) -> Option<f64> {
     }
 }
 
-/// The throughput of each design over that without a cache, and its share of the bound of the drives.
+/// Claims about the throughput of each design: compared with no cache, and compared with the bound of the
+/// drives.
 fn claim_speedups(lab: &mut Lab<'_>, mix: &Mix, units: u64, points: &[Point]) -> Result<Vec<Claim>> {
     let mut claims = Vec::new();
     let off = points.iter().find(|point| is(point, "design", OFF));
@@ -309,8 +317,8 @@ fn claim_speedups(lab: &mut Lab<'_>, mix: &Mix, units: u64, points: &[Point]) ->
         if let Some((limit, bound)) = point.bound() {
             let says = format!("{design}, measured / bound ({limit})");
             let share = point.tps.median / bound;
-            // Of the baseline it says whether the load is enough for the drives; a ratio to one that leaves them idle is
-            // not judged. Only a cache can miss what its drives allow.
+            // For the baseline this share shows whether the load keeps the drives busy. If the baseline
+            // leaves them idle, a ratio to it is not judged. So only designs with a cache have a bar here.
             let expects = if design == OFF { Expects::Nothing } else { Expects::AtLeast(BOUND) };
             claims.push(lab.claim(Comparison::figure(&says, share, point, expects))?);
         }
@@ -325,7 +333,7 @@ fn claim_speedups(lab: &mut Lab<'_>, mix: &Mix, units: u64, points: &[Point]) ->
     Ok(claims)
 }
 
-/// Points of these designs for the mixes, the baseline first.
+/// Measures the variants that `designs` returns, under each mix and size, and judges them.
 fn compare_designs(
     lab: &mut Lab<'_>,
     device: &Device,
@@ -349,7 +357,7 @@ fn compare_designs(
     flash_tell::all(lab, &points, &claims)
 }
 
-/// Figure 3.1 and table 3.3: all designs over no cache, by mix and size of the database.
+/// Figure 3.1 and table 3.3: all designs compared with no cache, by mix and size of the database.
 pub fn speedup(lab: &mut Lab<'_>) -> Result<()> {
     begin(lab, ROUND_MS, SETTLE_MS)?;
     let device = drives(lab)?;
@@ -357,7 +365,7 @@ pub fn speedup(lab: &mut Lab<'_>) -> Result<()> {
     compare_designs(lab, &device, &mixes, designs)
 }
 
-/// The same designs that matter most, with the cache on the machine's own disk.
+/// Measures the three most important designs with the cache on the machine's own disk.
 pub fn real(lab: &mut Lab<'_>) -> Result<()> {
     begin(lab, ROUND_MS, SETTLE_MS)?;
     lab.say(
@@ -375,25 +383,26 @@ pub fn real(lab: &mut Lab<'_>) -> Result<()> {
     compare_designs(lab, &device, &[(&TPCC, &[200]), (&TPCE, &[230])], of)
 }
 
-/// Limits of dirty frames, in percent, and the published gains of the largest over the others (section
-/// 3.4.2).
+/// The limits of dirty slots, in percent. For the smaller ones, `GAINS` has the published gain of the largest
+/// limit over them (section 3.4.2).
 const LAMBDAS: [u8; 3] = [10, 50, 90];
 const GAINS: [(u8, f64); 2] = [(10, 3.5), (50, 1.3)];
-/// The database of that figure, in units.
+/// The size of the database in figure 3.7, in units.
 const LAMBDA_UNITS: u64 = 400;
 
-/// Lengths of log that redo may have to read, by name and as shares of the log. With the first one hardly any
-/// page is written home to free log space, as in the thesis. The second one is as long as a pool. They are
-/// not intervals between checkpoints: `flash-checkpoint` varies those.
+/// Lengths of log that redo may have to read: their names, and their shares of the log. With the first one
+/// hardly any page is written to the data files to free log space, as in the thesis. The second one is as
+/// long as a pool. They are not intervals between checkpoints: `flash-checkpoint` varies those.
 fn redo_lengths(lab: &Lab<'_>) -> [(&'static str, f64); 2] {
     let Sizes { pool_bytes, log_bytes, .. } = sizes(lab);
     [(LONG_REDO, LOG_FRACTION), ("1 pool", pool_bytes as f64 / log_bytes as f64)]
 }
 
-/// [`LOG_FRACTION`] of [`LOG_OF_CACHE`].
+/// The name of the first length: [`LOG_FRACTION`] of a log of [`LOG_OF_CACHE`] caches.
 const LONG_REDO: &str = "6 caches";
 
-/// Figure 3.7: TPC-C under lazy cleaning by the limit of dirty frames, with a long and a short log target.
+/// Figure 3.7: TPC-C under lazy cleaning, by the limit of dirty slots. Redo may have to read much log or
+/// little.
 pub fn dirty_limit(lab: &mut Lab<'_>) -> Result<()> {
     begin(lab, ROUND_MS, SETTLE_MS)?;
     let factors = Factors::from([("workload", TPCC.name.into()), ("size", LAMBDA_UNITS.into())]);
@@ -417,7 +426,7 @@ pub fn dirty_limit(lab: &mut Lab<'_>) -> Result<()> {
     flash_tell::all(lab, &points, &claims)
 }
 
-/// The largest limit over the others, for each length of log.
+/// Claims that compare the largest limit with the others, for each length of log.
 fn claim_limits(lab: &mut Lab<'_>, points: &[Point]) -> Result<Vec<Claim>> {
     let find = |lambda: u8, redo: &str| {
         let is_it = |point: &&Point| {
@@ -453,14 +462,15 @@ fn claim_limits(lab: &mut Lab<'_>, points: &[Point]) -> Result<Vec<Claim>> {
     Ok(claims)
 }
 
-/// Numbers of pages that may wait in memory before further pages are refused: as few as may be under way
-/// (table 3.2: mu), as in the other experiments, and more.
+/// The numbers of pages that may wait in memory before the cache refuses further pages. The first is the
+/// number of pages that the thesis has under way at a time (mu in table 3.2). The second is that of the other
+/// experiments, and the third is larger.
 fn queues(lab: &Lab<'_>) -> BTreeSet<usize> {
     [FlashConfig::PENDING_MAX, queued(lab), 8 * queued(lab)].into()
 }
 
-/// Section 3.3.3: the pages that the throttle refuses, and the cost of that. TPC-C, by the number of pages
-/// that may wait for flash.
+/// Section 3.3.3: how many pages the throttle refuses, and what that costs. It is measured with TPC-C, by the
+/// number of pages that may wait for flash.
 pub fn throttle(lab: &mut Lab<'_>) -> Result<()> {
     begin(lab, ROUND_MS, SETTLE_MS)?;
     let device = drives(lab)?;

@@ -29,48 +29,51 @@ use super::warm::{CacheReads, CacheState};
 use super::watched::{self, Onlooker, Sight, Stretch};
 use varve_bench::Result;
 
-/// Sessions.
+/// The number of sessions.
 const SESSIONS: usize = 64;
-/// The length of a run from a cold cache, and the number of its samples.
+/// The length of a run that starts with a cold cache, and the number of its samples.
 const FILL_MS: ByScale<u64> = ByScale { quick: 150_000, full: 1_200_000 };
 const FILL_LOOKS: u32 = 30;
-/// The throughput is at the peak when it is this share of it in two intervals in a row.
+/// The throughput is at the peak when it has this share of the peak in two intervals in a row.
 const PEAK: f64 = 0.9;
-/// Databases, in units: 2,000 warehouses, 20,000 customers.
+/// Sizes of the databases, in units. They correspond to 2,000 warehouses and to 20,000 customers in the
+/// thesis.
 const TPCC_UNITS: u64 = 200;
 const TPCE_UNITS: u64 = 230;
-/// The published ratio of the times to the peak, plain over widened reads (section 4.4.1.1, dual-write; the
-/// text has no times).
+/// The published ratio of the times to the peak: the time with plain reads, divided by the time with widened
+/// reads (section 4.4.1.1, dual-write). The text does not state the times themselves.
 const SOONER: f64 = 7.0;
-/// Checkpoints in a stretch: 40 minutes of ten hours, and five hours (sections 3.4.3 and 3.4.3.3).
+/// The numbers of checkpoints in a run. A run stands for ten hours of the thesis, and the thesis makes a
+/// checkpoint every 40 minutes or every five hours (sections 3.4.3 and 3.4.3.3).
 const SHORT_OF_STRETCH: u64 = 15;
 const LONG_OF_STRETCH: u64 = 2;
-/// The limit of dirty frames there, in percent.
+/// The limit of dirty slots in the experiment on checkpoints, in percent.
 const LAMBDA_CHECKPOINT: u8 = 50;
-/// MiB per second of the thesis' drives at the end, and the most of its cache (section 3.4.3.2, dual-write on
-/// TPC-E).
+/// MiB per second in the thesis: of the data files' drives at the end, and the highest values of the flash
+/// drive (section 3.4.3.2, dual-write on TPC-E).
 const HOME_AT_LAST: f64 = 6.5;
 const FLASH_READ_MOST: f64 = 46.0;
 const FLASH_WRITTEN_MOST: f64 = 9.7;
 
-/// A cache that fills.
+/// The course of a run in which the cache fills.
 #[derive(Debug, Serialize)]
 struct FillRow {
     row: &'static str,
     experiment: &'static str,
     figure: &'static str,
     factors: Factors,
-    /// The ends of the intervals.
+    /// The ends of the intervals between two samples.
     seconds: Vec<f64>,
-    /// Transactions per second in them.
+    /// Transactions per second in each interval.
     tps: Vec<f64>,
-    /// The share of the reads that the cache answered.
+    /// The share of the reads that the cache answered, in each interval.
     hit_rate: Vec<f64>,
-    /// Frames in use.
+    /// The share of the cache's slots that were allocated, at the end of each interval.
     filled_percent: Vec<f64>,
-    /// The traffic of each drive, if it had any.
+    /// The traffic of each drive that had any.
     mib_per_second: BTreeMap<&'static str, Moved>,
-    /// Seconds until the throughput was nine tenths of the last quarter's in two intervals.
+    /// Seconds until the throughput had nine tenths of the peak in two intervals. The peak is the mean of the
+    /// last quarter.
     seconds_to_peak: Option<f64>,
     /// Seconds until the cache was full.
     seconds_to_full: Option<f64>,
@@ -79,14 +82,14 @@ struct FillRow {
     emulation: Option<Emulation>,
 }
 
-/// MiB a second.
+/// MiB a second that a drive read and wrote, in each interval.
 #[derive(Debug, Default, Serialize)]
 struct Moved {
     read: Vec<f64>,
     written: Vec<f64>,
 }
 
-/// The observer of a run.
+/// The observer of a run. It collects a sample at the end of each interval.
 #[derive(Default)]
 struct Filling {
     last: Option<FillSample>,
@@ -102,7 +105,7 @@ struct FillSample {
     seconds: f64,
     transactions: u64,
     asked: CacheReads,
-    /// Bytes read and written, by drive.
+    /// Bytes that each drive has read and written so far.
     bytes: BTreeMap<&'static str, [u64; 2]>,
 }
 
@@ -174,12 +177,12 @@ impl FillRow {
         Self { seconds_to_peak: row.seconds_to(row.peak()), ..row }
     }
 
-    /// Transactions a second at last.
+    /// The peak: transactions a second in the last quarter of the run.
     fn peak(&self) -> f64 {
         mean(last_quarter(&self.tps))
     }
 
-    /// Until throughput was near this peak.
+    /// Seconds until the throughput was near this peak.
     fn seconds_to(&self, peak: f64) -> Option<f64> {
         until(&self.seconds, &self.tps, PEAK * peak, 2)
     }
@@ -203,7 +206,7 @@ impl FillRow {
     }
 }
 
-/// The start of the first run of `intervals` intervals in which all figures are at least this high.
+/// The end of the first of `intervals` intervals in a row in which all figures are at least this high.
 fn until(seconds: &[f64], figures: &[f64], at_least: f64, intervals: usize) -> Option<f64> {
     let at = figures.windows(intervals).position(|some| some.iter().all(|figure| *figure >= at_least))?;
     seconds.get(at).copied()
@@ -225,7 +228,7 @@ struct Course<'a> {
 }
 
 impl Course<'_> {
-    /// Runs all variants under one dilation. The last ones run first, because they are spoilt most easily.
+    /// Runs all variants with one dilation. The last variants run first, because they are spoilt most easily.
     fn watch(&self, lab: &mut Lab<'_>) -> Result<Vec<FillRow>> {
         let shared = Factors::from([("workload", self.mix.name.into()), ("size", self.units.into())]);
         if !lab.wants(&shared) {
@@ -251,7 +254,7 @@ impl Course<'_> {
     }
 }
 
-/// A cold cache of a design with settings, or no cache.
+/// The variant that starts with a cold cache of this design and these settings, or without a cache.
 fn cold(lab: &Lab<'_>, mix: &Mix, design: FlashDesign, settings: Settings) -> Variant {
     match design {
         FlashDesign::Off => flash::baseline_so(lab, mix, settings).cold(),
@@ -276,7 +279,8 @@ pub fn ramp_up(lab: &mut Lab<'_>) -> Result<()> {
     tell_courses(lab, &rows, &["design", "fill"], &claims)
 }
 
-/// The time of plain over that of aggressive filling, to the higher one of their peaks.
+/// Claims about the time to the peak with plain filling, divided by the time with aggressive filling. Both
+/// times are measured to the higher one of the two peaks.
 fn claim_fills(lab: &mut Lab<'_>, rows: &[FillRow]) -> Result<Vec<Claim>> {
     let mut claims = Vec::new();
     for plain in rows.iter().filter(|row| row.is("fill", FlashFill::Plain.name())) {
@@ -292,7 +296,7 @@ fn claim_fills(lab: &mut Lab<'_>, rows: &[FillRow]) -> Result<Vec<Claim>> {
     Ok(claims)
 }
 
-/// `None` if not even widened reads reached the peak.
+/// The claim about a pair of runs. Returns `None` if even the run with widened reads did not reach the peak.
 fn claim_fill(plain: &FillRow, aggressive: &FillRow) -> Option<Claim> {
     let peak = plain.peak().max(aggressive.peak());
     let soon = aggressive.seconds_to(peak)?;
@@ -315,7 +319,7 @@ fn claim_fill(plain: &FillRow, aggressive: &FillRow) -> Option<Claim> {
     Some(claim)
 }
 
-/// Throughput over time.
+/// Prints the table of throughput over time.
 fn tell_courses(
     lab: &mut Lab<'_>,
     rows: &[FillRow],
@@ -340,13 +344,13 @@ From a cold cache and a cold pool; every third interval:
     ))
 }
 
-/// This many sharp checkpoints in a stretch.
+/// The interval at which a run has this many sharp checkpoints.
 fn sharp(lab: &Lab<'_>, in_stretch: u64) -> Option<u64> {
     Some((lab.scale().round_ms / in_stretch).max(1))
 }
 
-/// Figure 3.9, and the same of other designs and of TPC-C: what each drive reads and writes. As in chapter 3 no read is widened, TPC-C has no
-/// checkpoints, and the brokerage mix has sharp ones.
+/// Figure 3.9: what each drive reads and writes. It is measured for further designs, and for TPC-C, too. As
+/// in chapter 3, no read is widened, TPC-C has no checkpoints, and the brokerage mix has sharp ones.
 pub fn traffic(lab: &mut Lab<'_>) -> Result<()> {
     flash::begin(lab, FILL_MS, NO_TIME)?;
     let fill = FlashFill::Plain;
@@ -406,7 +410,7 @@ fn most(figures: &[f64]) -> f64 {
     figures.iter().copied().fold(0.0, f64::max)
 }
 
-/// A line for each drive.
+/// The table of traffic, with a line for each drive of each row.
 fn traffic_table(rows: &[FillRow]) -> TextTable {
     let each = ["read: first tenth", "half-way", "last quarter", "most"];
     let ways = ["written: first tenth", "half-way", "last quarter", "most", "counts"];
@@ -427,7 +431,7 @@ fn traffic_table(rows: &[FillRow]) -> TextTable {
     table
 }
 
-/// Figure 3.10: sharp checkpoints in short and in long intervals, the brokerage mix.
+/// Figure 3.10: the brokerage mix with sharp checkpoints in short and in long intervals.
 pub fn checkpoint(lab: &mut Lab<'_>) -> Result<()> {
     flash::begin(lab, FILL_MS, NO_TIME)?;
     let intervals = [("short", sharp(lab, SHORT_OF_STRETCH)), ("long", sharp(lab, LONG_OF_STRETCH))];
@@ -461,7 +465,7 @@ mod tests {
         }
     }
 
-    /// One good interval is no peak; and the peak is that of whichever gets higher.
+    /// One good interval is no peak. Both runs are compared with the higher one of their peaks.
     #[test]
     fn a_peak_lasts_and_is_the_same_for_both() {
         let aggressive = row("aggressive", &[9.5, 1.0, 10.0, 10.0, 10.0, 10.0, 10.0, 10.0]);
@@ -473,7 +477,7 @@ mod tests {
         assert!(!claim.factors.contains_key("fill"));
     }
 
-    /// A ratio of what was not reached is a bound, and no verdict.
+    /// If a run did not reach the peak, the ratio is only a bound, and there is no verdict.
     #[test]
     fn what_never_gets_there_is_told() {
         let aggressive = row("aggressive", &[10.0; 8]);

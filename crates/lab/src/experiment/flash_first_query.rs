@@ -30,41 +30,42 @@ use varve_bench::Result;
 use varve_bench::report::Spread;
 use varve_bench::workload::Workload;
 
-/// Milliseconds of load before a stop. There are no rounds.
+/// Milliseconds of load before each stop. This experiment has no rounds.
 const SETTLE_MS: ByScale<u64> = ByScale { quick: 15_000, full: 30_000 };
-/// Starts after each kind of stop.
+/// The number of starts that are measured after each kind of stop.
 const STARTS: ByScale<usize> = ByScale { quick: 3, full: 5 };
-/// The small cache, a quarter of the other one.
+/// The size of the small cache, in units. It is a quarter of the large one.
 const SMALL_CACHE_UNITS: u64 = 35;
-/// Log budgets of lazy cleaning. Its redo covers the changes that only the cache has. The budgets are so
-/// small that even the small cache has frames for all pages that a log of this length changes.
+/// Log budgets of lazy cleaning. Under lazy cleaning, redo must replay the changes that are only in the
+/// cache. The budgets are so small that even the small cache has slots for all pages that a log of this
+/// length changes.
 const LOG_BUDGETS_UNITS: [u64; 2] = [LOG_BUDGET_UNITS / 6, LOG_BUDGET_UNITS / 2];
-/// The limit of dirty frames with lazy cleaning, in percent. It is so high that only the log budget limits
-/// them, whatever the size of the cache.
+/// The limit of dirty slots with lazy cleaning, in percent. It is so high that only the log budget limits the
+/// number of dirty slots, whatever the size of the cache.
 const DIRTY_PERCENT: u8 = 80;
 
-/// Starts of one variant after one kind of stop, in seconds of the drives.
+/// The starts of one variant after one kind of stop. Times are seconds of the drives.
 #[derive(Debug, Serialize)]
 struct FirstQueryRow {
     row: &'static str,
     experiment: &'static str,
     figure: &'static str,
     factors: Factors,
-    /// From the beginning of the start to the answer.
+    /// Seconds from the beginning of a start to the answer of the first query.
     first_query_seconds: Spread,
-    /// Until the database was open.
+    /// Seconds from the beginning of a start until the database was open.
     recovery_seconds: Spread,
-    /// Of these, analysis, opening the levels, and redo: means.
+    /// Three parts of this time: analysis, opening the levels, and redo. Each is a mean over the starts.
     recovery_parts_seconds: [f64; 3],
-    /// Means: bytes of the log that the starts read, and frames that they reused.
+    /// Means over the starts: bytes of the log that a start read, and slots of the cache that it reused.
     log_read_bytes: f64,
     restored_pages: f64,
     /// The work of redo in each start.
     redone: Vec<Redone>,
     starts: usize,
-    /// Further starts that the emulation spoilt.
+    /// The number of further starts, which the emulation spoilt.
     spoilt_starts: u32,
-    /// Messages of all stops and starts at this dilation.
+    /// Messages of all stops and starts with this dilation.
     told: Vec<String>,
     warmth: Option<Warmth>,
     emulation: Option<Emulation>,
@@ -87,16 +88,16 @@ struct Start {
     reports: Vec<(&'static str, EmulationReport)>,
 }
 
-/// Starts after one kind of stop.
+/// The starts after one kind of stop.
 struct Point {
     stop: Stop,
     starts: Vec<Start>,
     spoilt: Spoilt,
-    /// Messages of all starts, also of spoilt ones.
+    /// Messages of all starts, including spoilt ones.
     told: Vec<String>,
 }
 
-/// The load and the lab of a measurement.
+/// The conditions that all starts of a measurement have in common.
 #[derive(Clone, Copy)]
 struct StartConditions<'a> {
     workload: &'a dyn Workload,
@@ -123,7 +124,8 @@ fn variants(lab: &Lab<'_>, design: FlashDesign) -> Vec<Variant> {
     variants
 }
 
-/// Stops and starts, crashes first. Returns `None` if too many were spoilt and a larger dilation may help.
+/// Stops and starts the database as often as asked, after each kind of stop. Returns `None` if too many
+/// starts were spoilt and a larger dilation may help.
 fn starts(
     on: Ground<'_>,
     asked: StartConditions<'_>,
@@ -131,7 +133,7 @@ fn starts(
 ) -> Result<Option<(Vec<Point>, Option<Warmth>)>> {
     let (mut opened, warmth) = on.warmed()?;
     let (mut points, mut rewarmed, mut number) = (Vec::new(), Vec::new(), 0);
-    // Crashes first; they are told last.
+    // Crashes are measured first, but their row is the last.
     for stop in Stop::ALL.into_iter().rev() {
         let mut point = Point { stop, starts: Vec::new(), spoilt: Spoilt::default(), told: Vec::new() };
         while point.starts.len() < asked.starts {
@@ -197,7 +199,8 @@ fn row(point: Point, asked: StartConditions<'_>, warmth: &Option<Warmth>) -> Fir
     }
 }
 
-/// All variants of a design. Returns `None` if too many starts were spoilt and a larger dilation may help.
+/// Measures all variants of a design. Returns `None` if too many starts were spoilt and a larger dilation may
+/// help.
 fn rows(
     lab: &Lab<'_>,
     design: FlashDesign,
@@ -222,7 +225,7 @@ fn rows(
     Ok(Some(rows))
 }
 
-/// Time to the first query by size of the cache and by log budget.
+/// Measures the time to the first query by size of the cache and by log budget.
 pub fn first_query(lab: &mut Lab<'_>) -> Result<()> {
     flash_kept::begin(lab, NO_TIME, SETTLE_MS)?;
     lab.prefer_rounds(STARTS);
@@ -241,7 +244,8 @@ pub fn first_query(lab: &mut Lab<'_>) -> Result<()> {
     tell_rows(lab, &all, &claims)
 }
 
-/// The pairs of rows that differ in this factor alone, by these two values.
+/// The pairs of rows that differ only in this factor. The first row of a pair has the value `less`, the
+/// second the value `more`.
 fn pairs<'r>(
     rows: &'r [FirstQueryRow],
     factor: &'static str,
@@ -256,7 +260,8 @@ fn pairs<'r>(
     rows.iter().filter(is_less).filter_map(pair).collect()
 }
 
-/// The larger cache over the smaller one, which has a bar, and the larger budget over the smaller one.
+/// Claims that compare the larger cache with the smaller one, which has a bar, and the larger log budget with
+/// the smaller one.
 fn claim_times(lab: &mut Lab<'_>, rows: &[FirstQueryRow]) -> Result<Vec<Claim>> {
     let mut claims = Vec::new();
     let ratio =

@@ -33,16 +33,16 @@ use varve_bench::Result;
 use varve_bench::driver;
 use varve_bench::workload::Workload;
 
-/// Milliseconds of a round and of the load before it, and the number of pairs.
+/// Milliseconds of a round and of the load before it, and the number of pairs of rounds.
 const ROUND_MS: ByScale<u64> = ByScale { quick: 15_000, full: 40_000 };
 const SETTLE_MS: ByScale<u64> = ByScale { quick: 10_000, full: 20_000 };
 const PAIRS: ByScale<usize> = ByScale { quick: 5, full: 9 };
-/// The bars of lazy verification: the share of the throughput that must be kept, and the share of the flash
-/// traffic that its records may have.
+/// The bars of lazy verification: the share of the throughput that must remain, and the largest share that
+/// its slot records may have in the traffic of the flash drive.
 const KEPT_BAR: f64 = 0.98;
 const SHARE_BAR: f64 = 0.01;
 
-/// Traffic for one purpose.
+/// Traffic by purpose: pages of the cache, slot records, and the log.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Traffic {
     page: Tally,
@@ -73,37 +73,38 @@ impl Traffic {
         Self { page: self.page + other.page, meta: self.meta + other.meta, log: self.log + other.log }
     }
 
-    /// The share of the records in the sum of both.
+    /// The share of the slot records in the traffic of slot records and pages.
     fn share(&self, of: fn(&Tally) -> u64) -> f64 {
         let (meta, page) = (of(&self.meta) as f64, of(&self.page) as f64);
         if meta > 0.0 { meta / (meta + page) } else { 0.0 }
     }
 }
 
-/// A scheme beside none.
+/// The comparison of a restart scheme with the scheme `none`.
 #[derive(Debug, Serialize)]
 struct HardeningRow {
     row: &'static str,
     experiment: &'static str,
     figure: &'static str,
     factors: Factors,
-    /// Transactions per second of the rounds without the scheme, and with it.
+    /// Transactions per second in each round: of the scheme `none`, and of the compared scheme.
     none_tps: Vec<f64>,
     tps: Vec<f64>,
-    /// The ratio of each pair, with over without.
+    /// The throughput with the scheme, divided by that of `none`: the mean over the pairs, and its confidence
+    /// interval.
     ratio: Interval,
-    /// The share of the records in the bytes and requests of the flash drive.
+    /// The share of the slot records in the bytes and in the requests of the flash drive.
     meta_bytes_share: f64,
     meta_requests_share: f64,
-    /// Bytes of the log for each transaction, without it and with it.
+    /// Bytes of the log for each transaction: with `none`, and with the scheme.
     log_bytes: [f64; 2],
-    /// The cache when rounds began and ended: means, without it and with it.
+    /// The states of the cache when rounds began and ended, as means: with `none`, and with the scheme.
     cache: [Option<CacheStates>; 2],
     warmth: [Option<Warmth>; 2],
     emulation: Option<Emulation>,
 }
 
-/// One of the two databases.
+/// One of the two databases of a pair.
 struct Side<'a> {
     on: Ground<'a>,
     opened: OpenStand,
@@ -147,7 +148,7 @@ impl<'a> Side<'a> {
         Ok(Emulation::of_drives(last, 0.0).is_none_or(|emulation| emulation.counts))
     }
 
-    /// Forgets everything that was measured.
+    /// Discards everything that was measured so far.
     fn forget(&mut self) {
         self.tps.clear();
         self.reports.clear();
@@ -164,7 +165,7 @@ impl<'a> Side<'a> {
         self.traffic.log.bytes as f64 / self.transactions.max(1) as f64
     }
 
-    /// The means.
+    /// The means of the cache's states over all rounds.
     fn cache(&self) -> Option<CacheStates> {
         let mean = |of: &dyn Fn(&CacheStates) -> f64| {
             self.states.iter().map(of).sum::<f64>() / self.states.len() as f64
@@ -179,16 +180,16 @@ impl<'a> Side<'a> {
     }
 }
 
-/// How long a round runs.
+/// How long a round runs, in milliseconds of the drives.
 #[derive(Clone, Copy)]
 struct RoundLengths {
-    /// Before it is measured.
+    /// The part before the measurement.
     settle_ms: u64,
-    /// While it is measured.
+    /// The measured part.
     measured_ms: u64,
 }
 
-/// The load and the lab of a measurement.
+/// The conditions that all pairs of a measurement have in common.
 #[derive(Clone, Copy)]
 struct PairConditions<'a> {
     workload: &'a dyn Workload,
@@ -198,7 +199,7 @@ struct PairConditions<'a> {
     pairs: usize,
 }
 
-/// Pairs of rounds. Returns `None` if one was spoilt and a larger dilation may help.
+/// Measures pairs of rounds. Returns `None` if a round was spoilt and a larger dilation may help.
 fn pairs(
     stands: &[Stand; 2],
     asked: PairConditions<'_>,
@@ -243,7 +244,7 @@ fn row([none, with]: [Side<'_>; 2], device: &Device) -> HardeningRow {
     }
 }
 
-/// Section 4.4: the cost of each scheme at the peak.
+/// Section 4.4: what each restart scheme costs at the peak throughput.
 pub fn hardening(lab: &mut Lab<'_>) -> Result<()> {
     flash_kept::begin(lab, ROUND_MS, SETTLE_MS)?;
     lab.prefer_rounds(PAIRS);
@@ -268,7 +269,8 @@ pub fn hardening(lab: &mut Lab<'_>) -> Result<()> {
     tell_rows(lab, &rows, &claims)
 }
 
-/// The row of a scheme beside none, on separate copies. Returns `None` if the user has not asked for both.
+/// Compares a scheme with `none`, each on a copy of its own. The inner result is `None` if the user has not
+/// asked for both. The outer one is `None` if a round was spoilt and a larger dilation may help.
 fn measure(
     lab: &Lab<'_>,
     asked: PairConditions<'_>,
@@ -290,7 +292,7 @@ fn measure(
     Ok(Some(Some(HardeningRow { experiment, figure, factors, ..row })))
 }
 
-/// Values that the thesis states for TPC-C as a range.
+/// A range that the thesis states for TPC-C, as text for people.
 fn published_range(scheme: FlashRestart) -> &'static str {
     match scheme {
         FlashRestart::LogBased => " (thesis: 0.93 to 0.95)",
@@ -299,7 +301,8 @@ fn published_range(scheme: FlashRestart) -> &'static str {
     }
 }
 
-/// Throughput that is kept, and shares of the traffic; only lazy verification has bars.
+/// Claims about the throughput that remains, and about the slot records' share of the traffic. Only lazy
+/// verification has bars.
 fn claim_costs(
     lab: &mut Lab<'_>,
     design: FlashDesign,

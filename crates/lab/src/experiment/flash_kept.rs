@@ -10,7 +10,8 @@
 //!    The budget stands for the thesis' recovery interval (30 minutes for TPC-C). It is given in the same
 //!    units as memory.
 //! 2. The log can hold much more than the budget. So no session waits for log space. The position at which
-//!    redo starts may also stay behind, until the records of the flash cache are written.
+//!    redo starts may also be further back than the budget says, until the records of the flash cache are
+//!    written.
 
 use varve_pager::{FlashDesign, FlashRestart};
 
@@ -21,40 +22,43 @@ use super::scale::ByScale;
 use super::stand::{Sizes, Variant};
 use varve_bench::Result;
 
-/// Pool, cache and database, in units.
+/// The sizes of the buffer pool, of the flash cache, and of the database, in units.
 const POOL_UNITS: u64 = 24;
 pub(super) const CACHE_UNITS: u64 = flash::CACHE_UNITS;
 pub(super) const UNITS: u64 = 200;
-/// The limit of dirty frames, in percent.
+/// The limit of dirty slots of the cache, in percent.
 const LAMBDA: u8 = 20;
 const HOME: &str = "hdd-18";
 
-/// The log budget: half a pool of log behind the oldest change that home lacks.
+/// The log budget: the most log from the oldest change that the data files lack to the end. It is half as
+/// large as the pool.
 ///
-/// The thesis' unit is 1 GiB, the unit of quick is 2 MiB. So 30 minutes there correspond to 3.5 s here. In
-/// 3.5 s home reads 9,500 pages, 37 units. A log of 12 units changes that many pages, if each page has 2.6
-/// KiB of it on average.
+/// The thesis' unit is 1 GiB, and the unit of `--quick` is 2 MiB. So 30 minutes of the thesis correspond to
+/// 3.5 s here. In 3.5 s, the drives of the data files read 9,500 pages, which are 37 units. If the changes of
+/// a page take 2.6 KiB of the log on average, a log of 12 units changes that many pages.
 pub(super) const LOG_BUDGET_UNITS: u64 = 12;
-/// The budget of tpce-like. Its recovery interval is a quarter (7.5 minutes).
+/// The log budget of tpce-like. It is a quarter, because the thesis' recovery interval for TPC-E is a
+/// quarter, too (7.5 minutes).
 const LOG_BUDGET_UNITS_E: u64 = LOG_BUDGET_UNITS / 4;
-/// The log: four pools, in as many files as the program's own default has. A start reads the headers of all of them.
+/// The size of the log: four pools. It has as many files as a log with default settings, because a start
+/// reads the headers of all of them.
 const LOG_UNITS: u64 = 4 * POOL_UNITS;
 const LOG_SEGMENTS: u64 = 16;
 /// The share of the log that may be filled. The pager reserves the rest.
 const LOG_ADMITTED: f64 = 7.0 / 8.0;
 
-/// Designs, and schemes from nothing to all.
+/// The designs and restart schemes that are measured. The first scheme is the baseline: it reuses nothing.
 pub(super) const DESIGNS: [FlashDesign; 2] = [FlashDesign::DualWrite, FlashDesign::LazyCleaning];
 pub(super) const SCHEMES: [FlashRestart; 4] =
     [FlashRestart::None, FlashRestart::MemoryMapped, FlashRestart::LogBased, FlashRestart::LazyVerification];
-/// Sessions.
+/// The number of sessions.
 pub(super) const SESSIONS: usize = flash::SESSIONS;
 
 /// The loads of section 4.4.
 pub(super) const TPCC: Mix = Mix { sizes: &[UNITS], dirty_percent: LAMBDA, ..flash::TPCC };
 pub(super) const TPCE: Mix = Mix { sizes: &[UNITS], dirty_percent: LAMBDA, ..flash::TPCE };
 
-/// The factors that distinguish variants.
+/// A variant, given by the factors in which variants differ.
 #[derive(Clone, Copy)]
 pub(super) struct KeptVariant {
     pub mix: &'static Mix,
@@ -62,12 +66,12 @@ pub(super) struct KeptVariant {
     pub restart: FlashRestart,
     pub cache_units: u64,
     pub log_budget_units: u64,
-    /// The limit of dirty frames, in percent.
+    /// The limit of dirty slots of the cache, in percent.
     pub dirty_percent: u8,
 }
 
 impl KeptVariant {
-    /// As in the thesis.
+    /// The variant with the cache, log budget and limit of dirty slots of the thesis.
     pub(super) fn of(mix: &'static Mix, design: FlashDesign, restart: FlashRestart) -> Self {
         let log_budget_units = if mix.name == TPCE.name { LOG_BUDGET_UNITS_E } else { LOG_BUDGET_UNITS };
         let (cache_units, dirty_percent) = (CACHE_UNITS, mix.dirty_percent);
@@ -84,7 +88,8 @@ impl KeptVariant {
     }
 }
 
-/// Home, log and flash, or the machine's own drive if nothing is to be emulated.
+/// The drives for data files, log and flash cache. If nothing is to be emulated, all three are the machine's
+/// own drive.
 pub(super) fn drives(lab: &Lab<'_>) -> Result<Device> {
     flash::drives_with(lab, HOME)
 }

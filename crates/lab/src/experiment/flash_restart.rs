@@ -42,22 +42,24 @@ use varve_bench::driver::{self, RoundObserver};
 use varve_bench::report::Spread;
 use varve_bench::workload::Workload;
 
-/// Milliseconds of the peak before the stop and of its warm-up. The longest ramp-up is a multiple of the
-/// peak.
+/// Milliseconds of load at the peak before a stop, and of the load before that. The longest ramp-up lasts
+/// `RAMP_UP_PEAKS` times as long as the load at the peak.
 const PEAK_MS: ByScale<u64> = ByScale { quick: 20_000, full: 60_000 };
 const SETTLE_MS: ByScale<u64> = ByScale { quick: 10_000, full: 60_000 };
 const RAMP_UP_PEAKS: u64 = 15;
-/// Stops and starts of a point.
+/// The number of stops and starts of each configuration.
 const ROUNDS: ByScale<usize> = ByScale { quick: 3, full: 5 };
-/// The time between two samples of the throughput. In the thesis it is a minute, with a unit that is as many
-/// times larger.
+/// The time between two samples of the throughput, in milliseconds of the drives. The thesis samples once a
+/// minute, with pool, cache and database about 500 times as large as with `--quick`. So drives of the same
+/// speed need about 500 times as long to fill its memory, and the interval is shorter here by about the same
+/// factor.
 const SLICE_MS: ByScale<u64> = ByScale { quick: 100, full: 500 };
-/// Throughput is back at the end of the middle one of this many samples, if together they have this share of
-/// the throughput before.
+/// The throughput is back if this many samples in a row together have this share of the earlier throughput.
+/// The moment is the end of the middle one of these samples.
 const SLICES: usize = 5;
 const PEAK: f64 = 0.9;
 
-/// From peak to peak, in seconds of the drives.
+/// The course of one configuration from peak to peak. Times are seconds of the drives.
 #[derive(Debug, Serialize)]
 struct RestartRow {
     row: &'static str,
@@ -66,36 +68,37 @@ struct RestartRow {
     factors: Factors,
     /// Transactions per second before the stop.
     peak_tps: f64,
-    /// The same, the median of all rounds.
+    /// The median of `peak_tps` over all rounds.
     sustained_tps: f64,
     shutdown_seconds: f64,
     recovery_seconds: f64,
-    /// Of these, analysis, opening the levels, and redo.
+    /// Three parts of the recovery: analysis, opening the levels, and redo.
     recovery_parts_seconds: [f64; 3],
-    /// From the beginning of the start to the answer.
+    /// Seconds from the beginning of the start to the answer of the first query.
     first_query_seconds: f64,
-    /// Missing if the throughput was not back within the longest ramp-up.
+    /// Seconds until the throughput was back. It is missing if this took longer than the longest ramp-up.
     ramp_up_seconds: Option<f64>,
-    /// The sum of all three, or a lower bound. It is of the middle round, as all figures that don't say
-    /// otherwise.
+    /// The sum of shutdown, recovery and ramp-up, or a lower bound of it. As all fields that don't say
+    /// otherwise, it has the value of the round with the median time.
     peak_to_peak_seconds: f64,
-    /// All rounds, in order of time.
+    /// The results of all rounds, in the order in which they ran.
     rounds: Vec<Round>,
-    /// Further rounds that the emulation spoilt.
+    /// The number of further rounds, which the emulation spoilt.
     spoilt_rounds: u32,
     /// Transactions per second of each sample after the start.
     tps: Vec<f64>,
-    /// MiB per second that home read and wrote: at the peak before, and in each sample after.
+    /// MiB per second that were read from and written to the data files: at the peak before the stop, and in
+    /// each sample after the start.
     peak_home_mib_per_second: [f64; 2],
     home_mib_per_second: Vec<[f64; 2]>,
-    /// Bytes of the log that the start read, and frames that it reused.
+    /// Bytes of the log that the start read, and slots of the cache that it reused.
     log_read_bytes: u64,
     restored_pages: u64,
-    /// What redo did.
+    /// The work of redo.
     redone: Redone,
-    /// Messages of all stops and starts at this dilation.
+    /// Messages of all stops and starts with this dilation.
     told: Vec<String>,
-    /// The warm-up, and its repeated part before each other round.
+    /// The warm-up, and its part that is repeated before each further round.
     warmths: Vec<Warmth>,
     /// The state of the cache at the stop.
     cache: Option<CacheState>,
@@ -108,7 +111,7 @@ struct Round {
     peak_tps: f64,
     peak_to_peak_seconds: f64,
     is_back: bool,
-    /// Frames of the cache in use before the end, in percent.
+    /// The share of the cache's slots that were allocated before the stop, in percent.
     filled_percent: Option<f64>,
 }
 
@@ -135,12 +138,12 @@ impl RestartRow {
     }
 }
 
-/// Throughput after a start.
+/// Samples of the throughput after a start.
 #[derive(Default)]
 struct Ramp {
     last: (f64, u64),
     last_home: [u64; 2],
-    /// The ends of the samples.
+    /// The ends of the samples, in seconds of the drives since the database was open.
     seconds: Vec<f64>,
     tps: Vec<f64>,
     home: Vec<[f64; 2]>,
@@ -156,7 +159,7 @@ impl Ramp {
         self.last = (seconds, transactions);
     }
 
-    /// The time when the throughput was back at this peak.
+    /// The moment at which the throughput was back at this peak.
     fn back(&self, peak: f64) -> Option<f64> {
         let is_back = |slices: &[f64]| slices.iter().sum::<f64>() >= PEAK * peak * SLICES as f64;
         let first = self.tps.windows(SLICES).position(is_back)?;
@@ -164,13 +167,13 @@ impl Ramp {
     }
 }
 
-/// Bytes read and written at home.
+/// Bytes that were read from and written to the data files so far.
 fn home_bytes(opened: &OpenStand) -> [u64; 2] {
     let home = opened.drives.iter().find(|drive| drive.name == HOME);
     home.map(|drive| moved_bytes(&drive.account)).unwrap_or_default()
 }
 
-/// Milliseconds of the drives.
+/// Lengths of the parts of a round, in milliseconds of the drives, and the number of rounds.
 #[derive(Clone, Copy)]
 struct Lengths {
     settle: u64,
@@ -187,7 +190,8 @@ impl Lengths {
     }
 }
 
-/// Samples from the moment when the database was open until the throughput is back.
+/// Runs the load from the moment at which the database is open, and takes samples until the throughput is
+/// back.
 fn ramp_up(on: Ground<'_>, started: &Started, peak: f64, lengths: Lengths, seed: u64) -> Result<Ramp> {
     let looks = (lengths.peak * RAMP_UP_PEAKS).div_ceil(lengths.slice).max(SLICES as u64);
     let mut ramp = Ramp { last_home: home_bytes(&started.opened), ..Ramp::default() };
@@ -201,8 +205,8 @@ fn ramp_up(on: Ground<'_>, started: &Started, peak: f64, lengths: Lengths, seed:
     Ok(ramp)
 }
 
-/// Stops and starts, one after the other. Returns the middle one by the time from peak to peak, or `None` if
-/// too many were spoilt and a larger dilation may help.
+/// Runs all rounds of a configuration. Returns the round with the median time from peak to peak, or `None` if
+/// too many rounds were spoilt and a larger dilation may help.
 fn run(on: Ground<'_>, stop: Stop, lengths: Lengths, is_last: bool) -> Result<Option<RestartRow>> {
     let (mut opened, warmth) = on.warmed()?;
     let (mut rows, mut spans, mut warmths) = (Vec::new(), Vec::new(), Vec::from_iter(warmth));
@@ -230,16 +234,17 @@ fn run(on: Ground<'_>, stop: Stop, lengths: Lengths, is_last: bool) -> Result<Op
     let rounds = rows.iter().map(Round::of).collect::<Vec<_>>();
     let sustained_tps = Spread::of(&rounds.iter().map(|round| round.peak_tps).collect::<Vec<_>>()).median;
     rows.sort_by(|one, other| one.peak_to_peak_seconds.total_cmp(&other.peak_to_peak_seconds));
-    // The slower one of two.
+    // Of an even number of rounds, this is the slower one of the two in the middle.
     let middle = rows.swap_remove(rows.len() / 2);
     let (emulation, spoilt_rounds) = (emulation(&spans, on.device), spoilt.count);
     Ok(Some(RestartRow { sustained_tps, rounds, spoilt_rounds, told, warmths, emulation, ..middle }))
 }
 
-/// Reports of the emulation for an interval.
+/// The reports of the drives' emulations for an interval.
 type Span = Vec<(&'static str, EmulationReport)>;
 
-/// One stop and start. Returns the drives' reports before and after it, and the database, open again.
+/// Runs one round: a stop, a start, and the ramp-up. Returns its row, the drives' reports until the stop and
+/// since the start, and the database, which is open again.
 fn round(
     on: Ground<'_>,
     (opened, stop): (OpenStand, Stop),
@@ -305,7 +310,7 @@ fn emulation(reports: &[Span], device: &Device) -> Option<Emulation> {
     Emulation::of_drives(reports, device.flush_us())
 }
 
-/// A design, the way in which it is stopped, and the number of sessions.
+/// The configurations that differ only in their restart scheme.
 #[derive(Clone, Copy)]
 struct Group<'a> {
     mix: &'static Mix,
@@ -343,7 +348,7 @@ impl Group<'_> {
     }
 }
 
-/// Figures 4.11, 4.12, 4.14 and 4.15: from peak to peak.
+/// Figures 4.11, 4.12, 4.14 and 4.15: the time from peak to peak.
 pub fn restart(lab: &mut Lab<'_>) -> Result<()> {
     flash_kept::begin(lab, PEAK_MS, SETTLE_MS)?;
     lab.prefer_rounds(ROUNDS);
@@ -379,9 +384,9 @@ fn restart_mix(
     Ok(())
 }
 
-/// The bars of this project for lazy verification from peak to peak, for both workloads, after a shutdown and
-/// after a crash. With dual-write the bar is the largest ratio that the thesis measured for any scheme. The
-/// published value is shown beside it.
+/// The bars of this project for the time from peak to peak with lazy verification. They hold for both
+/// workloads, after a shutdown and after a crash. With dual-write the bar is the largest ratio that the
+/// thesis measured for any scheme. The published value is shown beside the bar.
 fn bar(design: FlashDesign, scheme: FlashRestart) -> Option<f64> {
     match (scheme, design) {
         (FlashRestart::LazyVerification, FlashDesign::DualWrite) => Some(3.8),
@@ -390,8 +395,8 @@ fn bar(design: FlashDesign, scheme: FlashRestart) -> Option<f64> {
     }
 }
 
-/// The ratios from peak to peak that the thesis states in its text, as the ends of a range, by scheme,
-/// design, workload and kind of stop (sections 4.4.2.2 and 4.4.3.2).
+/// The ratio of the times from peak to peak that the thesis states in its text, as the ends of a range. It
+/// depends on scheme, design, workload and kind of stop (sections 4.4.2.2 and 4.4.3.2).
 fn published_gain(mix: &Mix, scheme: FlashRestart, design: FlashDesign, stop: Stop) -> Option<(f64, f64)> {
     use FlashRestart::{LazyVerification, LogBased, MemoryMapped};
     let is_dual = design == FlashDesign::DualWrite;
@@ -412,8 +417,8 @@ fn published_gain(mix: &Mix, scheme: FlashRestart, design: FlashDesign, stop: St
     }
 }
 
-/// The sustained throughput in relation to none that the thesis states for TPC-C (section 4.4.2.1). It has no
-/// figure for TPC-E or for lazy verification.
+/// The sustained throughput of a scheme, divided by that of the scheme `none`, as the thesis states it for
+/// TPC-C (section 4.4.2.1). The thesis has no value for TPC-E or for lazy verification.
 pub(super) fn published_throughput(design: FlashDesign, scheme: FlashRestart) -> Option<(f64, f64)> {
     match (scheme, design) {
         (FlashRestart::MemoryMapped, FlashDesign::DualWrite) => Some((0.62, 0.62)),
@@ -423,7 +428,7 @@ pub(super) fn published_throughput(design: FlashDesign, scheme: FlashRestart) ->
     }
 }
 
-/// Compares a claim with a published range. The lower end is shown.
+/// Compares the figure of a claim with a published range. The claim shows the lower end of the range.
 pub(super) fn held(claim: Claim, published: Option<(f64, f64)>, spoilt: Option<String>) -> Claim {
     let verdict = match (published, spoilt) {
         (None, _) => Verdict::NotInText,
@@ -434,7 +439,8 @@ pub(super) fn held(claim: Claim, published: Option<(f64, f64)>, spoilt: Option<S
     Claim { published, verdict, ..claim }
 }
 
-/// Claims about the gain of each scheme from peak to peak, and about its cost at the peak.
+/// Claims about each scheme: how much faster it gets from peak to peak, and how much throughput it costs at
+/// the peak.
 fn claim_schemes(
     lab: &mut Lab<'_>,
     mix: &Mix,
@@ -472,7 +478,7 @@ fn claim_schemes(
     Ok(claims)
 }
 
-/// If a gain is a lower bound, it can meet a bar, but not miss it.
+/// The verdict on a bar. A gain that is only a lower bound can meet a bar, but cannot miss it.
 fn judge(bar: f64, gain: f64, none: &RestartRow, row: &RestartRow) -> Verdict {
     match none.not_judged().or_else(|| row.not_judged()) {
         Some(reason) => Verdict::NotJudged(reason),
@@ -548,7 +554,7 @@ fn told(row: &RestartRow) -> Vec<String> {
     line
 }
 
-/// The first twenty slices, and then every tenth.
+/// The texts of the first twenty samples, and then of every tenth one.
 fn slices(told: impl Iterator<Item = String>) -> String {
     let shown = told.enumerate().filter(|(at, _)| *at < 20 || at % 10 == 0);
     shown.map(|(_, told)| told).collect::<Vec<_>>().join(" ")

@@ -25,26 +25,26 @@ use super::warm::{CacheState, Warmth};
 use super::watched::{self, Onlooker, SampledRun, Sight, Stretch};
 use varve_bench::Result;
 
-/// Sessions that read the hot set.
+/// The number of sessions that read the hot set.
 const HOT_SESSIONS: usize = 16;
-/// Milliseconds before and after the scan, together.
+/// Milliseconds before and after the scan, together, and milliseconds of load before them.
 const SCAN_MS: ByScale<u64> = ByScale { quick: 10_000, full: 60_000 };
 const SETTLE_MS: ByScale<u64> = ByScale { quick: 3_000, full: 20_000 };
-/// The bar: hit rates may fall by this much.
+/// The bar: the hit rate may fall by at most this much.
 const BAR: f64 = 0.03;
 
-/// Hits of a hot set before, while and after a table is scanned.
+/// Hit rates of a hot set before, during and after the scan of another table.
 #[derive(Debug, Serialize)]
 struct ScanRow {
     row: &'static str,
     experiment: &'static str,
     figure: &'static str,
     factors: Factors,
-    /// Hit rate of the hot set.
+    /// The hit rate of the hot set before, during and after the scan.
     hit_rate_before: f64,
     hit_rate_during: f64,
     hit_rate_after: f64,
-    /// The hit rate of all reads for which sessions waited, before, during and after.
+    /// The hit rate of all reads for which sessions waited: before, during and after the scan.
     hit_rate_of_all: [f64; 3],
     /// Requests for the hot set a second.
     tps: [f64; 3],
@@ -52,16 +52,16 @@ struct ScanRow {
     scanned_rows: u64,
     /// Pages that the cache refused because a scan had read them.
     refused_sequential: u64,
-    /// Counters of the cache before, during and after the scan, such as pages that came, by whether they were
-    /// dirty, and hits by kind.
+    /// The growth of the cache's counters before, during and after the scan. They count, for example, clean
+    /// and dirty pages that the cache admitted, and hits by kind of page.
     counted: [Counted; 3],
-    /// Frames in use when the scan began.
+    /// The share of the cache's slots that were allocated when the scan began, in percent.
     filled_percent: f64,
     warmth: Option<Warmth>,
     emulation: Option<Emulation>,
 }
 
-/// The growth of counters of the cache, if they have grown.
+/// By how much each counter of the cache has grown. Counters that have not grown are left out.
 type Counted = BTreeMap<String, u64>;
 
 /// Counters at a moment.
@@ -116,7 +116,7 @@ impl ScanSample {
     }
 }
 
-/// The observer that scans.
+/// The observer of the run. It takes the samples, and scans the table.
 #[derive(Default)]
 struct Scanning {
     /// Samples at the beginning, before the scan, after it, and at the end.
@@ -144,7 +144,8 @@ impl Onlooker for Scanning {
     }
 }
 
-/// Section 3.2.2: the effect of a scan of a table three times the cache on a hot set as large as the cache.
+/// Section 3.2.2: how a scan changes the hit rate of a hot set. The hot set is as large as the cache, and the
+/// scanned table is three times as large.
 pub fn scan(lab: &mut Lab<'_>) -> Result<()> {
     flash::begin(lab, SCAN_MS, SETTLE_MS)?;
     let cache_bytes = flash::cache_bytes(lab);
@@ -157,9 +158,11 @@ pub fn scan(lab: &mut Lab<'_>) -> Result<()> {
     };
     let (scans, lambda) = (FlashSettings::DEFAULT.scans, flash::HOT.dirty_percent);
     let mut variants: Vec<_> = designs.map(|design| so(design, scans, lambda)).collect();
-    // The other classifier, on one of the designs that ask for one.
+    // This variant has the other method to recognize scans. One of the designs that must recognize them is
+    // enough.
     variants.push(so(FlashDesign::CleanWrite, FlashScans::Proximity, lambda));
-    // The limit of the thesis' other mixes, few of whose pages change: else what the scan's snapshot holds back stays on flash.
+    // This variant has the limit of the thesis' other mixes, in which few pages change. With the higher
+    // limit, the pages that the scan's snapshot holds back stay on flash.
     variants.push(so(FlashDesign::LazyCleaning, scans, flash::TPCE.dirty_percent));
     let (mut rows, mut claims) = (Vec::new(), Vec::new());
     for clients in lab.clients(&[HOT_SESSIONS], &[HOT_SESSIONS]) {
@@ -215,7 +218,8 @@ fn scan_row(lab: &Lab<'_>, factors: Factors, watched: SampledRun, scanning: &Sca
     }
 }
 
-/// Designs of the thesis have a bar with the classifier that the thesis chose. Other designs have no bar.
+/// Claims about the fall of the hit rate. They have a bar if the thesis has the design, and if the variant
+/// recognizes scans by the method that the thesis chose.
 fn claim_scan(lab: &mut Lab<'_>, row: &ScanRow) -> Result<Vec<Claim>> {
     let design = row.factors.get("design").map_or_else(String::new, tell::plain);
     let is_told_best = flash::has(&row.factors, "scans", FlashSettings::DEFAULT.scans.name());

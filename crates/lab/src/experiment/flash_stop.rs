@@ -20,15 +20,14 @@ use varve_bench::driver::{self, Plan};
 use varve_bench::embedded::Embedded;
 use varve_bench::workload::Workload;
 
-/// The part of the warm-up that is repeated between two stops, as a divisor.
+/// Between two stops, the warm-up is repeated with its number of transactions divided by this.
 const AGAIN: u64 = 4;
 
-/// The largest number of stops of one configuration that are repeated because the emulation was too slow. A
-/// sample of one second is spoilt if the machine does something else for 30 ms. A larger dilation would not
-/// prevent that.
+/// The most stops of one configuration that are repeated because the emulation was too slow. A sample of one
+/// second is spoilt if the machine does something else for 30 ms. A larger dilation would not prevent that.
 const SPOILT_MAX: u32 = 3;
 
-/// The first query of a load.
+/// The first query after a start, for each load.
 fn first_query(workload: &dyn Workload) -> &'static str {
     match workload.name().as_str() {
         "tpce-like" => "SELECT c_name FROM bench_e_customer WHERE c_id = 1",
@@ -54,23 +53,25 @@ impl Stop {
     }
 }
 
-/// The number of spoilt stops and starts of a point that were repeated.
+/// How many stops and starts of a configuration were spoilt and repeated.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Spoilt {
     pub count: u32,
 }
 
-/// What to do with a stop and start.
+/// What happens with the result of a stop and start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fate {
     Keep,
     RunAgain,
-    /// Measure the whole comparison at a larger dilation.
+    /// Discard it, and measure all compared configurations with a larger dilation.
     GiveUp,
 }
 
 impl Spoilt {
-    /// Judges a stop and start, and counts it if it was spoilt. At the largest dilation spoilt ones are kept.
+    /// Decides what happens with the result of a stop and start. `counts` is whether the emulation was fast
+    /// enough. If it was not, the stop is repeated up to [`SPOILT_MAX`] times. After that, the result is kept
+    /// only at the largest dilation (`is_last`).
     pub(super) fn judge(&mut self, counts: bool, is_last: bool) -> Fate {
         match counts {
             true => Fate::Keep,
@@ -84,7 +85,7 @@ impl Spoilt {
     }
 }
 
-/// The database that is stopped and started, and its load.
+/// The database that is stopped and started, its drives, and its load.
 #[derive(Clone, Copy)]
 pub(super) struct Ground<'a> {
     pub stand: &'a Stand,
@@ -94,17 +95,18 @@ pub(super) struct Ground<'a> {
     pub dilation: f64,
 }
 
-/// A database that is open again.
+/// A database that was started again.
 pub(super) struct Started {
     pub opened: OpenStand,
-    /// The moment when it was open.
+    /// The moment at which the database was open.
     pub at: Instant,
-    /// Seconds of the drives until it was open, and until the first query was answered.
+    /// Seconds of the drives from the beginning of the start: until the database was open, and until the
+    /// first query was answered.
     pub recovery_seconds: f64,
     pub first_query_seconds: f64,
-    /// Of these, seconds of analysis, of opening the levels, and of redo.
+    /// Three parts of `recovery_seconds`: analysis, opening the levels, and redo.
     pub parts_seconds: [f64; 3],
-    /// Bytes of the log that the start read, frames of the cache that it reused, and the work of redo.
+    /// Bytes of the log that the start read, slots of the cache that it reused, and the work of redo.
     pub log_read_bytes: u64,
     pub restored_pages: u64,
     pub redone: Redone,
@@ -112,12 +114,13 @@ pub(super) struct Started {
     pub warnings: Vec<String>,
 }
 
-/// The work of redo. If a start was tried twice, the second try counts.
+/// The work of redo. If a start was tried twice, this is the work of the second try.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub(super) struct Redone {
-    /// Log from where redo begins to the end.
+    /// Bytes of the log from the position at which redo begins to the end.
     pub log_bytes: u64,
-    /// Changes of pages that were applied, and changes that were in the pages already or not needed.
+    /// Changes of pages that redo applied, and changes that it skipped: the pages had them already, or are
+    /// not needed.
     pub applied: u64,
     pub skipped: u64,
     /// Pages that were read until the database was open, for any purpose, and pages that were written.
@@ -148,7 +151,7 @@ impl Ground<'_> {
         Duration::from_millis(ms).mul_f64(self.dilation)
     }
 
-    /// Seconds of the drives.
+    /// Seconds since this moment, in the drives' time.
     pub(super) fn seconds(&self, since: Instant) -> f64 {
         since.elapsed().as_secs_f64() / self.dilation
     }
@@ -157,7 +160,8 @@ impl Ground<'_> {
         Embedded::new(opened.database.clone(), "")
     }
 
-    /// Transactions per second of the drives' time. 0 for an empty interval.
+    /// Runs the load for this time, and returns its transactions per second of the drives' time. Returns 0 if
+    /// the time is 0.
     pub(super) fn rate(&self, opened: &OpenStand, ms: u64, seed: u64) -> Result<f64> {
         if ms == 0 {
             return Ok(0.0);
@@ -166,7 +170,7 @@ impl Ground<'_> {
         Ok(round.tps() * self.dilation)
     }
 
-    /// Opens the database and warms it up as fast as the machine can. Then the drives take their time.
+    /// Opens the database and warms it up while the drives have no delays. Then the emulation begins.
     pub(super) fn warmed(&self) -> Result<(OpenStand, Option<Warmth>)> {
         let opened = self.stand.open(self.device, self.dilation)?;
         let warm = |transactions| self.warm(&opened, transactions, 0);
@@ -175,7 +179,7 @@ impl Ground<'_> {
         Ok((opened, warmth))
     }
 
-    /// Runs this many transactions. `number` is that of the warm-up.
+    /// Warms the database up by this many transactions. `number` is the number of the warm-up.
     pub(super) fn warm(&self, opened: &OpenStand, transactions: u64, number: u64) -> Result<Warmth> {
         warm::up(opened, &self.target(opened), self.workload, self.plan(), transactions, number)
     }
@@ -190,7 +194,7 @@ impl Ground<'_> {
         Ok(warmth)
     }
 
-    /// Stops the database. Returns the seconds of the drives.
+    /// Stops the database. Returns how long this took, in seconds of the drives.
     pub(super) fn stop(&self, opened: &OpenStand, stop: Stop) -> Result<f64> {
         let began = Instant::now();
         match stop {
@@ -202,7 +206,7 @@ impl Ground<'_> {
         }
     }
 
-    /// Opens the database again and runs a query. It must not be open elsewhere.
+    /// Opens the database again and runs the first query. The database must be closed before.
     pub(super) fn start(&self) -> Result<Started> {
         let began = Instant::now();
         let opened = self.stand.open_at_once(self.device, self.dilation)?;
@@ -230,7 +234,7 @@ impl Ground<'_> {
     }
 }
 
-/// Bytes read for this purpose.
+/// Bytes that the drives read for this purpose.
 fn read_of(opened: &OpenStand, purpose: Purpose) -> u64 {
     let rows = opened.drives.iter().flat_map(|drive| drive.account.rows());
     rows.filter(|row| row.purpose == purpose).map(|row| row.read.bytes).sum()

@@ -9,7 +9,7 @@ use super::table::TextTable;
 use super::tell;
 use varve_bench::Result;
 
-/// The tables of an experiment.
+/// Prints the tables of an experiment.
 pub fn all(lab: &mut Lab<'_>, points: &[Point], claims: &[Claim]) -> Result<()> {
     let (bounds, caches) = (bounds(points), caches(points));
     lab.say(&format!(
@@ -27,7 +27,7 @@ fn line(point: &Point, head: &[&'static str]) -> Vec<String> {
     head.iter().map(|name| point.factors.get(name).map_or_else(String::new, tell::plain)).collect()
 }
 
-/// Pages, busy shares and bounds.
+/// The table of pages, of how busy the drives were, and of the bounds of throughput.
 fn bounds(points: &[Point]) -> TextTable {
     let factors = head(points);
     let drives =
@@ -66,7 +66,7 @@ fn percent(share: Option<f64>) -> String {
     share.map_or_else(String::new, |share| format!("{:.1}", 100.0 * share))
 }
 
-/// How full the caches are, and their hits.
+/// The table of the caches: how full they are, and their hits.
 fn caches(points: &[Point]) -> TextTable {
     let factors = head(points);
     let mut head = factors.clone();

@@ -11,14 +11,14 @@ use varve_bench::database::{Connection, Param, Statement};
 use varve_bench::random::Random;
 use varve_bench::workload::{Workload, load_rows};
 
-/// Characters of a row.
+/// Characters of each row.
 const ROW_CHARS: usize = 1000;
-/// One request in this number changes its row.
+/// One request in this number changes the row that it reads.
 const CHANGES_OF: u64 = 100;
-/// Bytes of a table for each of its rows: seven go into a page.
+/// Bytes that a table needs for each of its rows. Seven rows fit into a page.
 const BYTES_OF_ROW: u64 = 8192 / 7;
 
-/// The load.
+/// The workload, with the sizes of its tables.
 #[derive(Debug)]
 pub struct HotAndCold {
     hot_rows: u64,
@@ -26,10 +26,10 @@ pub struct HotAndCold {
 }
 
 impl HotAndCold {
-    /// Reads all of the cold table.
+    /// The statement that reads the whole cold table.
     pub const SCAN: &str = "SELECT id FROM cold";
 
-    /// With tables of these sizes.
+    /// The workload with tables of these sizes.
     pub fn new(hot_bytes: u64, cold_bytes: u64) -> Self {
         Self { hot_rows: (hot_bytes / BYTES_OF_ROW).max(1), cold_rows: (cold_bytes / BYTES_OF_ROW).max(1) }
     }
@@ -74,7 +74,7 @@ impl Workload for HotAndCold {
         c.run(1, &[Param::Text(&text(random.below(1 << 40))), Param::Int(key as i64)]).map(drop)
     }
 
-    /// Its transactions are single statements: there is nothing open.
+    /// Each transaction is a single statement, so no transaction is open after an error.
     fn rollback(&self, _connection: &mut dyn Connection) -> Result<()> {
         Ok(())
     }

@@ -30,10 +30,10 @@ const PAGE_BYTES: usize = 4096;
 const TABLES: u64 = 10;
 const MIB: u64 = 1 << 20;
 
-/// Slots of InnoDB's area of 2 MiB for batches, and for single pages (section 2.1).
+/// The doublewrite area of InnoDB has 2 MiB: slots for batches, and slots for single pages (section 2.1).
 const BATCH_SLOTS: u32 = 120;
 const SINGLE_SLOTS: u32 = 392;
-/// The bytes of its copies with their header, in persistent memory.
+/// The size of this area with its header, in persistent memory.
 const COPIES_BYTES: u64 = 4 * MIB;
 
 /// Names of variants in claims.
@@ -47,17 +47,17 @@ const DWB: &str = "nvm-dwb";
 const DWB_LOG: &str = "nvm-dwb-log";
 const OPT: &str = "nvm-dwb-log-opt";
 
-/// The bars of the issue for nvm-dwb-log-opt over original.
+/// The bars of this project for nvm-dwb-log-opt, compared with original.
 const BAR_BEST: f64 = 4.0;
 const BAR_WORST: f64 = 2.4;
 const BAR_LATENCY: f64 = 3.7;
 const BAR_BYTES: f64 = 2.8;
-/// Bytes written, as the paper counts them (section 4.2.3).
+/// By which factor fewer bytes are written, as the paper counts them (section 4.2.3).
 const BYTES_SAVED: f64 = 2.78;
 
-/// A variant with LRU-2 replacement, like InnoDB's pool. There the pool meets dirty pages, and sessions write
-/// single pages if page writers fall behind. (A clock that prefers clean pages would evict and read those few
-/// again and again, which would favour the other variants.)
+/// A variant with LRU-2 replacement, like InnoDB's pool. LRU-2 also chooses dirty pages as victims, so
+/// sessions must write single pages when the page writers are too slow. A clock that prefers clean pages
+/// would evict the few clean pages and read them again, over and over. This would favour the other variants.
 fn variant(name: &str, configure: impl Fn(&mut PagerConfig) + Send + Sync + 'static) -> Variant {
     Variant::named(name, move |config| {
         config.replacement = Replacement::Lru2;
@@ -65,7 +65,8 @@ fn variant(name: &str, configure: impl Fn(&mut PagerConfig) + Send + Sync + 'sta
     })
 }
 
-/// InnoDB 5.6's area, and its page cleaner, which falls behind.
+/// The variant with the doublewrite area and the page cleaner of InnoDB 5.6. This page cleaner is too slow
+/// for the load.
 fn original() -> Variant {
     variant(ORIGINAL, |config| {
         config.protection =
@@ -74,12 +75,13 @@ fn original() -> Variant {
     })
 }
 
-/// The pool that InnoDB's numbers are for: a thirtieth of 30 GB (section 4.1).
+/// The size of the pool for which InnoDB's numbers are meant: a thirtieth of 30 GB (section 4.1).
 const POOL_THERE: u64 = 1 << 30;
 
-/// The same with the area and the page cleaner scaled with the pool. The cleaner keeps the same part of the pool free, and
-/// looks as much more often, because the drive is not scaled: frames a second are InnoDB's. Slots for single pages
-/// stay, because there are as many sessions.
+/// Like [`original`], with the area and the page cleaner scaled to the size of the pool. The cleaner keeps
+/// the same part of the pool free, and wakes more often in the same ratio. So it writes as many frames a
+/// second as InnoDB's cleaner, because the drive is not scaled. The number of slots for single pages stays,
+/// because the number of sessions is not scaled either.
 fn original_scaled(pool_bytes: u64) -> Variant {
     let of_pool = |there: u64| (there * pool_bytes / POOL_THERE).max(1);
     let (frames, interval_ms) =
@@ -91,17 +93,18 @@ fn original_scaled(pool_bytes: u64) -> Variant {
     })
 }
 
-/// The defaults of Varve: page writers work as needed.
+/// The variant with Varve's defaults: doublewrite, and page writers that work when they are needed.
 fn tuned() -> Variant {
     variant(TUNED, |_| {})
 }
 
-/// A crash can destroy pages.
+/// The variant without page protection, in which a crash can destroy pages.
 fn unprotected() -> Variant {
     variant(UNPROTECTED, |config| config.protection = ProtectionKind::None)
 }
 
-/// Like [`original`] except for the protection, so that doublewrite-cost changes only one thing.
+/// Like [`original`] without page protection. So `doublewrite-cost` compares variants that differ only in one
+/// thing.
 fn unprotected_paced() -> Variant {
     variant(PACED, |config| {
         config.protection = ProtectionKind::None;
@@ -109,12 +112,12 @@ fn unprotected_paced() -> Variant {
     })
 }
 
-/// The packed layout: nothing is overwritten, so nothing has to be written twice.
+/// The variant with the packed layout. It overwrites no page, so it need not write pages twice.
 fn packed() -> Variant {
     variant(PACKED, |config| config.layout = HomeLayout::Packed(PackedConfig::DEFAULT)).loaded_as_it_is()
 }
 
-/// Copies in persistent memory, and everything else as in `original`.
+/// Sets that doublewrite copies are in persistent memory. Everything else is as in [`original`].
 fn nvm_dwb(config: &mut PagerConfig) {
     config.protection =
         ProtectionKind::NvmDoublewrite { batch_slots: BATCH_SLOTS, single_slots: SINGLE_SLOTS };
@@ -129,17 +132,17 @@ fn dwb_log() -> Variant {
     variant(DWB_LOG, nvm_dwb).in_nvm(InNvm { area_bytes: COPIES_BYTES, log: true })
 }
 
-/// Pages stay in persistent memory until they are written home (chapter 3).
+/// The variant in which pages stay in persistent memory until they are written to the data files (chapter 3).
 fn opt(area_bytes: u64) -> Variant {
     variant(OPT, |config| config.protection = ProtectionKind::Nvm).in_nvm(InNvm { area_bytes, log: true })
 }
 
-/// With an area as large as the pool.
+/// This variant with an area as large as the pool.
 fn opt_of(lab: &Lab<'_>) -> Variant {
     opt(lab.scale().pool_bytes as u64)
 }
 
-/// All variants of a table of throughput, the fastest last.
+/// The variants of the experiments on throughput. The fastest is the last.
 fn all(lab: &Lab<'_>) -> Vec<Variant> {
     let scaled = original_scaled(lab.scale().pool_bytes as u64);
     vec![original(), scaled, tuned(), packed(), dwb(), dwb_log(), opt_of(lab)]
@@ -153,7 +156,8 @@ fn sizes(lab: &Lab<'_>) -> Sizes {
     Sizes::new(PAGE_BYTES, lab.scale().pool_bytes)
 }
 
-/// Points of all variants for all numbers of sessions, in that order.
+/// Measures all variants with each number of sessions. The points are in the order of the numbers of
+/// sessions.
 fn measure(
     lab: &mut Lab<'_>,
     workload: &dyn Workload,
@@ -169,7 +173,8 @@ fn measure(
     Ok(points)
 }
 
-/// The points of two variants, for each number of sessions at which there are both.
+/// The pairs of points of two variants, with their number of sessions. A pair exists if both points were
+/// measured.
 fn pairs<'p>(points: &'p [Point], over: &str, under: &str) -> Vec<(usize, PointPair<'p>)> {
     let of = |point: &Point, name: &str| point.factors.get("variant").is_some_and(|variant| variant == name);
     let clients = |point: &Point| point.factors.get("clients").and_then(|clients| clients.as_u64());
@@ -181,17 +186,17 @@ fn pairs<'p>(points: &'p [Point], over: &str, under: &str) -> Vec<(usize, PointP
     overs.filter_map(pair).collect()
 }
 
-/// The published value for a number of sessions.
+/// The published value for this number of sessions.
 fn stated(values: &[(usize, f64)], clients: usize) -> Option<f64> {
     values.iter().find(|(at, _)| *at == clients).map(|(_, value)| *value)
 }
 
-/// The published values with which gains are compared.
+/// Arguments of [`claim_each`] for a figure of which more is better.
 fn higher(figure: Figure, values: &[(usize, f64)]) -> (Figure, &[(usize, f64)], Better) {
     (figure, values, Better::Higher)
 }
 
-/// A claim for each number of sessions.
+/// Makes a claim for each number of sessions.
 fn claim_each(
     lab: &mut Lab<'_>,
     points: &[Point],
@@ -218,7 +223,7 @@ fn claim_each(
     pairs(points, over, under).into_iter().map(claim).collect()
 }
 
-/// The bars that nvm-dwb-log-opt has to reach over original.
+/// Claims about the bars that nvm-dwb-log-opt must reach, compared with original.
 fn claim_bars(lab: &mut Lab<'_>, points: &[Point]) -> Result<Vec<Claim>> {
     let forth: Vec<_> = pairs(points, OPT, ORIGINAL).into_iter().map(|(_, pair)| pair).collect();
     let back: Vec<_> = forth.iter().map(|pair| pair.swapped()).collect();
@@ -241,8 +246,8 @@ fn claim_bars(lab: &mut Lab<'_>, points: &[Point]) -> Result<Vec<Claim>> {
     Ok(claims)
 }
 
-/// The throughput of all variants over original and over the tuned doublewrite. `stated` are the published
-/// ratios of opt over original.
+/// Claims that compare the variants' throughput with original, and that of opt with the tuned doublewrite.
+/// `stated` has the published ratios of opt to original.
 fn claim_throughput(lab: &mut Lab<'_>, points: &[Point], stated: &[(usize, f64)]) -> Result<Vec<Claim>> {
     let mut claims = claim_each(lab, points, (OPT, ORIGINAL), higher(Figure::Throughput, stated))?;
     for pair in [
@@ -267,10 +272,10 @@ fn claim_throughput(lab: &mut Lab<'_>, points: &[Point], stated: &[(usize, f64)]
     Ok(claims)
 }
 
-/// Throughput without doublewrite over that with it, by sessions (section 2.2).
+/// Throughput without doublewrite, divided by throughput with it, by number of sessions (section 2.2).
 const COSTS: [(usize, f64); 6] = [(8, 1.14), (16, 1.22), (32, 1.55), (64, 1.61), (128, 2.49), (256, 2.78)];
 
-/// Figure 2.3.
+/// Figure 2.3: what doublewrite costs.
 pub fn doublewrite_cost(lab: &mut Lab<'_>) -> Result<()> {
     let workload = sysbench(lab)?;
     let clients = lab.clients(&[8, 32], &COSTS.map(|(clients, _)| clients));
@@ -293,12 +298,12 @@ pub fn doublewrite_cost(lab: &mut Lab<'_>) -> Result<()> {
     lab.tell(&points, &claims)
 }
 
-/// Opt over original, by sessions (section 4.2.1).
+/// Throughput of opt, divided by that of original, by number of sessions (section 4.2.1).
 const SYSBENCH: [(usize, f64); 8] =
     [(1, 3.94), (4, 4.15), (8, 4.94), (16, 4.31), (32, 3.19), (64, 2.40), (128, 3.76), (256, 3.97)];
 const TPCC: [(usize, f64); 4] = [(8, 3.16), (16, 3.93), (32, 3.32), (64, 2.64)];
 
-/// Figure 4.1.
+/// Figure 4.1: throughput of sysbench's script.
 pub fn throughput_sysbench(lab: &mut Lab<'_>) -> Result<()> {
     let workload = sysbench(lab)?;
     let clients = lab.clients(&[4, 16, 64], &[1, 4, 8, 16, 32, 64]);
@@ -307,7 +312,7 @@ pub fn throughput_sysbench(lab: &mut Lab<'_>) -> Result<()> {
     lab.tell(&points, &claims)
 }
 
-/// Figure 4.2.
+/// Figure 4.2: throughput of TPC-C.
 pub fn throughput_tpcc(lab: &mut Lab<'_>) -> Result<()> {
     let workload = Tpcc::new(lab.scale().tpcc);
     let clients = lab.clients(&[8, 64], &[8, 16, 32, 64]);
@@ -316,11 +321,12 @@ pub fn throughput_tpcc(lab: &mut Lab<'_>) -> Result<()> {
     lab.tell(&points, &claims)
 }
 
-/// Mean latency of original over opt, by sessions (section 4.2.2).
+/// Mean latency of original, divided by that of opt, by number of sessions (section 4.2.2).
 const LATENCIES: [(usize, f64); 7] =
     [(8, 4.98), (16, 4.30), (24, 3.67), (32, 3.97), (64, 5.54), (128, 3.77), (256, 3.76)];
 
-/// Parts of the running time in tables 2.1 and 4.4: variant, what, ours, theirs.
+/// Parts of the running time in tables 2.1 and 4.4: the variant, the part, our names of this part, and the
+/// published share.
 const SHARES: [(&str, &str, &[&str], f64); 6] = [
     (ORIGINAL, "waiting for the log", &["log_wait"], 0.087),
     (OPT, "waiting for the log", &["log_wait"], 0.000_18),
@@ -330,8 +336,8 @@ const SHARES: [(&str, &str, &[&str], f64); 6] = [
     (OPT, "writing pages home", &["batch_place"], 0.006_5),
 ];
 
-/// Figure 4.3, tables 2.1 and 4.4: latencies, and the shares of the time for the log and for page writes,
-/// with the most sessions.
+/// Figure 4.3, tables 2.1 and 4.4: latencies, and with the most sessions the shares of the time for the log
+/// and for page writes.
 pub fn latency(lab: &mut Lab<'_>) -> Result<()> {
     let workload = sysbench(lab)?;
     let clients = lab.clients(&[8, 64], &[8, 16, 24, 32, 64]);
@@ -353,10 +359,11 @@ pub fn latency(lab: &mut Lab<'_>) -> Result<()> {
     lab.tell(&points, &claims)
 }
 
-/// Page bytes with an area of 2 MiB over those with a larger one, by the area's part of the pool (section 4.2.4).
+/// Bytes of pages with an area of 2 MiB, divided by the bytes with a larger area. The larger area is given as
+/// a part of the pool (section 4.2.4).
 const AREAS: [(f64, f64); 2] = [(0.5, 1.097), (1.0, 1.564)];
 
-/// Areas from 2 MiB to an eighth of the database, doubling.
+/// Sizes of the area, from 2 MiB to an eighth of the database. Each is twice the one before.
 fn areas(lab: &Lab<'_>) -> Vec<u64> {
     let most = lab.scale().pool_bytes as u64 * 30 / 8;
     let mut areas: Vec<u64> =
@@ -365,7 +372,8 @@ fn areas(lab: &Lab<'_>) -> Vec<u64> {
     areas
 }
 
-/// Figure 4.4, with the bytes of original beside it: how large an area has to be for the bar.
+/// Figure 4.4: bytes written by size of the area. It also compares them with the bytes of original, which
+/// shows how large an area must be to reach the bar.
 pub fn area_size(lab: &mut Lab<'_>) -> Result<()> {
     let workload = sysbench(lab)?;
     let of_area = |area| opt(area).with("area MiB", area / MIB);
@@ -375,7 +383,7 @@ pub fn area_size(lab: &mut Lab<'_>) -> Result<()> {
     let (device, mut points, mut claims) = (lab.device(), Vec::new(), Vec::new());
     for clients in lab.clients(&[64], &[64]) {
         let compared = lab.compare(&stands, &workload, &device, clients, &Factors::new())?;
-        // Some of them may not have been asked for.
+        // The user may have asked for only some of these points.
         let area = |point: &Point| point.factors.get("area MiB").and_then(|mib| mib.as_u64());
         let original = compared.iter().find(|point| area(point).is_none());
         let least = compared.iter().find(|point| area(point) == Some(AREA_MIB_MIN));
@@ -418,10 +426,11 @@ fn claim_bytes(lab: &mut Lab<'_>, original: &Point, opt: &Point) -> Result<Claim
     ))
 }
 
-/// Flush times around the profile's, from a drive with power-loss protection to a slow one.
+/// Flush times below and above the profile's, from a drive with power-loss protection to a slow one.
 const FLUSHES_US: [f64; 5] = [0.0, 400.0, 800.0, 1643.0, 3500.0];
 
-/// No figure of the paper: how much the result depends on the flush time of the emulated drive.
+/// Measures how much the result depends on the flush time of the emulated drive. The paper has no such
+/// figure.
 pub fn flush_sweep(lab: &mut Lab<'_>) -> Result<()> {
     let workload = sysbench(lab)?;
     let stands = lab.stands(&workload, sizes(lab), &[original(), tuned(), opt_of(lab)])?;
