@@ -51,23 +51,24 @@ const UNREAD_TRIED: usize = 8;
 /// An active chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ActiveChunk {
-    /// Where it begins.
+    /// Where the chunk begins.
     pub pointer: Pointer,
-    /// Its length in bytes, as allocated.
+    /// Bytes of the chunk: the size of its class, or whole segments.
     pub len_bytes: u64,
-    /// Its owner.
+    /// The owner for which the chunk was allocated.
     pub owner: Owner,
 }
 
 impl Allocator {
-    /// The region; chunks are read and written by offsets in it ([`Pointer::to_u64`]).
+    /// The region of the allocator. Callers read and write their chunks in it, by offset
+    /// ([`Pointer::to_u64`]).
     pub fn region(&self) -> &Arc<dyn Region> {
         &self.region
     }
 
-    /// Reserves a chunk of at least this many bytes; its contents are arbitrary. From 64 bytes on it begins at
-    /// a cache line, from 256 bytes on at a multiple of 256 bytes. It is free again after a restart unless it
-    /// is activated.
+    /// Reserves a chunk of at least this many bytes; its contents are arbitrary. A chunk of 64 bytes or more
+    /// begins at a cache line, a chunk of 256 bytes or more at a multiple of 256 bytes. After a restart the
+    /// chunk is free again, unless it was activated.
     ///
     /// Errors: the region is full. Then everything is as before.
     pub fn allocate(&self, owner: Owner, len_bytes: u64) -> Result<Pointer> {
@@ -128,7 +129,8 @@ impl Allocator {
         MemoryError::Full { needed_bytes, free_bytes: self.free_bytes() }
     }
 
-    /// Makes the segments of all empty slabs free, and takes a stretch of this many.
+    /// Frees the segments of all empty slabs, and takes this many free segments that lie side by side.
+    /// `None`: there is no such stretch.
     fn reclaim_and_take(&self, segments: u32) -> Result<Option<u32>> {
         let mut empty = Vec::new();
         for (owner, class) in self.heaps() {
@@ -149,7 +151,7 @@ impl Allocator {
         Ok(pool.take(segments))
     }
 
-    /// Owners that have had chunks since the start or have slabs, with every class.
+    /// Each owner that has slabs, or has had chunks since the start, together with each size class.
     fn heaps(&self) -> impl Iterator<Item = (Owner, Class)> {
         let used = (0..).zip(&self.owners).filter(|(_, heaps)| heaps.get().is_some());
         let owners = used.filter_map(|(number, _)| Owner::new(number));
@@ -158,8 +160,8 @@ impl Allocator {
 
     /// Makes a reserved chunk active, durably: one fence. The chunk's contents have to be durable before.
     ///
-    /// If nothing durable links to the chunk yet, a crash behind this call loses it; see
-    /// [`Allocator::publish`].
+    /// If nothing durable links to the chunk yet, a crash after this call leaks the chunk, which stays active
+    /// although nothing leads to it. See [`Allocator::publish`].
     ///
     /// Errors: no such chunk, or it is active.
     pub fn activate(&self, chunk: Pointer) -> Result<()> {
@@ -168,8 +170,8 @@ impl Allocator {
         Ok(())
     }
 
-    /// As [`Allocator::activate`], but durable only by this thread's next fence. For callers that have one to
-    /// come, and whose own log names the chunk.
+    /// As [`Allocator::activate`], but the change is durable only after the next fence of this thread. For
+    /// callers that issue a fence later anyway, and whose own log names the chunk.
     pub fn activate_unfenced(&self, chunk: Pointer) -> Result<()> {
         let claim = self.claim(chunk, Intent::Activate)?;
         self.store_claims(&[claim]);
@@ -209,7 +211,7 @@ impl Allocator {
         Ok(())
     }
 
-    /// Makes the changes of claims durable, and ends them.
+    /// Makes the changes of claims durable, and ends the claims.
     fn end(&self, claims: &[Claim]) {
         self.store_claims(claims);
         if claims.iter().any(Claim::stores) {
@@ -218,9 +220,9 @@ impl Allocator {
         self.finish_claims(claims);
     }
 
-    /// The length of a chunk in bytes: at least what it was allocated with.
+    /// The length of a chunk in bytes: at least the length that [`Allocator::allocate`] was called with.
     ///
-    /// Errors: no chunk begins there. A free chunk of a slab is not noticed.
+    /// Errors: no chunk begins there. A free chunk of a slab is no error.
     pub fn len_bytes(&self, chunk: Pointer) -> Result<u64> {
         self.locate(chunk).map(|place| place.len_bytes())
     }
@@ -253,17 +255,18 @@ impl Allocator {
         Ok(used + runs.map(|(_, run)| u64::from(run.segments) * SEGMENT_BYTES).sum::<u64>())
     }
 
-    /// Bytes in free segments. Free chunks of slabs are not counted: only their owners can have them.
+    /// Bytes in free segments. Free chunks of slabs are not counted: only the owner of a slab can allocate
+    /// them.
     pub fn free_bytes(&self) -> u64 {
         u64::from(self.pool.lock().free_segments()) * SEGMENT_BYTES
     }
 
-    /// Bytes that chunks can be in.
+    /// Bytes of all segments, free or not.
     pub fn capacity_bytes(&self) -> u64 {
         u64::from(self.layout.segments) * SEGMENT_BYTES
     }
 
-    /// The active chunks, by pointer. Reads all bitmaps.
+    /// The active chunks, in the order of their pointers. Reads all bitmaps.
     pub fn active_chunks(&self) -> Result<Vec<ActiveChunk>> {
         let mut found = Vec::new();
         for (owner, class) in self.heaps() {
@@ -289,10 +292,11 @@ impl Allocator {
         Ok(found)
     }
 
-    /// Checks that no bitmap of a segment without a slab has a bit: it would become a lost chunk. Reads all
-    /// bitmaps. For checks of a whole database; nobody may allocate or free meanwhile.
+    /// Checks that no bit is set in the bitmap of a segment without a slab. Otherwise the segment could
+    /// become a slab later, and after a restart such a bit would be an active chunk that nothing leads to.
+    /// Reads all bitmaps. For checks of a whole database; nobody may allocate or free meanwhile.
     ///
-    /// Errors: the first damage.
+    /// Errors: the first damage that is found.
     pub fn check(&self) -> Result<()> {
         self.active_chunks()?;
         for segment in 0..self.layout.segments {
@@ -309,7 +313,7 @@ impl Allocator {
         Ok(())
     }
 
-    /// Makes a root with the value 0, durably: two fences. Gives the word with its value.
+    /// Makes a root with the value 0, durably: two fences. Returns the word that has the value.
     ///
     /// Errors: the name is empty, too long or taken, or there are too many roots.
     pub fn create_root(&self, name: &str) -> Result<Word> {

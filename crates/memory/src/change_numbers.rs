@@ -1,8 +1,9 @@
-//! Numbers of the changes of a transaction, by which a store knows its savepoints.
+//! Numbers for the changes of a transaction. With them a store checks whether a savepoint is valid.
 //!
 //! Invariants
-//! 1. A number is in use only once in a store, also if its change is taken back. So a savepoint that has the
-//!    number of the newest of its changes is one of the open transaction, and was not rolled back past.
+//! 1. A store gives each number only once, even if the change is rolled back. A savepoint has the count of
+//!    the changes before it, and the number of the newest of them. If the open transaction still has this
+//!    number at this position, the savepoint belongs to it, and no rollback went past the savepoint.
 //! 2. No two stores of a process have the same id.
 //!
 //! What it does not know: what changes are, and how they are undone.
@@ -12,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::store::Savepoint;
 use crate::store_error::{StoreError, StoreResult};
 
-/// Ids that were given to stores.
+/// The id of the next store.
 static STORES: AtomicU64 = AtomicU64::new(0);
 
 /// The numbers of the changes of the open transaction.
@@ -20,9 +21,9 @@ pub(crate) struct ChangeNumbers {
     store: u64,
     /// The last number that was given.
     used: u64,
-    /// The number of the transaction's beginning.
+    /// The number that the transaction got when it began.
     first: u64,
-    /// The numbers of its changes, the oldest one first.
+    /// The numbers of the transaction's changes, oldest first.
     changes: Vec<u64>,
 }
 
@@ -32,33 +33,33 @@ impl ChangeNumbers {
         ChangeNumbers { store, used: 0, first: 0, changes: Vec::new() }
     }
 
-    /// Begins a transaction: savepoints from before are refused.
+    /// Begins a transaction. From now on, savepoints of earlier transactions are refused.
     pub(crate) fn begin(&mut self) {
         self.used += 1;
         self.first = self.used;
         self.changes.clear();
     }
 
-    /// Notes a change.
+    /// Gives the next number to a change.
     #[inline]
     pub(crate) fn push(&mut self) {
         self.used += 1;
         self.changes.push(self.used);
     }
 
-    /// Notes that only the first `kept` changes are left.
+    /// Forgets all changes except the first `kept` ones.
     pub(crate) fn truncate(&mut self, kept: usize) {
         self.changes.truncate(kept);
     }
 
-    /// The present moment of the transaction.
+    /// A savepoint at the present state of the transaction.
     pub(crate) fn savepoint(&self) -> Savepoint {
         let (store, newest_change, changes) =
             (self.store, self.newest(self.changes.len()), self.changes.len());
         Savepoint { store, newest_change, changes }
     }
 
-    /// Refuses a savepoint that is not one of this transaction, or that was rolled back past.
+    /// Refuses a savepoint of another transaction, and a savepoint that a rollback went past.
     pub(crate) fn check(&self, savepoint: Savepoint) -> StoreResult<()> {
         let Savepoint { store, newest_change, changes } = savepoint;
         let is_known = store == self.store && changes <= self.changes.len();
@@ -66,7 +67,8 @@ impl ChangeNumbers {
         is_same.then_some(()).ok_or(StoreError::NoSavepoint)
     }
 
-    /// The number of the newest of this many changes.
+    /// The number of the newest among the first `changes` changes. If there are none, the number of the
+    /// begin.
     fn newest(&self, changes: usize) -> u64 {
         let newest = changes.checked_sub(1).and_then(|last| self.changes.get(last));
         newest.copied().unwrap_or(self.first)

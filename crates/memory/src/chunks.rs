@@ -24,13 +24,13 @@ use crate::state::Allocator;
 /// The location of a chunk.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum ChunkLocation {
-    /// In a slab.
+    /// A slot of a slab.
     Slot { segment: u32, slot: u32, class: Class, owner: Owner },
-    /// A run of segments.
+    /// A run of whole segments.
     Run { segment: u32, segments: u32, owner: Owner },
 }
 
-/// A chunk that this call changes, and nobody else meanwhile.
+/// A chunk that one call is changing. All other calls are refused this chunk until the claim ends.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Claim {
     place: ChunkLocation,
@@ -45,7 +45,7 @@ impl Claim {
         self.stores
     }
 
-    /// Its number in its slab; `None` for a run.
+    /// The chunk's slot in its slab; `None` for a run.
     fn slot(&self) -> Option<u32> {
         match self.place {
             ChunkLocation::Slot { slot, .. } => Some(slot),
@@ -73,13 +73,14 @@ fn refused(refused: Refused, pointer: Pointer) -> MemoryError {
 }
 
 impl Allocator {
-    /// What a segment is, as far as chunks can be in it: also a run that is only reserved.
+    /// The present use of a segment, from the directory in DRAM. A run that is only reserved is a run here,
+    /// too.
     pub(crate) fn descriptor(&self, segment: u32) -> Descriptor {
         let word = self.directory.get(segment as usize).map_or(0, |word| word.load(Acquire));
         Descriptor::decode(word, segment).unwrap_or(Descriptor::Free)
     }
 
-    /// Notes what a segment is.
+    /// Stores the use of a segment in the directory in DRAM.
     pub(crate) fn describe(&self, segment: u32, descriptor: Descriptor) {
         if let Some(word) = self.directory.get(segment as usize) {
             word.store(descriptor.encode(segment), Release);
@@ -114,12 +115,12 @@ impl Allocator {
         Pointer::from_u64(self.layout.segment_at(segment) + u64::from(slot) * class.size_bytes())
     }
 
-    /// What a heap reads bitmaps from.
+    /// The source from which heaps of this class read their bitmaps.
     pub(crate) fn source(&self, class: Class) -> Source<'_> {
         Source { region: &*self.region, layout: &self.layout, class }
     }
 
-    /// Works on the heap of an owner and a class.
+    /// Locks the heap of an owner and a class, and calls `work` with it.
     pub(crate) fn with_heap<T>(&self, owner: Owner, class: Class, work: impl FnOnce(&mut Heap) -> T) -> T {
         let heaps = self.heaps_of(owner);
         match heaps.get(usize::from(class.number())) {
@@ -162,7 +163,7 @@ impl Allocator {
         Ok(claims)
     }
 
-    /// Asks for the line of a bitmap that is stored when all chunks are claimed.
+    /// Prefetches the line of the bitmap that will be stored after all chunks are claimed.
     fn prefetch_bitmap(&self, claim: &Claim) {
         if let (ChunkLocation::Slot { segment, slot, .. }, true) = (claim.place, claim.stores) {
             let word_at = self.layout.bitmap_at(segment) + u64::from(slot / u64::BITS) * 8;
@@ -170,7 +171,7 @@ impl Allocator {
         }
     }
 
-    /// Gives claims up: the chunks are as they were.
+    /// Ends claims, and does not change the state of the chunks.
     pub(crate) fn unclaim_all(&self, claims: &[Claim]) {
         for group in claims.chunk_by(Claim::has_slab_of) {
             let Some(Claim { place, .. }) = group.first() else { continue };
@@ -185,7 +186,8 @@ impl Allocator {
         }
     }
 
-    /// The change of a word that a claim is going to make; `None` if the region doesn't know the chunk.
+    /// The change that a claim will make to a word of the region. `None`: no word changes, because the chunk
+    /// was only reserved and becomes free.
     pub(crate) fn change_of(&self, claim: &Claim) -> Option<Change> {
         let is_activation = claim.intent == Intent::Activate;
         let change = match claim.place {
@@ -202,9 +204,9 @@ impl Allocator {
         claim.stores.then_some(change)
     }
 
-    /// Stores the words that make the changes, and begins to write them back. Others change the same words,
-    /// so that happens under the lock. Claims of one slab that stand together take its lock once, and each
-    /// word of its bitmap is stored once.
+    /// Stores the changed words, and begins to write them back. Other threads may change the same words, so
+    /// each store happens under the lock of the heap or the pool. Neighbouring claims of one slab take the
+    /// lock once, and store each word of the bitmap once.
     pub(crate) fn store_claims(&self, claims: &[Claim]) {
         for group in claims.chunk_by(Claim::has_slab_of) {
             let Some(Claim { place, .. }) = group.first() else { continue };
@@ -256,7 +258,7 @@ impl Allocator {
                     group.iter().filter_map(Claim::slot).for_each(|slot| heap.release(segment, slot));
                 }),
                 ChunkLocation::Run { segment, .. } => {
-                    // Nobody else takes the segment before it is in the pool again.
+                    // No other call can take the segment before `release` puts it into the pool.
                     self.describe(segment, Descriptor::Free);
                     self.pool.lock().release(segment);
                 }
@@ -289,7 +291,7 @@ impl Allocator {
 }
 
 impl ChunkLocation {
-    /// The descriptor of the first segment of a run when the chunk is active, or free.
+    /// The descriptor that the first segment of a run gets when the run becomes active or free.
     fn descriptor(self, is_active: bool) -> Descriptor {
         match self {
             ChunkLocation::Run { segments, owner, .. } if is_active => Descriptor::Run { segments, owner },

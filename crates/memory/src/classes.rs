@@ -2,14 +2,15 @@
 //!
 //! Invariants
 //! 1. Sizes of 64 bytes and more are multiples of a cache line. Sizes of 256 bytes and more are multiples of
-//!    a block of the medium. Segments are aligned to 4096 bytes. So chunks are aligned as their sizes are.
+//!    a block of the medium. Segments are aligned to 4096 bytes. So a chunk begins at a multiple of a cache
+//!    line or a block if its size is such a multiple.
 //! 2. From 256 bytes on, a class is at most twice as large as the next smaller class.
 //!
 //! What it does not know: where chunks are.
 
 use crate::sizes::SEGMENT_BYTES;
 
-/// Bytes of a chunk of each class. The larger ones divide a segment with little waste.
+/// Bytes of a chunk of each class. The larger sizes are chosen so that little of a segment is left over.
 const SIZES: [u32; CLASSES] = [
     16, 32, 48, 64, 128, 192, 256, 512, 768, 1024, 1280, 1536, 1792, 2048, 2560, 3072, 3584, 4096, 5376,
     6400, 8192, 10752, 13056, 16384, 21760, 32768,
@@ -22,7 +23,7 @@ pub(crate) const CLASSES: usize = 26;
 pub(crate) struct Class(u8);
 
 impl Class {
-    /// The smallest class whose chunks hold this many bytes; `None` for more than the largest holds.
+    /// The smallest class whose chunks hold this many bytes; `None` if no class is large enough.
     pub(crate) fn fitting(len_bytes: u64) -> Option<Class> {
         let number = SIZES.partition_point(|size| u64::from(*size) < len_bytes);
         Class::new(number as u8)
@@ -33,7 +34,7 @@ impl Class {
         (usize::from(number) < CLASSES).then_some(Class(number))
     }
 
-    /// Its number.
+    /// The number of the class.
     pub(crate) fn number(self) -> u8 {
         self.0
     }
@@ -48,7 +49,7 @@ impl Class {
         (SEGMENT_BYTES / self.size_bytes()) as u32
     }
 
-    /// Words of its bitmap.
+    /// Words in the bitmap of a slab.
     pub(crate) fn words(self) -> usize {
         self.slots().div_ceil(u64::BITS) as usize
     }

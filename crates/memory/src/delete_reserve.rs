@@ -19,7 +19,7 @@ use crate::store_error::StoreResult;
 
 /// The most segments that a store keeps.
 const SEGMENTS_MAX: u64 = 4;
-/// A store keeps at most one of this many segments of its region, and at least one segment.
+/// A store keeps at most one in this number of its region's segments, but always at least one segment.
 const SEGMENTS_SHARE: u64 = 16;
 
 /// Reserved segments.
@@ -29,12 +29,12 @@ pub(crate) struct DeleteReserve {
 }
 
 impl DeleteReserve {
-    /// A reserve without segments. They are counted for `owner`.
+    /// A reserve that has no segments yet. It allocates them for `owner`.
     pub(crate) fn new(owner: Owner) -> DeleteReserve {
         DeleteReserve { owner, segments: Vec::new() }
     }
 
-    /// Reserves what is missing, as far as there are free segments.
+    /// Reserves the segments that are missing, as far as there are free ones.
     pub(crate) fn fill(&mut self, space: &Space) -> StoreResult<()> {
         let wanted = (space.chunks_max(SEGMENT_BYTES) / SEGMENTS_SHARE).clamp(1, SEGMENTS_MAX);
         while (self.segments.len() as u64) < wanted {
@@ -47,7 +47,7 @@ impl DeleteReserve {
         Ok(())
     }
 
-    /// Gives the segments up; whether there were any.
+    /// Gives up all segments. Returns whether there were any.
     pub(crate) fn give_up(&mut self, space: &Space) -> StoreResult<bool> {
         let had_segments = !self.segments.is_empty();
         while let Some(segment) = self.segments.pop() {

@@ -43,7 +43,8 @@ pub enum EngineKind {
 
 /// `inplace` makes a checkpoint when its log is longer than this.
 const CHECKPOINT_LOG_BYTES_MAX: u64 = 64 << 20;
-/// The log has at most this part of the region (1 / 16), so that old changes do not fill a small file.
+/// In a small region `inplace` makes a checkpoint earlier: when its log is longer than one part in this
+/// number of the region. So the log does not fill the region.
 const CHECKPOINT_LOG_SHARE: u64 = 16;
 
 impl EngineKind {
@@ -57,7 +58,7 @@ impl EngineKind {
         EngineKind::NvmLog,
     ];
 
-    /// The name behind `USING`.
+    /// The name of the engine after `USING` in SQL.
     pub const fn name(self) -> &'static str {
         match self {
             EngineKind::Inplace => "inplace",
@@ -74,7 +75,7 @@ impl EngineKind {
         EngineKind::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// Its number, which is part of owner numbers in regions: it never changes.
+    /// The number of the engine. It is part of owner numbers in existing regions, so it never changes.
     pub const fn number(self) -> u16 {
         match self {
             EngineKind::Inplace => 0,
@@ -91,12 +92,13 @@ impl EngineKind {
         format!("{} {partition}", self.name())
     }
 
-    /// Whether a region has its store for a partition. Opening a store makes it.
+    /// Whether a region has the engine's store for a partition. [`EngineKind::open`] makes a missing store.
     pub fn has_store(self, allocator: &Allocator, partition: u16) -> bool {
         allocator.root(&self.root_name(partition)).is_ok()
     }
 
-    /// The owner of what its store has for all of its tables; `None` if there is no such partition.
+    /// The owner of those chunks of the engine's store that do not belong to a single table; `None` if there
+    /// is no such partition.
     pub fn store_owner(self, partition: u16) -> Option<Owner> {
         Owner::new(1 + self.number() * PARTITIONS_MAX + partition).filter(|_| partition < PARTITIONS_MAX)
     }
@@ -130,7 +132,7 @@ impl EngineKind {
     }
 }
 
-// The six engines of the paper find room below the owners of tables.
+// The owners of the stores of all six engines are below the owners of tables.
 const _: () = assert!(6 * PARTITIONS_MAX < TABLE_OWNER_MIN);
 
 #[cfg(test)]

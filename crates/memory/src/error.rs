@@ -126,7 +126,7 @@ pub enum MemoryError {
         /// Bytes in the header.
         expected_bytes: u64,
     },
-    /// Something in the region cannot be.
+    /// Bytes in the region have a value that is impossible.
     #[error("the allocator's region is damaged: {what} at byte {at}")]
     Damaged {
         /// What is damaged.

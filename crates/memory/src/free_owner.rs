@@ -1,7 +1,7 @@
-//! Frees everything that an owner has.
+//! Frees all chunks of an owner.
 //!
-//! The order of stores is that of single frees (`allocator.rs`): first the bits of all bitmaps, then the
-//! descriptors of slabs and runs, with a fence behind each step.
+//! The order of stores is the same as for a single free (`allocator.rs`): first the bits of all bitmaps, then
+//! the descriptors of slabs and runs. A fence follows each of the two steps.
 //!
 //! Invariants
 //! 1. A crash leaves some of the chunks free and the others active. Freeing the owner again frees the rest.

@@ -4,7 +4,8 @@
 //! the used space needs them. So the time of a start does not depend on the number of allocated chunks.
 //!
 //! Invariants
-//! 1. A slab is either unread or in `slabs`. If it has a free chunk, it is also in `roomy`, once.
+//! 1. A slab is either unread or in `slabs`. If a slab in `slabs` has a free chunk, it is also in `roomy`,
+//!    once.
 //!
 //! What it does not know: other owners and classes, free segments.
 
@@ -18,11 +19,11 @@ use crate::error::{MemoryError, Result};
 use crate::layout::{BITMAP_BYTES, Layout};
 use crate::slab::Slab;
 
-/// Where bitmaps are read from.
+/// The source from which the bitmaps of a heap are read.
 pub(crate) struct Source<'a> {
     /// The region.
     pub(crate) region: &'a dyn Region,
-    /// Its division.
+    /// The layout of the region.
     pub(crate) layout: &'a Layout,
     /// The class of the heap.
     pub(crate) class: Class,
@@ -32,7 +33,7 @@ pub(crate) struct Source<'a> {
 #[derive(Default)]
 pub(crate) struct Heap {
     slabs: FxHashMap<u32, Slab>,
-    /// Slabs with room; the first one is filled.
+    /// Slabs with free chunks. Allocations take chunks of the first one.
     roomy: VecDeque<u32>,
     unread: BTreeSet<u32>,
 }
@@ -49,7 +50,7 @@ impl Source<'_> {
 }
 
 impl Heap {
-    /// Notes a slab that is found at a start.
+    /// Adds a slab that a start has found. Its bitmap is unread.
     pub(crate) fn add_unread(&mut self, segment: u32) {
         self.unread.insert(segment);
     }
@@ -62,7 +63,8 @@ impl Heap {
         self.slabs.insert(segment, slab);
     }
 
-    /// Reserves a chunk: its segment and its number. Reads up to `unread_max` slabs in search of one.
+    /// Reserves a chunk, and returns its segment and its slot. Reads up to `unread_max` bitmaps of slabs to
+    /// find a free chunk.
     pub(crate) fn take(&mut self, source: &Source<'_>, unread_max: usize) -> Result<Option<(u32, u32)>> {
         for _ in 0..unread_max {
             if let Some(found) = self.take_known() {
@@ -91,7 +93,7 @@ impl Heap {
         Ok(())
     }
 
-    /// A slab; `None` if it is none of this heap.
+    /// The slab in a segment; `None` if it does not belong to this heap.
     pub(crate) fn slab(&mut self, source: &Source<'_>, segment: u32) -> Result<Option<&mut Slab>> {
         if self.unread.contains(&segment) {
             self.read(source, segment)?;
@@ -117,7 +119,8 @@ impl Heap {
         Ok(())
     }
 
-    /// Takes the slabs without a chunk out of the heap; those that are unread stay.
+    /// Takes the slabs without reserved or active chunks out of the heap, and returns their segments. Unread
+    /// slabs stay.
     pub(crate) fn take_empty(&mut self) -> Vec<u32> {
         let empty = |(segment, slab): (&u32, &Slab)| (slab.taken_count() == 0).then_some(*segment);
         let empty: Vec<u32> = self.slabs.iter().filter_map(empty).collect();
@@ -128,7 +131,7 @@ impl Heap {
         empty
     }
 
-    /// Makes all chunks free, whose bits the caller clears in the region.
+    /// Makes all chunks of the heap free in DRAM. The caller clears their bits in the region.
     pub(crate) fn clear(&mut self) {
         for (segment, slab) in &mut self.slabs {
             if slab.is_full() {
@@ -138,7 +141,7 @@ impl Heap {
         }
     }
 
-    /// Chunks of the slabs that have been read.
+    /// Reserved and active chunks of the slabs that have been read.
     pub(crate) fn taken_count(&self) -> u64 {
         self.slabs.values().map(|slab| u64::from(slab.taken_count())).sum()
     }

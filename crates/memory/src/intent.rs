@@ -5,16 +5,16 @@
 //!
 //! | at | size | field |
 //! |---:|---:|---|
-//! | 0 | 8 | seal: bits 0..32 crc32c of the steps; bits 32..64 their number, 1 to 15; 0 = nothing |
+//! | 0 | 8 | seal: bits 0..32 crc32c of the steps; bits 32..64 number of steps, 1 to 15; 0 = no publication |
 //! | 8 | 8 | zeros |
-//! | 16 | 16 each | steps: what (1 byte, highest) and offset (7 bytes) of a word; a value |
+//! | 16 | 16 each | steps: kind of the step (highest byte) and offset of a word (7 bytes); a value |
 //!
 //! A step sets bits of the word (1), clears bits (2), or stores the value (3). Steps can be repeated. So
 //! recovery repeats all steps of a lane with a valid seal, like a redo log.
 //!
 //! Invariants
 //! 1. If the seal of a lane is valid, the lane has all its steps. The seal is durable before the first step
-//!    is done. The steps are durable before the seal is cleared.
+//!    changes a word. The changes of all steps are durable before the seal is cleared.
 //! 2. The cleared seal is durable before the publication returns. Otherwise recovery could repeat a step
 //!    after another thread has changed the same word durably.
 //!
@@ -83,7 +83,8 @@ pub(crate) fn store_back(region: &dyn Region, at: u64, value: u64) {
     region.write_back(at, WORD_BYTES as u64);
 }
 
-/// Seals a lane: when this returns, a crash does all changes. There are 1 to 15 of them.
+/// Stores 1 to 15 changes in a lane and seals it, durably. From then on, recovery makes all these changes
+/// after a crash.
 pub(crate) fn seal(region: &dyn Region, lane_at: u64, changes: &[Change]) {
     let mut bytes = [0; LANE_BYTES];
     let places = bytes.chunks_exact_mut(WORD_BYTES).skip(STEPS_AT / WORD_BYTES);
@@ -109,7 +110,8 @@ pub(crate) fn clear(region: &dyn Region, lane_at: u64) {
     region.fence();
 }
 
-/// Repeats the changes of all sealed lanes, and clears the lanes. A crash in the midst of it does no harm.
+/// Repeats the changes of all sealed lanes, and clears the lanes. If a crash interrupts recovery, the next
+/// recovery repeats it.
 pub(crate) fn recover(region: &dyn Region, layout: &Layout) -> Result<()> {
     let used: Vec<(u64, [u8; LANE_BYTES])> = (0..LANES)
         .map(|lane| {
@@ -128,7 +130,8 @@ pub(crate) fn recover(region: &dyn Region, layout: &Layout) -> Result<()> {
     }
     changes.into_iter().for_each(|change| change.redo(region));
     region.fence();
-    // A lane that a crash left half sealed is cleared, too: the next one could complete it.
+    // A lane with an invalid seal is cleared, too. A crash left it half written, and the steps of a later
+    // publication could make this seal valid.
     used.iter().for_each(|(at, _)| store_back(region, *at, 0));
     region.fence();
     Ok(())

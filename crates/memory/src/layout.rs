@@ -6,7 +6,7 @@
 //! | at | size | field |
 //! |---:|---:|---|
 //! | 0 | 8 | magic "VARVEMEM" |
-//! | 8 | 4 | version, 1 |
+//! | 8 | 4 | version, 2 |
 //! | 12 | 4 | bytes of a segment, 65536 |
 //! | 16 | 8 | database id |
 //! | 24 | 8 | length of the region in bytes |
@@ -80,7 +80,7 @@ pub(crate) const NAME_AT: u64 = 16;
 /// Bytes of a segment's bitmap: a bit for each of the smallest chunks.
 pub(crate) const BITMAP_BYTES: u64 = SEGMENT_BYTES / CHUNK_BYTES_MIN / 8;
 
-/// 2: an entry of the undo log has fewer bytes.
+/// The version of the format. Since version 2 an entry of the undo log has fewer bytes.
 const VERSION: u32 = 2;
 const CHECKSUM_AT: usize = HEADER_BYTES - 4;
 const PART_ALIGNMENT: u64 = 4096;
@@ -88,7 +88,7 @@ const LANES_AT: u64 = HEADER_BYTES as u64;
 const ROOTS_AT: u64 = LANES_AT + (LANES * LANE_BYTES) as u64;
 const DESCRIPTORS_AT: u64 = ROOTS_AT + ROOTS as u64 * ROOT_BYTES as u64;
 const DESCRIPTOR_BYTES: u64 = 8;
-/// A run's length has 24 bits.
+/// The largest number of segments: a descriptor has 24 bits for the length of a run.
 const SEGMENTS_MAX: u32 = (1 << 24) - 1;
 
 /// Where the parts of a region are.
@@ -103,7 +103,7 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// The division into this many segments; its end may be beyond any region.
+    /// The layout with this many segments. Its end may be beyond the end of the region.
     fn with_segments(len_bytes: u64, segments: u32) -> Layout {
         let count = u64::from(segments);
         let bitmaps_at = (DESCRIPTORS_AT + count * DESCRIPTOR_BYTES).next_multiple_of(PART_ALIGNMENT);
@@ -115,14 +115,14 @@ impl Layout {
         self.segment_at(self.segments)
     }
 
-    /// The division of a region with this many bytes.
+    /// The layout of a region with this many bytes.
     pub(crate) fn of(len_bytes: u64) -> Result<Layout> {
         let least_bytes = Layout::with_segments(0, 1).end();
         let most_bytes = Layout::with_segments(0, SEGMENTS_MAX).end();
         if !(least_bytes..=most_bytes).contains(&len_bytes) {
             return Err(MemoryError::Size { got_bytes: len_bytes, least_bytes, most_bytes });
         }
-        // Rounding up to whole parts costs one segment at most.
+        // The parts are rounded up to multiples of their alignment. That costs one segment at most.
         let each = SEGMENT_BYTES + BITMAP_BYTES + DESCRIPTOR_BYTES;
         let most = ((len_bytes - DESCRIPTORS_AT) / each) as u32;
         let whole = Layout::with_segments(len_bytes, most);
@@ -173,13 +173,13 @@ impl Layout {
         (self.bitmaps_at..self.bitmap_at(self.segments)).contains(&offset)
     }
 
-    /// Whether an offset is one that a publication may store to: in a root, a descriptor, or a segment.
+    /// Whether a publication may store a value at this offset: it is in a root, a descriptor, or a segment.
     pub(crate) fn is_published(&self, offset: u64) -> bool {
         let is_descriptor = (DESCRIPTORS_AT..self.descriptor_at(self.segments)).contains(&offset);
         is_descriptor || self.root_of_value(offset).is_some() || self.segment_of(offset).is_some()
     }
 
-    /// What lies between the header and the segments: zeros in an empty region.
+    /// The bytes between the header and the segments. They are zeros in an empty region.
     pub(crate) fn tables(&self) -> std::ops::Range<u64> {
         LANES_AT..self.segments_at
     }
@@ -195,7 +195,7 @@ fn put<const N: usize>(bytes: &mut [u8], at: usize, value: [u8; N]) {
     }
 }
 
-/// The word at an offset of a buffer; 0 beyond its end.
+/// The word at an offset of a buffer; 0 beyond the end of the buffer.
 pub(crate) fn get_u64(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(get(bytes, at))
 }
@@ -227,7 +227,7 @@ pub(crate) fn encode_header(layout: &Layout, database: u64) -> [u8; HEADER_BYTES
     bytes
 }
 
-/// The division of a region, if its header is whole and of this database.
+/// The layout of a region, if its header is whole and belongs to this database.
 pub(crate) fn read_header(region: &dyn Region, database: u64) -> Result<Layout> {
     let len_bytes = region.len_bytes();
     let mut bytes = [0; HEADER_BYTES];
@@ -260,19 +260,19 @@ pub(crate) fn read_header(region: &dyn Region, database: u64) -> Result<Layout> 
     Ok(layout)
 }
 
-/// What a segment is.
+/// The use of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Descriptor {
-    /// Nothing, or a later segment of a run.
+    /// A free segment, or a segment of a run that is not its first one.
     Free,
-    /// Chunks of one class.
+    /// A segment with chunks of one class.
     Slab { class: Class, owner: Owner },
     /// The first segment of a large chunk.
     Run { segments: u32, owner: Owner },
 }
 
 impl Descriptor {
-    /// Its word, for a segment.
+    /// The word of the descriptor. Its checksum includes the number of the segment.
     pub(crate) fn encode(self, segment: u32) -> u64 {
         let fields = match self {
             Descriptor::Free => return 0,
@@ -301,7 +301,7 @@ impl Descriptor {
     }
 }
 
-/// The name's field in a root, and the seal over it.
+/// The bytes of a name for its field in a root, and the seal over this field.
 pub(crate) fn encode_name(name: &str) -> Result<([u8; ROOT_NAME_BYTES_MAX], u64)> {
     let mut field = [0; ROOT_NAME_BYTES_MAX];
     match field.get_mut(..name.len()) {
@@ -313,7 +313,7 @@ pub(crate) fn encode_name(name: &str) -> Result<([u8; ROOT_NAME_BYTES_MAX], u64)
     Ok((field, seal))
 }
 
-/// The name in a root, if the seal fits it.
+/// The name in a root, if the seal is valid for this name.
 pub(crate) fn decode_name(root: &[u8; ROOT_BYTES]) -> Option<&str> {
     let seal = get_u64(root, SEAL_AT as usize);
     let field = root.get(NAME_AT as usize..)?;

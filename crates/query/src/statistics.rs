@@ -128,7 +128,8 @@ impl SnapshotTable {
                 return GUESSED;
             }
         }
-        // None of the sample is less than one of it, and more than nothing.
+        // If no sampled row passes, the fraction is not zero: it is between zero and one sampled row. So half
+        // a row is assumed.
         (passed as f64).max(0.5) / of.max(1) as f64
     }
 
@@ -169,8 +170,9 @@ fn from(place: &[u8], places: usize) -> ScanSpec<'_> {
     }
 }
 
-/// Distinct values among `table_rows` by those of a sample of `rows`: the estimator Duj1 (Haas and others,
-/// "Sampling-based estimation of the number of distinct values of an attribute", 1995).
+/// Estimates the number of distinct values in a table of `table_rows` rows from the counts of the values in a
+/// sample of `rows` rows: the estimator Duj1 (Haas and others, "Sampling-based estimation of the number of
+/// distinct values of an attribute", 1995).
 fn distinct(values: &HashMap<Vec<u8>, u32>, rows: usize, table_rows: f64) -> f64 {
     let (d, n) = (values.len() as f64, rows as f64);
     if n >= table_rows {

@@ -1,8 +1,9 @@
-//! The page cache: frames in the region, which a crash forgets (chunks that are reserved and never active).
+//! The page cache. Its frames are chunks of the region that are reserved and never active. So a crash frees
+//! them.
 //!
 //! Invariants
-//! 1. A dirty page has a frame until the end of the batch. The file does not have it yet.
-//! 2. A page that is not dirty may lose its frame at any call that looks for a frame.
+//! 1. A dirty page has a frame until the end of the batch. The file does not have its new content yet.
+//! 2. A page that is not dirty may lose its frame at any call that needs a frame for another page.
 //!
 //! What it does not know: the file.
 
@@ -20,7 +21,7 @@ struct Frame {
     chunk: Pointer,
     page: Option<u64>,
     is_dirty: bool,
-    /// Whether it was used since the hand of the clock passed it.
+    /// Whether the page was used since the hand of the clock passed the frame.
     was_used: bool,
 }
 
@@ -29,9 +30,9 @@ pub(super) struct PageCache {
     owner: Owner,
     frames: Vec<Frame>,
     by_page: FxHashMap<u64, usize>,
-    /// The most frames, if not more pages are dirty.
+    /// The largest number of frames, unless more pages than that are dirty.
     most: usize,
-    /// The next frame that the clock looks at.
+    /// The hand of the clock: the frame that was examined last.
     hand: usize,
     dirty_count: usize,
 }
@@ -58,12 +59,12 @@ impl PageCache {
         self.dirty_count
     }
 
-    /// Whether there are more dirty pages than the cache should have.
+    /// Whether dirty pages take more than half of the frames that the cache may have.
     pub(super) fn is_crowded(&self) -> bool {
         2 * self.dirty_count > self.most
     }
 
-    /// The dirty pages and their frames, in the order of the file.
+    /// The dirty pages and their frames, in the order of the pages in the file.
     pub(super) fn dirty(&self) -> Vec<DirtyPage> {
         let dirty = self.frames.iter().filter(|frame| frame.is_dirty);
         let mut dirty: Vec<DirtyPage> =
@@ -72,7 +73,8 @@ impl PageCache {
         dirty
     }
 
-    /// A frame for a page that has none, for a read. `None`: all frames are dirty, and the region is full.
+    /// Gives a frame to a page that is read and has none. `None`: all frames are dirty, and no frame can be
+    /// added, because the cache has its largest number of frames or the region is full.
     pub(super) fn add(&mut self, space: &Space, page: u64) -> StoreResult<Option<Pointer>> {
         let free = if self.frames.len() < self.most { self.new_frame(space)? } else { None };
         match free.or_else(|| self.evict()) {
@@ -81,7 +83,7 @@ impl PageCache {
         }
     }
 
-    /// A frame for a page that becomes dirty. `None`: all frames are dirty, and the region is full.
+    /// Gives a frame to a page that becomes dirty. `None`: all frames are dirty, and the region is full.
     pub(super) fn add_dirty(&mut self, space: &Space, page: u64) -> StoreResult<Option<Pointer>> {
         if let Some(frame) = self.by_page.get(&page).copied() {
             return Ok(self.give_to(frame, page, true));
@@ -94,7 +96,7 @@ impl PageCache {
         Ok(free.and_then(|frame| self.give_to(frame, page, true)))
     }
 
-    /// A new frame; `None`: the region is full.
+    /// Adds a frame. `None`: the region is full.
     fn new_frame(&mut self, space: &Space) -> StoreResult<Option<usize>> {
         match space.allocator().allocate(self.owner, PAGE_BYTES as u64) {
             Ok(chunk) => {
@@ -106,7 +108,8 @@ impl PageCache {
         }
     }
 
-    /// A frame that was not used lately, without its page.
+    /// Evicts a clean page that was not used lately (clock), and returns its frame. `None`: all frames are
+    /// dirty.
     fn evict(&mut self) -> Option<usize> {
         for _ in 0..2 * self.frames.len() {
             self.hand = if self.hand + 1 < self.frames.len() { self.hand + 1 } else { 0 };
@@ -129,7 +132,7 @@ impl PageCache {
         Some(frame.chunk)
     }
 
-    /// Forgets a dirty page.
+    /// Takes the frame away from a dirty page that is not needed any more.
     pub(super) fn forget(&mut self, page: u64) {
         if let Some(number) = self.by_page.remove(&page)
             && let Some(frame) = self.frames.get_mut(number)
@@ -139,14 +142,15 @@ impl PageCache {
         }
     }
 
-    /// Notes that the file has all pages, and gives up frames that are too many.
+    /// Marks all frames as clean, because the file has all pages now. Gives up the frames beyond the largest
+    /// number.
     pub(super) fn end_batch(&mut self, space: &Space) -> StoreResult<()> {
         self.frames.iter_mut().for_each(|frame| frame.is_dirty = false);
         self.dirty_count = 0;
         self.shrink(space, self.most)
     }
 
-    /// Gives up frames until there are this many, or all are dirty.
+    /// Gives up clean frames until at most `most` frames are left, or only dirty ones.
     pub(super) fn shrink(&mut self, space: &Space, most: usize) -> StoreResult<()> {
         let mut number = self.frames.len();
         while self.frames.len() > most

@@ -1,7 +1,7 @@
 //! The master record and the two directories: the first pages of the file.
 //!
 //! Invariants
-//! 1. The current directory is never changed. The master record changes when the other one is durable.
+//! 1. The current directory is never changed. The master record changes when the other directory is durable.
 //!
 //! What it does not know: nodes, bitmaps.
 
@@ -46,7 +46,7 @@ impl Directory {
         self.lines.current()
     }
 
-    /// Writes the lines of the dirty directory that differ from these roots.
+    /// Writes those lines of the dirty directory that differ from these roots into the file.
     pub(super) fn stage(&mut self, file: &mut PageFile, roots: &mut Roots) -> StoreResult<()> {
         let from = self.dirty().directory_at();
         self.lines.stage(roots, |number, line| Ok(file.write(from + number as u64 * LINE_BYTES, line)?))

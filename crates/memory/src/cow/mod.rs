@@ -4,8 +4,8 @@
 //! | call | what it changes |
 //! |---|---|
 //! | insert, replace, patch, delete | dirty nodes, which are in frames of the page cache only |
-//! | rollback | the same dirty nodes, with the entries of before |
-//! | commit | nothing, unless the batch has as many transactions or dirty nodes as it may have |
+//! | rollback | the same dirty nodes: they get their old entries back |
+//! | commit | nothing; it ends the batch if that has reached its limit of transactions or dirty nodes |
 //! | sync | ends the batch |
 //!
 //! The end of a batch (group commit)

@@ -1,8 +1,10 @@
 //! The nodes of the tree: pages of the file, in frames of the page cache.
 //!
 //! Invariants
-//! 1. Dirty nodes are in frames only. Their pages are in use, and the file has room for them.
-//! 2. Without a frame a node is read from the file, so reads do not fail in a full region.
+//! 1. Dirty nodes are in frames only. Their pages are marked as used in the page map, and room for them is
+//!    reserved in the file.
+//! 2. If the cache has no frame for a node (all are dirty, and the region has no room for another one), the
+//!    node is read directly from the file. So a full region does not make reads fail.
 //!
 //! What it does not know: the format of nodes.
 
@@ -25,7 +27,7 @@ pub struct FileNodes {
     pub(super) space: Space,
     pub(super) file: PageFile,
     pub(super) map: PageMap,
-    /// Reads change it too: they need frames.
+    /// Reads change the cache too, because they give frames to pages.
     pub(super) cache: Mutex<PageCache>,
     pub(super) directory: Directory,
     /// The tuple that is being made or changed.
@@ -46,7 +48,8 @@ fn is_full(error: &StoreError) -> bool {
 }
 
 impl FileNodes {
-    /// Writes all dirty nodes into the file. Pages that it does not have yet are appended in their order.
+    /// Writes all dirty nodes into the file. Pages that the file does not have yet are appended in the order
+    /// of their numbers.
     pub(super) fn write_dirty(&mut self) -> StoreResult<()> {
         let mut bytes = [0; PAGE_BYTES];
         let mut next = self.file.page_count()?;
@@ -59,7 +62,7 @@ impl FileNodes {
         self.fill_to(self.map.end(), &mut next)
     }
 
-    /// Appends empty pages until the file has this many.
+    /// Appends empty pages until the file has `end` pages. `next` is the number of pages that it has.
     fn fill_to(&mut self, end: u64, next: &mut u64) -> StoreResult<()> {
         while *next < end {
             self.file.write(*next * PAGE_BYTES as u64, &[0; PAGE_BYTES])?;
@@ -123,7 +126,7 @@ impl NodeStore for FileNodes {
         ranges: [Range<usize>; 2],
         buf: &mut Vec<u8>,
     ) -> StoreResult<()> {
-        // The dirty page has a frame already, so locating it takes no frame away.
+        // The dirty page has a frame already. So `locate` evicts no page, and `from` stays valid.
         let into = self.locate(into)?;
         for range in ranges {
             buf.resize(range.len(), 0);
@@ -147,7 +150,7 @@ impl NodeStore for FileNodes {
         self.cache.lock().is_dirty(node.0)
     }
 
-    /// Clean frames are given up before the region counts as full.
+    /// If the region is full, gives up all clean frames and tries a second time.
     fn new_node(&mut self, _owner: Owner) -> StoreResult<NodeId> {
         let page = self.take_page().or_else(|error| match is_full(&error) {
             true => {
@@ -159,7 +162,7 @@ impl NodeStore for FileNodes {
         Ok(NodeId(page))
     }
 
-    /// A bit of the map says that a page is free.
+    /// Does nothing: to free a page, only its bit in the page map has to be changed.
     fn reserve_retirement(&mut self) -> StoreResult<()> {
         Ok(())
     }
@@ -176,12 +179,12 @@ impl NodeStore for FileNodes {
         Ok(())
     }
 
-    /// Rows are in the tree. So a change of a row is a change of its entry, and nothing else is noted.
+    /// Fails always: rows are in the trees, so a change of a row is recorded as a change of its entries.
     fn change_row(&mut self, _value: &[u8], _at: usize, _bytes: &[u8]) -> StoreResult<()> {
         Err(StoreError::Damaged { what: "a change of a row outside its tree", at: Pointer::NONE })
     }
 
-    /// Rows are in the tree, so nothing is left.
+    /// Does nothing: rows are in the trees, so there is nothing else to free.
     fn forget_value(&mut self, _tree: TreeNo, _owner: Owner, _value: &[u8]) -> StoreResult<()> {
         Ok(())
     }

@@ -9,7 +9,8 @@
 //! | from 35 on | nodes |
 //! | n * 32768, and the next one | for directories 0 and 1: which of these 32768 pages are in use |
 //!
-//! The master record is the number of the last batch. Directory 0 is current if it is even, else 1.
+//! The master record is the number of the last batch. If this number is even, directory 0 is the current one,
+//! else directory 1.
 //!
 //! What it does not know: what is in use, caches.
 
@@ -17,7 +18,7 @@ use crate::files::{FileHandle, FileResult, Files};
 
 /// Bytes of a page, and of a node.
 pub(super) const PAGE_BYTES: usize = 4096;
-/// Pages that one page of a bitmap counts.
+/// Pages of a group: one page of a bitmap has a bit for each.
 pub(super) const GROUP_PAGES: u64 = 8 * PAGE_BYTES as u64;
 /// Pages of a new file.
 pub(super) const FIRST_PAGES: u64 = 3 + 2 * DIRECTORY_PAGES;
@@ -31,7 +32,7 @@ const MASTER_AT: u64 = 8;
 pub(super) struct Side(u64);
 
 impl Side {
-    /// The directory that a batch changes; it is current behind the batch.
+    /// The side that a batch changes. It is the current side after the end of the batch.
     pub(super) fn of_batch(batch: u64) -> Side {
         Side(batch % 2)
     }
@@ -77,11 +78,12 @@ impl PageFile {
         self.files.fsync(self.handle)
     }
 
-    /// Reserves room for this many pages; for some more, if there is room.
+    /// Reserves room in the region, so that the file can have this many pages. Reserves some more if there is
+    /// room.
     ///
     /// Errors: the region is full.
     pub(super) fn reserve(&mut self, pages: u64) -> FileResult<()> {
-        /// As many as one publication adds (0113).
+        /// The pages of the blocks that one publication adds to a file (0113).
         const MORE_PAGES: u64 = 28;
         let needed = pages * PAGE_BYTES as u64;
         if needed <= self.reserved {

@@ -1,9 +1,10 @@
-//! A start: the current directory counts. Nothing is undone or repeated.
+//! The start of a store: it reads the current directory. There is nothing to undo or to redo.
 //!
 //! Invariants
-//! 1. A start reads the first pages and the bitmaps, so its time depends on the number of pages only: a bit
-//!    for each.
-//! 2. A file without pages is a new one. Its first pages become durable at once, because a file grows whole.
+//! 1. A start reads the first pages and the bitmaps, which have one bit for each page. So its time depends on
+//!    the number of pages only.
+//! 2. A file without pages is a new one. A crash leaves all of its first pages or none, because the length of
+//!    a file grows only after all bytes before it are durable.
 //!
 //! What it does not know: nodes, rows.
 
@@ -17,7 +18,7 @@ use crate::store_error::{StoreError, StoreResult};
 /// The name of the file.
 const NAME: &str = "pages";
 
-/// What a start finds.
+/// The parts of a store that a start has opened.
 pub(super) struct Opened {
     pub(super) file: PageFile,
     pub(super) directory: Directory,

@@ -3,14 +3,14 @@
 //! The *tuple* of a row has the lengths of its keys in the secondary indexes (2 bytes each), the keys, and
 //! the row. The value of the primary index begins with a byte that says where the tuple is:
 //!
-//! | first byte | behind it |
+//! | first byte | bytes after it |
 //! |---:|---|
 //! | 0 | the tuple |
-//! | 1 | the tuple is in pieces: their number in the tree (8 bytes), length of the tuple (4 bytes) |
+//! | 1 | the tuple is in pieces: its number in the tree `Pieces` (8 bytes), its length (4 bytes) |
 //!
-//! A piece is an entry of the tree `Pieces` of the table. Its key has the number (8 bytes) and the place
-//! among the pieces (4 bytes), both big endian. All pieces but the last one have the same
-//! length: two fill a node.
+//! A piece is an entry of the tree `Pieces` of the table. Its key has the number of the tuple (8 bytes) and
+//! the position among the pieces of the tuple (4 bytes), both big endian. All pieces of a tuple but the last
+//! one have the same length: two of them fill a node.
 //!
 //! What it does not know: trees.
 
@@ -29,7 +29,7 @@ const IN_PIECES: u8 = 1;
 pub(super) const INLINE_AT: usize = 1;
 const PIECE_KEY_BYTES: usize = 12;
 
-/// Bytes of a piece.
+/// Bytes of each piece of a tuple but the last one.
 pub(super) fn piece_bytes() -> usize {
     value_bytes_max(PAGE_BYTES, PIECE_KEY_BYTES)
 }
@@ -61,7 +61,7 @@ impl Pieces {
     }
 }
 
-/// The number of the pieces that an entry of the tree belongs to.
+/// The number of the tuple to which an entry of the tree `Pieces` belongs.
 pub(super) fn number_of(piece_key: &[u8]) -> u64 {
     piece_key.first_chunk().map_or(0, |number| u64::from_be_bytes(*number))
 }
@@ -69,13 +69,13 @@ pub(super) fn number_of(piece_key: &[u8]) -> u64 {
 /// Where a tuple is.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Stored<'v> {
-    /// In the value.
+    /// The tuple is in the value.
     Inline(&'v [u8]),
-    /// In entries of another tree.
+    /// The tuple is in entries of the tree `Pieces`.
     InPieces(Pieces),
 }
 
-/// What a value of the primary index says. Errors: it cannot be.
+/// Decodes a value of the primary index. Errors: the value is damaged.
 pub(super) fn decode(value: &[u8]) -> StoreResult<Stored<'_>> {
     match value.split_first() {
         Some((&INLINE, tuple)) => Ok(Stored::Inline(tuple)),
@@ -114,7 +114,7 @@ fn damaged() -> StoreError {
     StoreError::Damaged { what: "a row in a primary index", at: Pointer::NONE }
 }
 
-/// Where the parts of a tuple are in it.
+/// The positions of the keys and of the row in a tuple.
 #[derive(Debug, Clone, Default)]
 pub(super) struct TupleParts {
     keys: [Range<usize>; INDEXES_MAX],
@@ -123,7 +123,8 @@ pub(super) struct TupleParts {
 }
 
 impl TupleParts {
-    /// Reads the lengths of a tuple of a table with this number of secondary indexes. Errors: they cannot be.
+    /// Reads the lengths of the keys in a tuple, for a table with this number of secondary indexes. Errors:
+    /// the lengths are longer than the tuple.
     pub(super) fn of(secondary: usize, tuple: &[u8]) -> StoreResult<TupleParts> {
         let mut parts = TupleParts { row_at: 2 * secondary, ..TupleParts::default() };
         for (number, key) in parts.keys.iter_mut().enumerate().take(secondary) {

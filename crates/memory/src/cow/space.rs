@@ -1,11 +1,13 @@
-//! Which pages are in use.
+//! The page map: it says which pages of the file are in use.
 //!
-//! The bits are in DRAM, and for each directory in the file. A batch writes the words of the dirty
-//! directory's bitmap that it or the batch before has changed. So the bitmap has the changes of both.
+//! The map is in DRAM. In the file, each directory has a bitmap of its own. The bitmap of the dirty directory
+//! lacks the changes of the open batch and of the batch before. So the end of a batch writes the words that
+//! either of them has changed.
 //!
 //! Invariants
 //! 1. A page that the current directory needs is in use until the flip. So no batch overwrites it.
-//! 2. The file has room reserved for all pages before the end. So writing them does not find the region full.
+//! 2. Room is reserved in the file for all pages before `end`. So a write of these pages cannot fail because
+//!    the region is full.
 //!
 //! What it does not know: what pages hold.
 
@@ -19,17 +21,19 @@ const GROUP_WORDS: usize = (GROUP_PAGES / WORD_PAGES) as usize;
 
 /// The pages of a file.
 pub(super) struct PageMap {
-    /// A bit for each page: the dirty directory or the current one needs it.
+    /// A bit for each page. It is set if the dirty or the current directory needs the page.
     used: Vec<u64>,
-    /// A bit for each page that only the current directory needs.
+    /// A bit for each page. It is set if only the current directory needs the page.
     retired: Vec<u64>,
-    /// Pages of the file, with those that it has room for.
+    /// The number of pages of the file, including pages that are not written yet but have reserved room.
     end: u64,
     /// Pages before the end that are not in use.
     free: u64,
-    /// The word that the last page was taken from: the search rotates, so that pages wear evenly.
+    /// The word from which the last page was taken. The next search begins here, so that all pages wear
+    /// evenly.
     cursor: usize,
-    /// Words that the batch has changed, and those of the batch before.
+    /// The words that the open batch has changed. The next field has the words that the batch before has
+    /// changed.
     changed: Vec<usize>,
     changed_before: Vec<usize>,
 }
@@ -46,7 +50,7 @@ fn groups_of(pages: u64) -> u64 {
     pages.div_ceil(GROUP_PAGES).max(1)
 }
 
-/// The words of a bitmap of the file.
+/// Reads the words of a bitmap from the file.
 fn read_bitmap(file: &PageFile, side: Side, pages: u64) -> StoreResult<Vec<u64>> {
     let mut words = Vec::new();
     for group in 0..groups_of(pages) {
@@ -60,7 +64,7 @@ fn read_bitmap(file: &PageFile, side: Side, pages: u64) -> StoreResult<Vec<u64>>
 }
 
 impl PageMap {
-    /// Reads the bitmap of the current directory. Errors: it cannot be.
+    /// Reads the bitmap of the current directory. Errors: the bitmap is damaged.
     pub(super) fn open(file: &PageFile, current: Side, dirty: Side) -> StoreResult<PageMap> {
         let end = file.page_count()?;
         let (used, other) = (read_bitmap(file, current, end)?, read_bitmap(file, dirty, end)?);
@@ -68,7 +72,8 @@ impl PageMap {
         let changed_before = (0..used.len()).filter(differs).collect();
         let retired = vec![0; used.len()];
         let mut map = PageMap { used, retired, end, free: 0, cursor: 0, changed: Vec::new(), changed_before };
-        // The bitmaps themselves are in use, also when a crash came before the batch that has added them.
+        // The pages of the bitmaps are in use, too. The bitmap lacks their bits if a crash came before the
+        // end of the batch that added these pages.
         (0..groups_of(end)).for_each(|group| map.mark_own(group));
         let taken: u64 = map.used.iter().map(|word| u64::from(word.count_ones())).sum();
         let beyond = (end..map.used.len() as u64 * WORD_PAGES).any(|page| map.is_used(page));
@@ -94,7 +99,7 @@ impl PageMap {
         self.used.get(word_of(page)).is_some_and(|word| word & bit_of(page) != 0)
     }
 
-    /// The pages in use that are not in use for the bitmaps themselves.
+    /// The pages that hold nodes: the pages in use without the first pages of the file and the bitmaps.
     pub(super) fn nodes(&self) -> impl Iterator<Item = u64> {
         let is_own = |page: u64| page < FIRST_PAGES || page >= GROUP_PAGES && page % GROUP_PAGES < 2;
         (0..self.end).filter(move |page| self.is_used(*page) && !is_own(*page))
@@ -123,7 +128,8 @@ impl PageMap {
         let mut words = (before.len()..).zip(from).chain((0..).zip(before));
         let found = words.find(|(_, word)| **word != u64::MAX);
         let page = found.map(|(number, word)| number as u64 * WORD_PAGES + u64::from(word.trailing_ones()));
-        // Only pages before the end are counted as free, and the search may find one behind it first.
+        // The search may find a page that is not before `end` first. Such a page does not exist yet, so the
+        // first free page before `end` is taken instead.
         let page = match page {
             Some(page) if page < self.end => Some(page),
             _ => (0..self.end).find(|page| !self.is_used(*page)),
@@ -136,7 +142,8 @@ impl PageMap {
         Ok(page)
     }
 
-    /// Adds a page behind the last one, and bitmaps before it if it begins a group.
+    /// Adds a page after the last one. If a group begins there, the two pages of its bitmaps are added before
+    /// it.
     fn extend(&mut self, file: &mut PageFile) -> StoreResult<()> {
         let own = if self.end.is_multiple_of(GROUP_PAGES) { 2 } else { 0 };
         file.reserve(self.end + own + 1)?;
@@ -153,13 +160,13 @@ impl PageMap {
         Ok(())
     }
 
-    /// Makes a page of this batch free.
+    /// Frees a page that this batch has taken.
     pub(super) fn give(&mut self, page: u64) {
         self.change(page, |word, bit| *word &= !bit);
         self.free += 1;
     }
 
-    /// Notes that the dirty directory does not need a page any more.
+    /// Retires a page, because the dirty directory does not need it any more.
     pub(super) fn retire(&mut self, page: u64) {
         if let Some(word) = self.retired.get_mut(word_of(page)) {
             *word |= bit_of(page);
@@ -167,12 +174,12 @@ impl PageMap {
         self.note(word_of(page));
     }
 
-    /// Pages of the file when the batch is written.
+    /// The number of pages that the file has at the end of the batch.
     pub(super) fn end(&self) -> u64 {
         self.end
     }
 
-    /// Writes what the dirty directory needs into its bitmap.
+    /// Writes the changed words into the bitmap of the dirty directory.
     pub(super) fn stage(&mut self, file: &mut PageFile, dirty: Side) -> StoreResult<()> {
         let mut words = [&self.changed[..], &self.changed_before[..]].concat();
         words.sort_unstable();
@@ -193,7 +200,7 @@ impl PageMap {
         Ok(())
     }
 
-    /// Makes retired pages free, behind the flip.
+    /// Frees the retired pages, after the flip.
     pub(super) fn end_batch(&mut self) {
         for word in &self.changed {
             if let (Some(used), Some(retired)) = (self.used.get_mut(*word), self.retired.get_mut(*word)) {

@@ -1,10 +1,11 @@
-//! Rows in the leaves of the primary index or in pieces, and the end of a batch.
+//! The store of the engine: rows in the leaves of the primary index or in pieces, and the end of a batch.
 //!
 //! The format of a row value is in `row.rs`.
 //!
 //! Invariants
-//! 1. Nothing of a page that the current directory leads to is changed.
-//! 2. The pieces of a row are entries of a tree. So a rollback puts them back, as entries of an index.
+//! 1. No page that the current directory leads to is changed.
+//! 2. The pieces of a row are entries of a tree. So a rollback restores them in the same way as entries of an
+//!    index.
 //!
 //! What it does not know: transactions, the format of nodes and directories.
 
@@ -35,7 +36,8 @@ pub struct CowSettings {
     pub files: FileCosts,
     /// A commit ends the batch when the batch has this many transactions.
     pub batch_transactions: usize,
-    /// Bytes of the page cache. It is larger while one transaction has changed more nodes than it holds.
+    /// Bytes of the page cache. The cache grows beyond that while the open transaction has changed more nodes
+    /// than fit in it.
     pub cache_bytes: usize,
 }
 
@@ -49,9 +51,9 @@ impl Default for CowSettings {
 pub type Cow = CowStore<FileNodes>;
 
 impl Cow {
-    /// Opens the store whose file has this root; makes an empty one if there is none. The file and the page
-    /// cache are counted for `owner`. Commits that were not durable are gone. A start reads a bit for each
-    /// page.
+    /// Opens the store whose file has the root `name`, or makes an empty store if there is none. The chunks
+    /// of the file and of the page cache belong to `owner`. Transactions whose commit was not durable are
+    /// lost. To open a store, one bit for each page of its file is read.
     pub fn open(
         allocator: Arc<Allocator>,
         name: &str,
@@ -67,13 +69,13 @@ impl Cow {
         CowStore::new(Trees::new(nodes, roots), owner, settings.batch_transactions)
     }
 
-    /// Calls on files since the start.
+    /// The number of calls on files since the store was opened.
     pub fn file_calls(&self) -> CallCounts {
         self.trees.nodes.file.files.counts()
     }
 }
 
-/// Copies a tuple into a buffer.
+/// Copies the tuple of a row value into a buffer.
 fn load(trees: &Trees<FileNodes>, table: TableNo, value: &[u8], tuple: &mut Vec<u8>) -> StoreResult<()> {
     tuple.clear();
     match row::decode(value)? {
@@ -115,7 +117,7 @@ fn add_pieces(
     Ok(())
 }
 
-/// Changes bytes of a tuple, whose bytes before the change are `old`.
+/// Changes bytes of a tuple. `old` is the whole tuple before the change.
 fn patch_tuple(
     trees: &mut Trees<FileNodes>,
     row: StoredRow<'_>,
@@ -141,7 +143,7 @@ fn patch_tuple(
     Ok(())
 }
 
-/// The nodes of some trees of the dirty directory.
+/// The nodes that these trees of the dirty directory have.
 fn nodes_of(trees: &Trees<FileNodes>, numbers: impl Iterator<Item = TreeNo>) -> StoreResult<Vec<NodeId>> {
     let mut found = Vec::new();
     for tree in numbers {
@@ -153,7 +155,8 @@ fn nodes_of(trees: &Trees<FileNodes>, numbers: impl Iterator<Item = TreeNo>) -> 
     Ok(found)
 }
 
-/// Checks that the pages in use are those of the nodes.
+/// Checks that the page map agrees with the trees: the pages in use for nodes are exactly those of the trees'
+/// nodes.
 fn check_pages(trees: &Trees<FileNodes>) -> StoreResult<()> {
     let mut nodes = nodes_of(trees, trees.roots.trees())?;
     nodes.sort_unstable();
@@ -179,7 +182,7 @@ impl CowMedium for FileNodes {
         cache.get_mut().end_batch(space)
     }
 
-    /// Dirty pages keep their frames.
+    /// Dirty pages keep their frames until the batch ends. So a batch with many dirty pages should end.
     fn is_crowded(&mut self) -> bool {
         self.cache.get_mut().is_crowded()
     }
@@ -188,12 +191,12 @@ impl CowMedium for FileNodes {
         Ok(self.space.allocator().used_bytes(owner)? > 0)
     }
 
-    /// The file has lines for all tables.
+    /// Does nothing: the file has a line for each table that a store can have.
     fn reserve_lines(&mut self, _tables: usize) -> StoreResult<()> {
         Ok(())
     }
 
-    /// One batch: the pages are free behind its flip.
+    /// Ends the batch. After its flip the pages of the table are free.
     fn drop_table(trees: &mut Trees<FileNodes>, table: TableNo) -> StoreResult<()> {
         let owner = trees.roots.owner_of(table)?;
         for node in nodes_of(trees, trees.roots.trees_of(table))? {
@@ -224,7 +227,7 @@ impl CowMedium for FileNodes {
         done
     }
 
-    /// The row value is gone, and pieces go with the undoing of the change.
+    /// Does nothing: no tree has the row value, and the rollback of the change removes the pieces.
     fn give_up_row(_trees: &mut Trees<FileNodes>, _table: TableNo, _value: &[u8]) -> StoreResult<()> {
         Ok(())
     }

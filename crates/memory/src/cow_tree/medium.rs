@@ -1,9 +1,11 @@
-//! What an engine does for its store: batches, and rows.
+//! The trait that an engine implements for its store: batches, and rows.
 //!
-//! The primary index of a table has a *row value* under each primary key. Its format is the engine's.
+//! The primary index of a table has a *row value* under each primary key. Each engine has its own format of
+//! row values.
 //!
 //! Invariants
-//! 1. The end of a batch, and taking a row out, find room: what makes nodes and rows has reserved it.
+//! 1. The end of a batch and the removal of a row cannot fail for lack of room: the calls that make nodes and
+//!    rows have reserved this room.
 //!
 //! What it does not know: transactions, secondary indexes.
 
@@ -20,7 +22,7 @@ pub(crate) trait CowMedium: NodeStore + Sized {
     /// The region.
     fn space(&self) -> &Space;
 
-    /// Ends the batch: all that these roots lead to is durable.
+    /// Ends the batch: makes everything durable that these roots lead to.
     fn end_batch(&mut self, roots: &mut Roots) -> StoreResult<()>;
 
     /// Whether the batch should end, because it holds much memory.
@@ -32,10 +34,11 @@ pub(crate) trait CowMedium: NodeStore + Sized {
     /// Makes sure that the directories have lines for this many tables. Errors: the region is full.
     fn reserve_lines(&mut self, tables: usize) -> StoreResult<()>;
 
-    /// Removes a table that is there, and ends the batch. No transaction is open.
+    /// Removes an existing table, and ends the batch. The caller has checked that no transaction is open.
     fn drop_table(trees: &mut Trees<Self>, table: TableNo) -> StoreResult<()>;
 
-    /// Stores a row that no index leads to. `value` becomes its row value. Errors: the region is full.
+    /// Stores a new row, to which no index leads yet. `value` becomes the row value. Errors: the region is
+    /// full.
     fn new_row(
         trees: &mut Trees<Self>,
         table: TableNo,
@@ -44,23 +47,23 @@ pub(crate) trait CowMedium: NodeStore + Sized {
         value: &mut Vec<u8>,
     ) -> StoreResult<()>;
 
-    /// Gives up a new row that the primary index refused.
+    /// Frees a new row whose row value the primary index has refused.
     fn give_up_row(trees: &mut Trees<Self>, table: TableNo, value: &[u8]) -> StoreResult<()>;
 
     /// Removes what a row has outside its row value and outside secondary indexes, as a change of the open
     /// transaction.
     fn take_out_row(trees: &mut Trees<Self>, row: StoredRow<'_>) -> StoreResult<()>;
 
-    /// Changes bytes of a row. Errors: they are not within the row; the region is full.
+    /// Changes bytes of a row. Errors: the bytes are not within the row; the region is full.
     fn patch_row(trees: &mut Trees<Self>, row: StoredRow<'_>, patch: RowPatch<'_>) -> StoreResult<()>;
 
     /// Copies the keys that a row has in the secondary indexes.
     fn secondary_keys(trees: &Trees<Self>, row: StoredRow<'_>, keys: &mut [Vec<u8>]) -> StoreResult<()>;
 
-    /// Puts the row in the place of its row value.
+    /// Replaces the row value in the buffer `row` by the row.
     fn load_row(trees: &Trees<Self>, table: TableNo, row: &mut Vec<u8>) -> StoreResult<()>;
 
-    /// The row with a row value; `buf` may hold it.
+    /// The row of a row value, as a part of `value` or of `buf`.
     fn row_of<'b>(
         trees: &Trees<Self>,
         table: TableNo,

@@ -1,13 +1,15 @@
 //! Nodes with few entries: they are merged with a neighbour, or freed.
 //!
-//! A node of which less than a third is used takes the entries of a neighbour below the same parent, if they
-//! leave a quarter of it free. Then the parent has an entry less, and may be merged, too. Without entries a node
-//! is freed. So of two neighbours below a parent one is a third full at least, or both are too full for one node.
+//! A node that is less than a third full takes the entries of a neighbour below the same parent, if a quarter
+//! of the node then stays free. The parent loses an entry, and may be merged, too. A node without entries is
+//! freed. So of two neighbours below a parent, at least one is a third full, or the two are too full for one
+//! node.
 //!
 //! Invariants
-//! 1. Nodes are merged between transactions only. So no undoing needs an entry where it was.
-//! 2. A merge changes dirty nodes only, and makes no node. If there is no room to note that a node is free, it
-//!    is left undone, and the tree is whole.
+//! 1. Nodes are merged between transactions only. So a rollback still finds room for each removed entry in
+//!    the leaf where it was.
+//! 2. A merge changes dirty nodes only, and makes no node. If the region has no room to record a freed node,
+//!    the merge is left out, and the tree stays whole.
 //!
 //! What it does not know: why a node has few entries.
 
@@ -19,7 +21,7 @@ use crate::store_error::StoreResult;
 /// Buffers of a merge.
 #[derive(Default)]
 pub(super) struct MergeBuffers {
-    /// The neighbour that is freed.
+    /// The bytes of the neighbour that is freed.
     neighbour: Vec<u8>,
     separator: Vec<u8>,
 }
@@ -27,13 +29,13 @@ pub(super) struct MergeBuffers {
 /// Two nodes below one parent.
 struct Neighbours {
     parent: NodeId,
-    /// The entry of the left one in the parent.
+    /// The entry of the left node in the parent.
     left_entry: usize,
     /// The node that stays; it is dirty.
     kept: NodeId,
     /// The node that is freed.
     gone: NodeId,
-    /// Whether the left one stays.
+    /// Whether the left node stays.
     keeps_left: bool,
 }
 
@@ -72,7 +74,7 @@ impl Tree {
         self.lower_root(nodes)
     }
 
-    /// Merges a dirty node with one of its neighbours; whether one can be merged.
+    /// Merges a dirty node with one of its neighbours. Returns whether it could be merged with one.
     fn merge<N: NodeStore>(
         &self,
         nodes: &mut N,
@@ -104,7 +106,7 @@ impl Tree {
         Ok(false)
     }
 
-    /// Takes roots with one child away.
+    /// While the root is dirty and has a single child, makes this child the root.
     fn lower_root<N: NodeStore>(&mut self, nodes: &mut N) -> StoreResult<()> {
         loop {
             let root = Node::read(nodes, self.root)?;
@@ -118,7 +120,7 @@ impl Tree {
 }
 
 impl Neighbours {
-    /// Moves the entries of the node that is freed, and its place in the parent.
+    /// Moves the entries of the freed node into the other node, and removes the freed node from the parent.
     fn merge<N: NodeStore>(
         &self,
         nodes: &mut N,
@@ -131,7 +133,8 @@ impl Neighbours {
         let mut kept = Node::read(nodes, self.kept)?;
         let is_inner = !kept.is_leaf;
         if is_inner && !self.keeps_left {
-            // Its first entry was for all smaller keys. Now others stand before it, so its key counts.
+            // The first entry of an inner node is for all smaller keys, so its own key does not count. Now
+            // other entries come before it, so it needs the separator as its key.
             let child = kept.child(nodes, 0)?.0.to_le_bytes();
             kept.remove(nodes, 0, buf)?;
             kept.insert(nodes, 0, NewEntry { key: separator, value: &child }, buf)?;

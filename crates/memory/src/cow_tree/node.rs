@@ -7,7 +7,7 @@
 //! | 4 | 2 | where the lowest entry begins |
 //! | 6 | 2 | bytes of removed entries above it |
 //! | 8 | 2 each | where each entry begins, in the order of their keys |
-//! | behind | | free |
+//! | then | | free |
 //! | to the end | | entries: length of the key (2), length of the value (2), key, value |
 //!
 //! A new entry is stored below the others, so that few bytes are moved. In a leaf the value belongs to the
@@ -81,9 +81,9 @@ impl Entry {
 /// Where the search for a key ends in a node.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Position {
-    /// The first entry that is not smaller.
+    /// The first entry whose key is not smaller than the search key.
     pub(super) entry: usize,
-    /// Whether it has the key.
+    /// Whether this entry has the search key.
     pub(super) is_there: bool,
 }
 
@@ -96,14 +96,14 @@ fn pair(number: usize) -> [u8; 2] {
     (number as u16).to_le_bytes()
 }
 
-/// The first `len` bytes of a buffer, which is made longer if it is too short.
+/// Makes a buffer `len` bytes long, and returns its bytes.
 pub(super) fn sized(buf: &mut Vec<u8>, len: usize) -> &mut [u8] {
     buf.resize(len, 0);
     buf
 }
 
 impl<P: Copy> Node<P> {
-    /// Reads the head of a node. Errors: it cannot be.
+    /// Reads the head of a node. Errors: the head is damaged.
     pub(super) fn read<N: NodeStore<Place = P>>(nodes: &N, id: NodeId) -> StoreResult<Node<P>> {
         let place = nodes.locate(id)?;
         let mut head = [0; HEAD_BYTES];
@@ -118,7 +118,7 @@ impl<P: Copy> Node<P> {
             .ok_or_else(|| StoreError::Damaged { what: "the head of a node", at: id.pointer() })
     }
 
-    /// Copies what this node keeps into a dirty one.
+    /// Copies the head, slots and entries of this node into a dirty node.
     pub(super) fn copy_into<N: NodeStore<Place = P>>(
         &self,
         nodes: &mut N,
@@ -153,17 +153,17 @@ impl<P: Copy> Node<P> {
         HEAD_BYTES + SLOT_BYTES * self.count
     }
 
-    /// Bytes for new entries.
+    /// Bytes for new entries, including the bytes of removed entries.
     pub(super) fn room(&self) -> usize {
         self.lowest - self.slots_end() + self.removed
     }
 
-    /// Bytes that its entries take.
+    /// Bytes that the entries take, with their slots.
     pub(super) fn used(&self) -> usize {
         self.node_bytes - HEAD_BYTES - self.room()
     }
 
-    /// Whether less than a third of it is used.
+    /// Whether less than a third of the node is used.
     pub(super) fn is_sparse(&self) -> bool {
         3 * self.used() < self.node_bytes - HEAD_BYTES
     }
@@ -232,7 +232,7 @@ impl<P: Copy> Node<P> {
     fn compare<N: NodeStore<Place = P>>(&self, nodes: &N, entry: usize, key: &[u8]) -> StoreResult<Ordering> {
         let at = self.slot(nodes, entry)?;
         let mut piece = [0; PIECE_BYTES];
-        // Beyond the length of the other key only the length counts.
+        // A longer stored key is greater if all bytes of `key` are equal. So its further bytes are not read.
         let len = PIECE_BYTES.min(LENGTHS_BYTES + key.len()).min(self.node_bytes - at);
         let piece = piece.get_mut(..len).unwrap_or_default();
         nodes.read(self.place, at, piece)?;
@@ -293,7 +293,7 @@ impl<P: Copy> Node<P> {
         Ok(Position { entry: first, is_there: false })
     }
 
-    /// The entry of an inner node whose child has a key.
+    /// The entry of an inner node whose child is the one for a key.
     pub(super) fn child_of<N: NodeStore<Place = P>>(&self, nodes: &N, key: &[u8]) -> StoreResult<usize> {
         let (mut first, mut end) = (1, self.count);
         while first < end {
@@ -415,7 +415,7 @@ impl<'b, P: Copy> NodeCopy<'b, P> {
         Ok(NodeCopy { node: *node, bytes })
     }
 
-    /// An entry with its lengths; `None` if it cannot be.
+    /// The bytes of an entry, with its lengths; `None` if they are damaged.
     fn stored(&self, number_of: usize) -> Option<&[u8]> {
         let at = number(self.bytes, HEAD_BYTES + SLOT_BYTES * number_of);
         let rest = self.bytes.get(at..).filter(|_| number_of < self.node.count && at >= self.node.lowest)?;
@@ -436,7 +436,7 @@ impl<'b, P: Copy> NodeCopy<'b, P> {
         value.ok_or_else(|| self.node.damaged("an entry of a node"))
     }
 
-    /// The number of entries whose bytes are nearest to half of all.
+    /// How many entries, from the first one on, have together about half of the used bytes.
     pub(super) fn middle(&self) -> usize {
         let half = self.node.used() / 2;
         let mut before = 0;
@@ -451,7 +451,7 @@ impl<'b, P: Copy> NodeCopy<'b, P> {
         self.node.count / 2
     }
 
-    /// Writes a range of the entries into a dirty node, which has no others then.
+    /// Writes a range of the entries into a dirty node, in place of all entries that it had.
     pub(super) fn write<N: NodeStore<Place = P>>(
         &self,
         nodes: &mut N,

@@ -1,8 +1,9 @@
-//! What an engine does for the tree.
+//! The trait that an engine implements for the tree: it stores the nodes.
 //!
 //! Invariants
 //! 1. Only dirty nodes are written. A dirty node stays dirty until the end of the batch.
-//! 2. Freeing a node needs no room: [`NodeStore::new_node`] has made sure of what freeing one more takes.
+//! 2. Freeing a node needs no room: [`NodeStore::new_node`] has reserved the room that is needed to free one
+//!    more node.
 //!
 //! What it does not know: the format of nodes.
 
@@ -24,7 +25,7 @@ impl NodeId {
         self == NodeId::NONE
     }
 
-    /// What an error of a damaged node names.
+    /// The node as a pointer, for errors that name a damaged node.
     pub(crate) fn pointer(self) -> Pointer {
         Pointer::from_u64(self.0)
     }
@@ -52,27 +53,27 @@ pub(crate) struct StoredRow<'r> {
 /// Bytes of a row that are to be changed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RowPatch<'p> {
-    /// Where they begin in the row.
+    /// Where these bytes begin in the row.
     pub(crate) at: usize,
     pub(crate) bytes: &'p [u8],
 }
 
 /// The nodes of a store.
 pub(crate) trait NodeStore {
-    /// Where the bytes of a node are. For a dirty node that is right until the end of the batch, for another
-    /// one until the next call of [`NodeStore::locate`] or [`NodeStore::new_node`].
+    /// Where the bytes of a node are. For a dirty node the place is valid until the end of the batch. For
+    /// another node it is valid until the next call of [`NodeStore::locate`] or [`NodeStore::new_node`].
     type Place: Copy;
 
     /// Bytes of a node.
     fn node_bytes(&self) -> usize;
 
-    /// Where a node is. Errors: there cannot be one.
+    /// The place of a node. Errors: this id is not the id of a node.
     fn locate(&self, node: NodeId) -> StoreResult<Self::Place>;
 
     /// Copies bytes of a node.
     fn read(&self, place: Self::Place, at: usize, buf: &mut [u8]) -> StoreResult<()>;
 
-    /// Copies an aligned pair of bytes of a node, as a number.
+    /// Reads two aligned bytes of a node as a number.
     #[inline]
     fn read_pair(&self, place: Self::Place, at: usize) -> StoreResult<u16> {
         let mut pair = [0; 2];
@@ -106,9 +107,11 @@ pub(crate) trait NodeStore {
     /// Frees a node: now if it is dirty, after the end of the batch otherwise.
     fn retire(&mut self, node: NodeId, owner: Owner) -> StoreResult<()>;
 
-    /// A tree has had this value, and neither the tree nor the open transaction needs it any more.
+    /// Frees what a value leads to. A tree has had this value, and neither the tree nor the open transaction
+    /// needs it any more.
     fn forget_value(&mut self, tree: TreeNo, owner: Owner, value: &[u8]) -> StoreResult<()>;
 
-    /// Changes bytes of what a row value leads to. Only the batch has it, so it is changed in place.
+    /// Changes bytes of the row that a row value leads to. Only the open batch has this row, so the bytes are
+    /// changed in place.
     fn change_row(&mut self, value: &[u8], at: usize, bytes: &[u8]) -> StoreResult<()>;
 }

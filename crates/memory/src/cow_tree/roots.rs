@@ -1,6 +1,7 @@
 //! The roots of all trees of a store, and their format in a directory.
 //!
-//! A directory has a line of 64 bytes for each of 1023 tables. Lines of numbers without a table are zeros.
+//! A directory has a line of 64 bytes for each of 1023 tables. The line of a number without a table has zeros
+//! only.
 //!
 //! | at | size | field |
 //! |---:|---:|---|
@@ -11,8 +12,8 @@
 //! the tree is empty.
 //!
 //! Invariants
-//! 1. A batch writes the lines that it has changed, and those that the batch before has changed. So the dirty
-//!    directory has the changes of both.
+//! 1. The dirty directory lacks the changes of the open batch and of the batch before. So the end of a batch
+//!    writes the lines that either of them has changed.
 //!
 //! What it does not know: where directories are.
 
@@ -75,7 +76,7 @@ impl TableRoots {
 /// The roots of a store.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Roots {
-    /// By number.
+    /// The tables, by their numbers.
     tables: Vec<Option<TableRoots>>,
     /// Numbers of the tables that the batch has changed.
     changed: Vec<usize>,
@@ -124,7 +125,7 @@ impl Roots {
         Ok(TableNo(number as u16))
     }
 
-    /// Marks a table as dropped: its chunks have to be freed. It has no trees any more.
+    /// Marks a table as dropped, and removes its trees. The table's chunks still have to be freed.
     pub(crate) fn mark_dropped(&mut self, table: TableNo) -> StoreResult<()> {
         let mut found = *self.table(table)?;
         (found.is_dropped, found.pieces, found.roots) = (true, NodeId::NONE, [NodeId::NONE; INDEXES_MAX]);
@@ -172,7 +173,7 @@ impl Roots {
         self.table(table).map(|table| table.owner)
     }
 
-    /// A tree.
+    /// The root and the owner of a tree.
     pub(super) fn tree(&self, tree: TreeNo) -> StoreResult<Tree> {
         match tree {
             TreeNo::Pieces { table } => {
@@ -187,7 +188,7 @@ impl Roots {
         }
     }
 
-    /// Notes the root of a tree.
+    /// Sets the root of a tree.
     pub(super) fn set_root(&mut self, tree: TreeNo, root: NodeId) {
         let (TreeNo::Pieces { table } | TreeNo::Index { table, .. }) = tree;
         let number = usize::from(table.0);
@@ -214,16 +215,16 @@ impl Roots {
     }
 }
 
-/// The lines of the two directories, as the store has them.
+/// A copy in DRAM of the lines of both directories.
 pub(crate) struct Directories {
     current: Vec<Line>,
     dirty: Vec<Line>,
-    /// Numbers of the lines that differ.
+    /// Numbers of the lines in which the two directories differ.
     changed_before: Vec<usize>,
 }
 
 impl Directories {
-    /// Notes the lines that a start finds.
+    /// Takes the lines of both directories, as a start has read them.
     pub(crate) fn new(current: Vec<Line>, dirty: Vec<Line>) -> Directories {
         let differs = |number: &usize| current.get(*number) != dirty.get(*number);
         let changed_before = (0..current.len().max(dirty.len())).filter(differs).collect();
@@ -259,7 +260,7 @@ impl Directories {
         Ok(())
     }
 
-    /// Notes that the dirty directory is the current one now.
+    /// Exchanges the two directories: the dirty one is the current one from now on.
     pub(crate) fn flip(&mut self) {
         std::mem::swap(&mut self.current, &mut self.dirty);
     }

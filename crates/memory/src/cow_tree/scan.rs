@@ -1,7 +1,8 @@
 //! Ranges of keys.
 //!
 //! Invariants
-//! 1. Behind each call of `on_entry` the node is located again, because the call may read other nodes.
+//! 1. After each call of `on_entry` the node is located again. The call may read other nodes, and then the
+//!    place of this node is not valid any more.
 //!
 //! What it does not know: what values mean.
 
@@ -13,7 +14,7 @@ use super::tree::Tree;
 use crate::store::{Direction, KeyRange};
 use crate::store_error::StoreResult;
 
-/// What a scan calls with each key and value.
+/// The function that a scan calls with each key and value. It can end the scan.
 pub(crate) type OnEntry<'f> = dyn FnMut(&[u8], &[u8]) -> StoreResult<ControlFlow<()>> + 'f;
 
 /// A scan of a tree.
@@ -67,7 +68,7 @@ impl<N: NodeStore> TreeScan<'_, N> {
         Ok(position.entry + usize::from(is_out))
     }
 
-    /// The entry of a node behind the last one that can be in the range.
+    /// The number of the entry after the last one of a node that can be in the range.
     fn end(&self, node: &Node<N::Place>) -> StoreResult<usize> {
         let (Bound::Included(key) | Bound::Excluded(key)) = self.range.to else { return Ok(node.count) };
         if !node.is_leaf {

@@ -1,4 +1,4 @@
-//! Nodes that are full.
+//! Splits nodes that are full.
 //!
 //! Invariants
 //! 1. A split adds and removes no entry of a leaf. The parent gets room before its child is split. So a split
@@ -15,8 +15,8 @@ use crate::store_error::StoreResult;
 const CHILD_BYTES: usize = 8;
 
 impl Tree {
-    /// Splits a dirty node. `path` is the way to its parent, whose nodes are dirty. If the parent has no room
-    /// for another child, it is split instead, and the caller tries again.
+    /// Splits a dirty node. `path` leads to the parent of the node, and has dirty nodes only. If the parent
+    /// has no room for another child, it is split instead, and the caller tries again.
     ///
     /// Errors: the region is full.
     pub(super) fn split<N: NodeStore>(
@@ -44,7 +44,8 @@ impl Tree {
         add_child(nodes, parent, &separator, right, buf)
     }
 
-    /// Adds an empty leaf behind all others, for keys from `key` on. See [`Tree::split`].
+    /// Adds an empty leaf after all others, for keys from `key` on. A full parent is split instead, as in
+    /// [`Tree::split`].
     pub(super) fn append_leaf<N: NodeStore>(
         &mut self,
         nodes: &mut N,
@@ -59,8 +60,8 @@ impl Tree {
         add_child(nodes, parent, key, right, buf)
     }
 
-    /// The parent of a node, with room for another child. The root gets a new parent. `None`: the parent had
-    /// no room, so it was split.
+    /// The parent of a node, which has room for another child. If the node is the root, it gets a new parent.
+    /// `None`: the parent had no room and was split. Then the caller tries again.
     fn parent_with_room<N: NodeStore>(
         &mut self,
         nodes: &mut N,
@@ -86,7 +87,7 @@ impl Tree {
     }
 }
 
-/// Adds a child behind the one that the way goes by.
+/// Adds a child after the child that the path leads to.
 fn add_child<N: NodeStore>(
     nodes: &mut N,
     parent: Passed,

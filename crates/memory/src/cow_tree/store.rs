@@ -3,7 +3,7 @@
 //!
 //! Invariants
 //! 1. Nothing that the current directory leads to is changed.
-//! 2. A refused change has taken back the entries that it had made before.
+//! 2. A change that is refused takes back the entries that it has made.
 //! 3. A batch has whole transactions only.
 //!
 //! What it does not know: where nodes and rows are, how a batch becomes durable (`medium.rs`).
@@ -40,7 +40,7 @@ fn index_of(table: TableNo, index: usize) -> TreeNo {
     TreeNo::Index { table, index }
 }
 
-/// An index does not have what another one leads to.
+/// The error that an index lacks an entry to which another index leads.
 pub(crate) fn lacks_entry() -> StoreError {
     StoreError::Damaged { what: "an index, which lacks an entry of a row", at: Pointer::NONE }
 }
@@ -86,7 +86,7 @@ impl<M: CowMedium> CowStore<M> {
         done.map(|()| is_there)
     }
 
-    /// Copies the secondary keys of a row into `old_keys`; their number.
+    /// Copies the secondary keys of a row into `old_keys`, and returns their number.
     fn load_old_keys(&mut self, row: StoredRow<'_>) -> StoreResult<usize> {
         let count = self.trees.roots.index_count(row.table)? - 1;
         let keys = self.old_keys.get_mut(..count).unwrap_or_default();
@@ -94,7 +94,7 @@ impl<M: CowMedium> CowStore<M> {
         Ok(count)
     }
 
-    /// Refuses a key that a row has.
+    /// Refuses a key that another row has.
     fn check_duplicate(&mut self, table: TableNo, index: usize, key: &[u8]) -> StoreResult<()> {
         match self.trees.find(index_of(table, index), key, &mut self.new_value)? {
             true => Err(StoreError::Duplicate { index }),
@@ -102,13 +102,13 @@ impl<M: CowMedium> CowStore<M> {
         }
     }
 
-    /// Copies what the primary index has under a key that a secondary index leads to.
+    /// Copies the row value of a primary key to which a secondary index leads.
     fn find_primary(&self, table: TableNo, key: &[u8], value: &mut Vec<u8>) -> StoreResult<()> {
         let is_there = self.trees.find(index_of(table, 0), key, value)?;
         is_there.then_some(()).ok_or_else(lacks_entry)
     }
 
-    /// Puts a new row in the place of `old`, whose primary key stays.
+    /// Replaces the row `old` by a new row with the same primary key.
     fn exchange(&mut self, old: StoredRow<'_>, keys: &[&[u8]], row: &[u8]) -> StoreResult<()> {
         let StoredRow { table, key, .. } = old;
         self.load_old_keys(old)?;
@@ -141,7 +141,7 @@ impl<M: CowMedium> CowStore<M> {
         }
     }
 
-    /// Makes room for a delete in a full region. Whether that may have helped.
+    /// Makes room for a delete in a full region. Returns whether a second try can succeed.
     fn make_room(&mut self) -> StoreResult<bool> {
         if self.pending > 0 && !self.trees.has_changes() {
             self.end_batch()?;

@@ -1,9 +1,10 @@
-//! One tree: the way from its root to a leaf, and its entries.
+//! One tree: the path from its root to a leaf, and its entries.
 //!
 //! Invariants
-//! 1. A way for a change has dirty nodes only. A node is linked to its dirty parent as soon as it is copied.
-//!    So a change that is refused halfway leaves a whole tree with the same entries.
-//! 2. Removing an entry frees no node, and moves no other entry. So the entry can be put back without room.
+//! 1. The path of a change has dirty nodes only. The copy of a node is linked to its dirty parent at once. So
+//!    a change that is refused halfway leaves a whole tree with the same entries.
+//! 2. Removing an entry frees no node, and moves no other entry. So the bytes of the entry stay free in its
+//!    leaf, and a rollback can put the entry back.
 //!
 //! What it does not know: other trees, transactions.
 
@@ -12,7 +13,7 @@ use super::nodes::{NodeId, NodeStore};
 use crate::pointer::Owner;
 use crate::store_error::{StoreError, StoreResult};
 
-/// More levels than any tree has: an inner node has at least two children, except behind many deletions.
+/// More levels than any tree has: an inner node has at least two children, except after many deletions.
 const LEVELS_MAX: usize = 40;
 
 /// A tree.
@@ -22,7 +23,7 @@ pub(super) struct Tree {
     pub(super) owner: Owner,
 }
 
-/// A node on a way, and the entry that the way goes by.
+/// A node on a path, and the entry whose child is the next node of the path.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Passed {
     pub(super) id: NodeId,
@@ -31,7 +32,7 @@ pub(super) struct Passed {
     pub(super) is_last: bool,
 }
 
-/// The way from the root to the parent of a leaf.
+/// The path from the root to the parent of a leaf.
 pub(super) struct Path {
     nodes: [Passed; LEVELS_MAX],
     len: usize,
@@ -55,7 +56,7 @@ impl Path {
         self.nodes.get(self.len).copied()
     }
 
-    /// Whether it leads to the end of the tree.
+    /// Whether the path leads to the last leaf of the tree.
     pub(super) fn is_end(&self) -> bool {
         self.passed().iter().all(|passed| passed.is_last)
     }
@@ -74,7 +75,7 @@ pub(super) enum Cut {
     Last,
 }
 
-/// What was removed.
+/// The result of a removal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Removed {
     /// Nothing: the tree does not have the key.
@@ -113,7 +114,7 @@ impl Tree {
         Err(StoreError::Damaged { what: "a tree, which is too deep", at: self.root.pointer() })
     }
 
-    /// The way to the leaf of a key; `None` in an empty tree. Nodes stay as they are.
+    /// The path to the leaf of a key; `None` in an empty tree. No node is copied.
     pub(super) fn path<N: NodeStore>(
         &self,
         nodes: &N,
@@ -135,7 +136,7 @@ impl Tree {
         }
     }
 
-    /// As [`Tree::path`], with copies of the nodes that are not dirty. An empty tree gets a leaf.
+    /// As [`Tree::path`], but copies the nodes of the path that are not dirty. An empty tree gets a leaf.
     ///
     /// Errors: the region is full.
     pub(super) fn dirty_path<N: NodeStore>(
@@ -165,7 +166,7 @@ impl Tree {
         }
     }
 
-    /// Copies a node, and links the copy in the place of the node.
+    /// Copies a node, and links the copy to the parent instead of the node.
     fn copy<N: NodeStore>(
         &mut self,
         nodes: &mut N,
@@ -211,7 +212,7 @@ impl Tree {
         }
     }
 
-    /// The leaf of a key that the tree has, dirty.
+    /// The leaf of a key that the tree has. The leaf is dirty after the call.
     pub(super) fn dirty_leaf<N: NodeStore>(
         &mut self,
         nodes: &mut N,
@@ -246,7 +247,8 @@ impl Tree {
         Ok(if leaf.is_sparse() { Removed::LeavesSparse } else { Removed::LeavesEnough })
     }
 
-    /// Gives a key another value, and copies the old one into `before`; `false`: the tree does not have the key.
+    /// Gives a key another value, and copies the old value into `before`; `false`: the tree does not have the
+    /// key.
     ///
     /// Errors: the region is full.
     pub(super) fn set<N: NodeStore>(

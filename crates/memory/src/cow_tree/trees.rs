@@ -2,7 +2,8 @@
 //!
 //! Invariants
 //! 1. A change that is refused is not in the undo list, and no reader sees it.
-//! 2. Undoing takes no room: the nodes are dirty, and the leaf of an entry has room for it (`tree.rs`).
+//! 2. A rollback needs no new room: the nodes are dirty, and the leaf of a removed entry still has room for
+//!    it (`tree.rs`).
 //! 3. A leaf with few entries is merged or freed at the end of the transaction that has taken entries out.
 //!
 //! What it does not know: rows, how a batch becomes durable.
@@ -28,14 +29,15 @@ pub(crate) struct Trees<N> {
     numbers: ChangeNumbers,
     /// The value before a change.
     before: Vec<u8>,
-    /// Bytes of nodes.
+    /// A buffer for the bytes of a node.
     buf: Vec<u8>,
     merge_buffers: MergeBuffers,
-    /// A merge of nodes met damage after a transaction had ended. No further batch may become durable.
+    /// Whether a merge of nodes met damage after a transaction had ended. Then no further batch may become
+    /// durable.
     is_broken: bool,
 }
 
-/// A tree does not have what the open transaction has changed.
+/// The error that a tree lacks an entry that the open transaction has changed.
 fn lacks_change() -> StoreError {
     StoreError::Damaged { what: "a tree, which lacks a change of a transaction", at: Pointer::NONE }
 }
@@ -132,8 +134,8 @@ impl<N: NodeStore> Trees<N> {
         done
     }
 
-    /// Changes bytes of what a row value leads to, in place: only this batch has it. `before` are the bytes
-    /// that are there.
+    /// Changes bytes of the row that a row value leads to, in place, because only this batch has this row.
+    /// `before` are the bytes before the change.
     pub(crate) fn change_row(
         &mut self,
         tree: TreeNo,
@@ -147,7 +149,7 @@ impl<N: NodeStore> Trees<N> {
         Ok(())
     }
 
-    /// Changes bytes of the value of a key that the tree has. `before` are the bytes that are there.
+    /// Changes bytes of the value of a key that the tree has. `before` are the bytes before the change.
     ///
     /// Errors: the region is full.
     pub(crate) fn patch(
@@ -180,14 +182,14 @@ impl<N: NodeStore> Trees<N> {
         self.undo.len() > 0
     }
 
-    /// The present moment of the transaction.
+    /// A savepoint at the present state of the transaction.
     pub(crate) fn savepoint(&self) -> Savepoint {
         self.numbers.savepoint()
     }
 
     /// Takes back what was changed since a savepoint.
     ///
-    /// Errors: it is not one of this transaction, or it was rolled back past.
+    /// Errors: the savepoint is of another transaction, or a rollback went past it.
     pub(crate) fn rollback_to(&mut self, savepoint: Savepoint) -> StoreResult<()> {
         self.numbers.check(savepoint)?;
         self.undo_behind(savepoint.changes)
@@ -211,7 +213,7 @@ impl<N: NodeStore> Trees<N> {
         undone
     }
 
-    /// Undoes a change. `present` gets the value that the key has had meanwhile.
+    /// Undoes a change. `present` gets the value that the key has had until now.
     fn undo_with(&mut self, change: &Change<'_>, present: &mut Vec<u8>) -> StoreResult<()> {
         let Change { tree, kind, key, before } = *change;
         let was_there = match kind {
@@ -268,7 +270,7 @@ impl<N: NodeStore> Trees<N> {
         Ok(())
     }
 
-    /// Calls `on_node` with all nodes of a tree of a directory.
+    /// Calls `on_node` with each node of a tree. `roots` is the directory with the root of the tree.
     pub(crate) fn each_node(
         &self,
         roots: &Roots,
@@ -278,7 +280,7 @@ impl<N: NodeStore> Trees<N> {
         roots.tree(tree)?.each_node(&self.nodes, on_node)
     }
 
-    /// Calls `on_entry` with all entries of a tree of a directory.
+    /// Calls `on_entry` with each entry of a tree. `roots` is the directory with the root of the tree.
     pub(crate) fn each_entry(
         &self,
         roots: &Roots,

@@ -1,4 +1,5 @@
-//! What undoes the changes of the open transaction, and what its end merges, in DRAM.
+//! Two lists in DRAM: what is needed to undo the changes of the open transaction, and which leaves may have
+//! to be merged when it ends.
 //!
 //! Invariants
 //! 1. Changes are undone newest first.
@@ -12,14 +13,14 @@ use super::nodes::TreeNo;
 pub(super) enum Kind {
     /// An entry was added.
     Insert,
-    /// An entry was removed; its value is known.
+    /// An entry was removed; the list has its value.
     Remove,
-    /// An entry got another value; the old one is known.
+    /// An entry got another value; the list has the old value.
     Set,
-    /// Bytes of a value were changed, from this byte on; the old ones are known.
+    /// Bytes of a value were changed, from this byte on; the list has the old bytes.
     Patch { at: usize },
-    /// Bytes of the row that the value leads to were changed in place, from this byte on; the old ones are
-    /// known.
+    /// Bytes of the row that the value leads to were changed in place, from this byte on; the list has the
+    /// old bytes.
     Row { at: usize },
 }
 
@@ -29,7 +30,7 @@ pub(super) struct Change<'l> {
     pub(super) tree: TreeNo,
     pub(super) kind: Kind,
     pub(super) key: &'l [u8],
-    /// The value before it, or its changed bytes.
+    /// The value before the change, or the old bytes that the change has overwritten.
     pub(super) before: &'l [u8],
 }
 
@@ -45,7 +46,7 @@ struct Noted {
 #[derive(Default)]
 pub(super) struct UndoList {
     noted: Vec<Noted>,
-    /// Keys and values.
+    /// The key and the old bytes of each change.
     bytes: Vec<u8>,
 }
 
@@ -62,7 +63,7 @@ impl UndoList {
         self.bytes.extend_from_slice(before);
     }
 
-    /// A change, counted from 0, the oldest one.
+    /// The change with this number. The oldest change has the number 0.
     pub(super) fn get(&self, number: usize) -> Option<Change<'_>> {
         let Noted { tree, kind, key_at, before_at } = *self.noted.get(number)?;
         let end = self.noted.get(number + 1).map_or(self.bytes.len(), |next| next.key_at);
@@ -74,7 +75,7 @@ impl UndoList {
         })
     }
 
-    /// Forgets the newest changes; `kept` ones stay.
+    /// Forgets the newest changes, and keeps the `kept` oldest ones.
     pub(super) fn truncate(&mut self, kept: usize) {
         if let Some(first) = self.noted.get(kept) {
             self.bytes.truncate(first.key_at);
@@ -83,10 +84,10 @@ impl UndoList {
     }
 }
 
-/// Keys of leaves that may be sparse, of several trees.
+/// The leaves that may be sparse. Each is named by its tree and by a key that belongs to it.
 #[derive(Default)]
 pub(super) struct SparseLeaves {
-    /// Where the keys begin.
+    /// For each leaf its tree, and where its key begins in `keys`.
     noted: Vec<SparseLeaf>,
     keys: Vec<u8>,
 }
@@ -103,7 +104,7 @@ impl SparseLeaves {
         self.keys.extend_from_slice(key);
     }
 
-    /// Takes the last one: its tree. `key` becomes the key.
+    /// Takes the leaf that was added last. Returns its tree, and copies its key into `key`.
     pub(super) fn pop(&mut self, key: &mut Vec<u8>) -> Option<TreeNo> {
         let SparseLeaf { tree, key_at } = self.noted.pop()?;
         key.clear();

@@ -1,8 +1,9 @@
 //! Counts the calls on files, and lets each take the time of a system call.
 //!
-//! A file in persistent memory is reached through the kernel, and memory of the allocator is not. The paper
-//! finds that this costs the engines with files much of their speed (Arulraj, Pavlo and Dulloor 2015, figure
-//! 1). Here both are in the same process, so the time of the kernel is a parameter.
+//! Programs reach a file in persistent memory through the kernel, but memory of the allocator without it. The
+//! paper finds that this costs the engines with files much of their speed (Arulraj, Pavlo and Dulloor 2015,
+//! figure 1). Here the files are code of the same process, without the kernel. So the time of a system call
+//! is a parameter.
 //!
 //! What it does not know: what the calls do.
 
@@ -12,7 +13,7 @@ use std::time::{Duration, Instant};
 /// What a call on files costs beside its work.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FileCosts {
-    /// Time that each call waits in a loop without sleeping. Zero: none, for exact counts.
+    /// Time that each call waits in a loop without sleeping. Zero: calls do not wait.
     pub system_call: Duration,
 }
 
@@ -52,7 +53,8 @@ pub(super) enum Call {
     Name,
 }
 
-/// The counters of a set of files. Reads count too, and they don't change the files, so these are atomic.
+/// The counters of a set of files. Reads are counted too, through a shared reference, so the counters are
+/// atomic.
 pub(super) struct Calls {
     costs: FileCosts,
     reads: AtomicU64,

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Invariants
-//! 1. Every edge is durable by one word or one publication. So a crash leaves each name with its old file or
+//! 1. One word or one publication makes each edge durable. So a crash leaves each name with its old file or
 //!    its new one, and no chunk is lost.
 //! 2. The name of an entry is durable before its seal.
 //!
@@ -39,7 +39,7 @@ struct Entry {
     seal: u64,
 }
 
-/// Finds the directory that a root points to; makes an empty one if there is none.
+/// Finds the directory that a root points to. Makes an empty directory if there is none.
 pub(super) fn find_or_create(space: &FileSpace, root: &str) -> FileResult<Pointer> {
     let word = match space.allocator().root(root) {
         Err(MemoryError::NoRoot { .. }) => space.allocator().create_root(root)?,
@@ -59,7 +59,7 @@ pub(super) fn find_or_create(space: &FileSpace, root: &str) -> FileResult<Pointe
     Ok(directory)
 }
 
-/// The field of a name in an entry, and the seal over it.
+/// The bytes of a name for its field in an entry, and the seal over this field.
 fn sealed(name: &str) -> FileResult<([u8; ROOT_NAME_BYTES_MAX], u64)> {
     let refused = |_| FileError::Name { name: name.into(), most_bytes: ROOT_NAME_BYTES_MAX };
     encode_name(name).map_err(refused)
@@ -120,7 +120,7 @@ impl Directory {
         self.used().filter(is_removed).collect()
     }
 
-    /// The word with the pointer to the first map.
+    /// The word of an entry that has the pointer to the first map.
     pub(super) fn link(&self, space: &FileSpace, entry: usize) -> FileResult<Word> {
         space.word(self.at, entry_at(entry))
     }
@@ -135,7 +135,7 @@ impl Directory {
         }
     }
 
-    /// A free entry with this name, durable and not sealed.
+    /// Stores a name durably into a free entry, without the seal. Returns the entry.
     fn prepare(&self, space: &FileSpace, field: &[u8]) -> FileResult<usize> {
         let free = self.entries.iter().position(|entry| entry.first.is_none());
         let free = free.ok_or(FileError::TooMany { most: ENTRIES })?;
@@ -144,8 +144,8 @@ impl Directory {
         Ok(free)
     }
 
-    /// Makes a file of a reserved map, durably; its entry. The fence of [`Directory::prepare`] makes the map
-    /// durable, too.
+    /// Makes a new file whose first map is `first`, durably. Returns the entry of the file. The fence of
+    /// [`Directory::prepare`] makes the map durable, too.
     pub(super) fn create(&mut self, space: &FileSpace, name: &str, first: Pointer) -> FileResult<usize> {
         let (field, seal) = sealed(name)?;
         if self.by_name.contains_key(name) {
@@ -162,7 +162,8 @@ impl Directory {
         Ok(entry)
     }
 
-    /// Takes the name of a file away, durably; its entry. The chunks stay until [`Directory::forget`].
+    /// Removes the name of a file, durably. Returns the entry, which keeps its chunks until
+    /// [`Directory::forget`].
     pub(super) fn remove(&mut self, space: &FileSpace, name: &str) -> FileResult<usize> {
         let entry = self.find(name)?;
         space.store_durably(self.seal_word(space, entry)?, 0);
@@ -171,12 +172,12 @@ impl Directory {
         Ok(entry)
     }
 
-    /// Notes that the chunks of a removed file are free, and its entry too.
+    /// Makes the entry of a removed file free, in DRAM. The caller has freed the chunks.
     pub(super) fn forget(&mut self, entry: usize) {
         self.set(entry, Entry::default());
     }
 
-    /// Gives a file another name, durably. A file that had this name is removed by the same step.
+    /// Gives a file another name, durably. If another file had this name, the same publication removes it.
     pub(super) fn rename(&mut self, space: &FileSpace, from: &str, to: &str) -> FileResult<Renamed> {
         let (field, seal) = sealed(to)?;
         let old = self.find(from)?;
@@ -204,11 +205,12 @@ impl Directory {
     }
 }
 
-/// What a renaming did to the entries.
+/// The entries after a renaming.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Renamed {
-    /// The entry that the file had. If a file was replaced, it is removed and has this entry.
+    /// The entry that the file had before. If a file was replaced, this entry now has the replaced file, as a
+    /// removed one.
     pub(super) old: usize,
-    /// The entry that the file has.
+    /// The entry that the file has now.
     pub(super) new: usize,
 }

@@ -1,4 +1,4 @@
-//! The cache lines of a file that were stored and not written back.
+//! The cache lines of a file that were stored, but not written back yet.
 //!
 //! Invariants
 //! 1. Every line that was stored since the last `fsync` is in one of the ranges.
@@ -9,7 +9,8 @@ use std::ops::Range;
 
 use varve_device::LINE_BYTES;
 
-/// Ranges are merged when there are this many, and later when they have doubled.
+/// Ranges are merged when there are this many. After a merge, they are merged again when their number has
+/// doubled.
 const RANGES_MIN: usize = 256;
 
 /// Ranges of offsets in the region.
@@ -27,12 +28,12 @@ impl DirtyLines {
         self.ranges.is_empty()
     }
 
-    /// Notes that bytes were stored.
+    /// Adds the lines of bytes that were stored.
     pub(super) fn add(&mut self, offset: u64, len_bytes: u64) {
         let end = (offset + len_bytes).next_multiple_of(LINE_BYTES);
         let start = offset - offset % LINE_BYTES;
         match self.ranges.last_mut() {
-            // The usual case: an append behind the one before.
+            // The usual case: bytes are appended after the bytes of the previous call.
             Some(last) if (last.start..=last.end).contains(&start) => last.end = last.end.max(end),
             _ => self.ranges.push(start..end),
         }
@@ -53,7 +54,7 @@ impl DirtyLines {
         });
     }
 
-    /// Takes all ranges: sorted, and each line once.
+    /// Takes all ranges out. They are sorted, and no line is in two of them.
     pub(super) fn take(&mut self) -> Vec<Range<u64>> {
         self.merge();
         std::mem::take(&mut self.ranges)

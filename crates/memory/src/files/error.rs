@@ -56,7 +56,7 @@ pub enum FileError {
         /// Length of the file.
         file_bytes: u64,
     },
-    /// Something in the region cannot be.
+    /// Bytes in the region have a value that is impossible.
     #[error("the files are damaged: {what} at {at}")]
     Damaged {
         /// What is damaged.

@@ -1,9 +1,9 @@
-//! An open file: its length, its blocks, and what of it is not durable yet.
+//! An open file: its length, its blocks, and its lines that are not durable yet.
 //!
 //! Invariants
 //! 1. The length in the region is never greater than the length of the file. It grows only after all bytes
 //!    before it are durable.
-//! 2. The blocks hold at least the length of the file.
+//! 2. The blocks have room for at least the length of the file.
 //!
 //! What it does not know: its name.
 
@@ -17,7 +17,7 @@ use crate::pointer::{Pointer, Word};
 /// An open file.
 pub(super) struct OpenFile {
     map: BlockMap,
-    /// The word with the length that a crash leaves.
+    /// The word in the region with the durable length: the file has this length after a crash.
     length: Word,
     durable_bytes: u64,
     len_bytes: u64,
@@ -60,12 +60,12 @@ impl OpenFile {
         FileError::Range { at, len_bytes: len_bytes as u64, file_bytes: self.len_bytes }
     }
 
-    /// Makes room for this many bytes, durably; the length stays.
+    /// Adds blocks, durably, until they have room for this many bytes. The length stays the same.
     pub(super) fn reserve(&mut self, space: &FileSpace, len_bytes: u64) -> FileResult<()> {
         self.map.grow_to(space, len_bytes)
     }
 
-    /// Stores bytes; durable by the next [`OpenFile::fsync`].
+    /// Stores bytes. The next [`OpenFile::fsync`] makes them durable.
     pub(super) fn write_at(&mut self, space: &FileSpace, at: u64, bytes: &[u8]) -> FileResult<()> {
         let end = at.checked_add(bytes.len() as u64).filter(|_| at <= self.len_bytes);
         let end = end.ok_or_else(|| self.range_error(at, bytes.len()))?;
@@ -82,7 +82,7 @@ impl OpenFile {
         Ok(())
     }
 
-    /// Copies bytes out.
+    /// Copies bytes of the file into `buf`.
     pub(super) fn read_at(&self, space: &FileSpace, at: u64, buf: &mut [u8]) -> FileResult<()> {
         let end = at.checked_add(buf.len() as u64);
         if end.is_none_or(|end| end > self.len_bytes) {
@@ -118,7 +118,7 @@ impl OpenFile {
         self.durable_bytes = len_bytes;
     }
 
-    /// Cuts the file to this length, durably, and frees the blocks behind it.
+    /// Cuts the file to this length, durably, and frees the blocks after it.
     pub(super) fn truncate(&mut self, space: &FileSpace, len_bytes: u64) -> FileResult<()> {
         if len_bytes > self.len_bytes {
             return Err(self.range_error(len_bytes, 0));

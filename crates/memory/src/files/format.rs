@@ -26,9 +26,10 @@
 //! | 0 | 8 | first map: length of the file in bytes |
 //! | 8 | 8 | pointer to the next map; 0 = none |
 //! | 16 | 48 | zeros |
-//! | 64 | 8 each | 504 pointers to blocks; the first free one and those behind it are 0 |
+//! | 64 | 8 each | 504 pointers to blocks; 0 after the last block |
 //!
-//! A *block* is a chunk of 16384 bytes of the file. Blocks behind the length are kept for later writes.
+//! A *block* is a chunk of 16384 bytes of the file. Blocks after the end of the file are kept for later
+//! writes.
 //!
 //! What it does not know: the order in which these words are stored.
 
@@ -42,7 +43,7 @@ pub(super) const BLOCK_BYTES: u64 = 16_384;
 pub(super) const DIRECTORY_BYTES: usize = 16_384;
 /// Bytes of an entry.
 pub(super) const ENTRY_BYTES: usize = ROOT_BYTES;
-/// Files that there can be.
+/// The largest number of files.
 pub(super) const ENTRIES: usize = DIRECTORY_BYTES / ENTRY_BYTES - 1;
 /// The magic of the directory as a word.
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"VNVMFIL1");

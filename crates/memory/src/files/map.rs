@@ -17,17 +17,17 @@ use crate::pointer::{Pointer, Word};
 use crate::publish::Step;
 use crate::sizes::STEPS_MAX;
 
-/// Blocks that one publication adds or frees: two steps for each.
+/// Blocks that one publication can add or free. Each block takes two of its steps.
 const BLOCKS_AT_ONCE: usize = STEPS_MAX / 2;
 
 /// The blocks of a file.
 pub(super) struct BlockMap {
-    /// The maps; the first one stays as long as the file.
+    /// The maps. The first one exists as long as the file.
     maps: Vec<Pointer>,
     blocks: Vec<Pointer>,
 }
 
-/// Where bytes of a file are in the region.
+/// A place in the region where bytes of a file are contiguous.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Stretch {
     /// Offset in the region.
@@ -36,7 +36,7 @@ pub(super) struct Stretch {
     pub(super) len_bytes: usize,
 }
 
-/// Reserves an empty map; a caller's fence makes it durable.
+/// Reserves an empty map. A later fence of the caller makes its bytes durable.
 pub(super) fn new_map(space: &FileSpace) -> FileResult<Pointer> {
     space.allocate_with(&[0; MAP_BYTES])
 }
@@ -47,7 +47,7 @@ impl BlockMap {
         BlockMap { maps: vec![first], blocks: Vec::new() }
     }
 
-    /// Reads the maps of a file. Errors: something in them cannot be.
+    /// Reads the maps of a file. Errors: a map is damaged.
     pub(super) fn read(space: &FileSpace, first: Pointer) -> FileResult<BlockMap> {
         let mut map = BlockMap { maps: Vec::new(), blocks: Vec::new() };
         let mut next = first;
@@ -61,7 +61,7 @@ impl BlockMap {
         Ok(map)
     }
 
-    /// Adds the blocks of a map; the pointer to the next map.
+    /// Adds the blocks of a map. Returns the pointer to the next map.
     fn read_one(&mut self, space: &FileSpace, at: Pointer) -> FileResult<Pointer> {
         let mut bytes = [0; MAP_BYTES];
         space.region().read(at.to_u64(), &mut bytes);
@@ -86,12 +86,12 @@ impl BlockMap {
         self.maps.first().copied().unwrap_or_default()
     }
 
-    /// Bytes that the blocks hold.
+    /// Bytes that fit in the blocks.
     pub(super) fn capacity_bytes(&self) -> u64 {
         self.blocks.len() as u64 * BLOCK_BYTES
     }
 
-    /// Where a byte of the file is; `None` behind the last block.
+    /// Where a byte of the file is in the region; `None` after the last block.
     pub(super) fn locate(&self, at: u64) -> Option<Stretch> {
         let block = self.blocks.get((at / BLOCK_BYTES) as usize)?;
         let within = at % BLOCK_BYTES;
@@ -180,13 +180,13 @@ impl BlockMap {
         Ok(())
     }
 
-    /// Frees everything, durably. `link` is the word that leads to the first map. It becomes 0.
+    /// Frees all blocks and maps, durably. `link` is the word that leads to the first map. It becomes 0.
     pub(super) fn release(mut self, space: &FileSpace, link: Word) -> FileResult<()> {
         self.shrink_to(space, 0)?;
         space.publish(&[Step::Free(self.first()), Step::Store { word: link, value: 0 }])
     }
 
-    /// Adds all chunks of the file.
+    /// Adds all chunks of the file to `chunks`.
     pub(super) fn add_chunks(&self, chunks: &mut Vec<Pointer>) {
         chunks.extend_from_slice(&self.maps);
         chunks.extend_from_slice(&self.blocks);

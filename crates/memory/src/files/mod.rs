@@ -2,8 +2,8 @@
 //!
 //! The engines `inplace`, `cow` and `log` of Arulraj, Pavlo and Dulloor (2015) keep logs, checkpoints and
 //! sorted runs in files. The paper uses the file system PMFS, whose files are in persistent memory too
-//! (section 2.2). This folder takes its place. Its files are on the same allocator as all other data, and
-//! each call takes the time of a system call, which is a parameter (decision 0112).
+//! (section 2.2). This folder takes the place of PMFS. Its files are on the same allocator as all other data,
+//! and each call takes the time of a system call, which is a parameter (decision 0112).
 //!
 //! | call | durable | fences |
 //! |---|---|---|

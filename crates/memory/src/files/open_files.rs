@@ -1,8 +1,8 @@
 //! The calls on files.
 //!
 //! Invariants
-//! 1. A handle is of one file as long as the file exists, also under another name. Handles are numbered,
-//!    and a number is in use only once.
+//! 1. A handle leads to the same file as long as the file exists, even after a renaming. Each handle has a
+//!    number that no other handle gets.
 //! 2. Removed files have no chunks between two calls.
 //!
 //! What it does not know: the format (`format.rs`).
@@ -38,9 +38,9 @@ struct Opened {
 }
 
 impl Files {
-    /// Opens the files of a root; makes an empty directory if there is no such root. Chunks are counted for
-    /// `owner`. Finishes removals that a crash has interrupted: the time of that depends on the length of the
-    /// removed files, and otherwise a start reads the directory only.
+    /// Opens the files of a root, or makes an empty directory if there is no such root. Chunks are allocated
+    /// for `owner`. Finishes removals that a crash has interrupted, in a time that depends on the length of
+    /// the removed files. Apart from that, only the directory is read.
     ///
     /// Errors: the region is full, or something in it is damaged.
     pub fn open(allocator: Arc<Allocator>, root: &str, owner: Owner, costs: FileCosts) -> FileResult<Files> {
@@ -56,7 +56,7 @@ impl Files {
         Ok(files)
     }
 
-    /// Calls since the start.
+    /// The number of calls since the files were opened.
     pub fn counts(&self) -> CallCounts {
         self.calls.counts()
     }
@@ -102,7 +102,7 @@ impl Files {
         self.open.iter().find(|(_, opened)| opened.entry == entry).map(|(handle, _)| *handle)
     }
 
-    /// Removes a file, durably. Its handle is of no use any more.
+    /// Removes a file, durably. Calls with its handle fail from now on.
     ///
     /// Errors: there is no such file.
     pub fn remove(&mut self, name: &str) -> FileResult<()> {
@@ -113,8 +113,9 @@ impl Files {
         self.finish_removal(entry, map)
     }
 
-    /// Gives a file another name, durably. A file that has this name is removed, and a crash leaves one of
-    /// the two. The file's bytes are durable by an `fsync` before. Handles of the file stay.
+    /// Gives a file another name, durably. If another file has this name, it is removed: after a crash the
+    /// name leads to one of the two files. Only an earlier `fsync` makes the bytes of the file durable.
+    /// Handles of the file stay valid.
     ///
     /// Errors: there is no such file; the name is empty or too long.
     pub fn rename(&mut self, from: &str, to: &str) -> FileResult<()> {
@@ -136,7 +137,7 @@ impl Files {
         }
     }
 
-    /// The blocks of a file that is going to be removed; closes it.
+    /// Closes a file that will be removed, and returns its blocks.
     fn take_map(&mut self, entry: usize) -> FileResult<BlockMap> {
         let opened = self.handle_of(entry).and_then(|handle| self.open.remove(&handle));
         match opened {
@@ -156,12 +157,12 @@ impl Files {
         self.open.get(&handle).map(|opened| &opened.file).ok_or(FileError::Stale)
     }
 
-    /// The length of a file in bytes, with writes that are not durable.
+    /// The length of a file in bytes. Writes that are not durable yet count, too.
     pub fn len_bytes(&self, handle: FileHandle) -> FileResult<u64> {
         self.opened(handle).map(OpenFile::len_bytes)
     }
 
-    /// Copies bytes out of a file, also those that are not durable.
+    /// Copies bytes out of a file, also bytes that are not durable yet.
     ///
     /// Errors: the range reaches beyond the end.
     pub fn read_at(&self, handle: FileHandle, at: u64, buf: &mut [u8]) -> FileResult<()> {
@@ -169,8 +170,8 @@ impl Files {
         self.opened(handle)?.read_at(&self.space, at, buf)
     }
 
-    /// Writes bytes into a file from its byte `at` on. They may reach beyond its end. They are durable after
-    /// the next [`Files::fsync`] of the file; until then a crash may lose each cache line of them.
+    /// Writes bytes into a file from its byte `at` on. The bytes may reach beyond its end. They are durable
+    /// after the next [`Files::fsync`] of the file. Until then a crash may lose any of their cache lines.
     ///
     /// Errors: the range begins beyond the end; the region is full. Then nothing is written.
     pub fn write_at(&mut self, handle: FileHandle, at: u64, bytes: &[u8]) -> FileResult<()> {
@@ -179,7 +180,8 @@ impl Files {
         opened.file.write_at(&self.space, at, bytes)
     }
 
-    /// Writes bytes behind the end of a file; where they begin. Durable as [`Files::write_at`].
+    /// Writes bytes after the end of a file, and returns where they begin. They become durable as in
+    /// [`Files::write_at`].
     ///
     /// Errors: the region is full. Then nothing is written.
     pub fn append(&mut self, handle: FileHandle, bytes: &[u8]) -> FileResult<u64> {
@@ -198,7 +200,8 @@ impl Files {
         Ok(())
     }
 
-    /// Reserves room, so that writes up to this length do not find the region full. The length stays.
+    /// Reserves room, so that writes up to this length cannot fail because the region is full. The length
+    /// stays the same.
     ///
     /// Errors: the region is full. Then nothing is reserved.
     pub fn reserve(&mut self, handle: FileHandle, len_bytes: u64) -> FileResult<()> {
@@ -207,8 +210,8 @@ impl Files {
         opened.file.reserve(&self.space, len_bytes)
     }
 
-    /// Cuts a file to a length, durably, and frees what is behind it. Earlier writes before the cut are
-    /// durable by the next [`Files::fsync`], as ever.
+    /// Cuts a file to a length, durably, and frees the blocks after the new end. Earlier writes to the rest
+    /// of the file still need an [`Files::fsync`] to become durable.
     ///
     /// Errors: the file is shorter.
     pub fn truncate(&mut self, handle: FileHandle, len_bytes: u64) -> FileResult<()> {
@@ -217,7 +220,7 @@ impl Files {
         opened.file.truncate(&self.space, len_bytes)
     }
 
-    /// All chunks of the files, for a check: an active chunk of their owner that is not among them is lost.
+    /// All chunks of the files, for a check. Another active chunk of their owner would be a leaked one.
     pub fn chunks(&self) -> FileResult<Vec<Pointer>> {
         let mut chunks = vec![self.directory.chunk()];
         for entry in self.directory.used() {

@@ -1,8 +1,8 @@
-//! Words and chunks of the region, as the other files of this folder use them.
+//! Access to words and chunks of the region, for the other modules of this folder.
 //!
 //! Invariants
-//! 1. Bytes are read and stored only within chunks that the allocator knows. So a damaged pointer is an
-//!    error.
+//! 1. Bytes are read and stored only within chunks that the allocator knows. So a damaged pointer leads to an
+//!    error, not to bytes of other data.
 //!
 //! What it does not know: what chunks hold.
 
@@ -16,7 +16,7 @@ use crate::pointer::{Owner, Pointer, Word};
 use crate::publish::Step;
 use crate::state::Allocator;
 
-/// The region, its allocator, and the owner that chunks of files are counted for.
+/// The region, its allocator, and the owner for which chunks of files are allocated.
 pub(super) struct FileSpace {
     allocator: Arc<Allocator>,
     region: Arc<dyn Region>,
@@ -41,15 +41,15 @@ impl FileSpace {
         Ok(self.allocator.allocate(self.owner, len_bytes)?)
     }
 
-    /// Reserves a chunk, and stores `bytes` into it; a caller's fence makes them durable.
+    /// Reserves a chunk, and stores `bytes` into it. A later fence of the caller makes them durable.
     pub(super) fn allocate_with(&self, bytes: &[u8]) -> FileResult<Pointer> {
         let chunk = self.allocate(bytes.len() as u64)?;
         self.region.store_back(chunk.to_u64(), bytes);
         Ok(chunk)
     }
 
-    /// Gives up a reserved chunk after an error. A failure of that is less than the error that is reported:
-    /// the chunk is free after the next start.
+    /// Gives up a reserved chunk after an error. If that fails, the failure is not reported: the caller
+    /// reports the first error, and the chunk is free after the next start.
     pub(super) fn give_up(&self, chunk: Pointer) {
         let _reserved_until_start = self.allocator.free(chunk);
     }

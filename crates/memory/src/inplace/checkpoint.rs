@@ -1,9 +1,9 @@
-//! Checkpoints: all rows in one compressed file, so that the log before can go.
+//! Checkpoints: a checkpoint has all rows in one compressed file, so that the log before it can be removed.
 //!
 //! | at | size | field |
 //! |---:|---:|---|
 //! | 0 | 8 | magic "VINPCHK1"; its last character is the version |
-//! | 8 | 8 | number of the log file that is replayed behind the checkpoint |
+//! | 8 | 8 | number of the log file that is replayed after the checkpoint |
 //! | 16 | | blocks |
 //!
 //! A block is the number of its bytes when unpacked (4 bytes), the number of its bytes in the file (4), their
@@ -39,12 +39,12 @@ const UNFINISHED: &str = "checkpoint.new";
 const MAGIC: u64 = u64::from_le_bytes(*b"VINPCHK1");
 const HEAD_BYTES: usize = 16;
 const BLOCK_HEAD_BYTES: usize = 12;
-/// A block is packed when its records have this many bytes.
+/// A block is compressed and written when its records have at least this many bytes.
 const BLOCK_BYTES: usize = 65_536;
 
-/// What a start finds.
+/// The content of the checkpoint that a start has read.
 pub(super) struct Checkpoint {
-    /// The log file to replay.
+    /// The number of the log file to replay.
     pub(super) log: u64,
     /// The records.
     pub(super) records: Vec<u8>,
@@ -54,8 +54,8 @@ fn damaged(what: &'static str) -> StoreError {
     StoreError::Damaged { what, at: Pointer::NONE }
 }
 
-/// Reads the checkpoint, and removes files that a crash has left behind. Without a checkpoint, the log with
-/// number 0 has everything.
+/// Reads the checkpoint, and removes unfinished files of before a crash. If there is no checkpoint yet, the
+/// log with number 0 has all changes.
 pub(super) fn read(files: &mut Files) -> StoreResult<Checkpoint> {
     let names = files.names();
     let mut found = Checkpoint { log: 0, records: Vec::new() };
@@ -79,7 +79,7 @@ pub(super) fn read(files: &mut Files) -> StoreResult<Checkpoint> {
     Ok(found)
 }
 
-/// Unpacks the block that `bytes` begin with; what is behind it.
+/// Unpacks the block at the begin of `bytes`, and returns the bytes after the block.
 fn unpack<'b>(bytes: &'b [u8], records: &mut Vec<u8>) -> Option<&'b [u8]> {
     let (head, rest) = bytes.split_at_checked(BLOCK_HEAD_BYTES)?;
     let number =
@@ -93,9 +93,9 @@ fn unpack<'b>(bytes: &'b [u8], records: &mut Vec<u8>) -> Option<&'b [u8]> {
     Some(rest)
 }
 
-/// Writes a checkpoint, and goes on with an empty log. No transaction is open, and the log is flushed.
+/// Writes a checkpoint, and begins an empty log. No transaction is open, and the log is flushed.
 ///
-/// Errors: the region is full. Then the old checkpoint and the log stay.
+/// Errors: the region is full. Then the old checkpoint and the log stay valid.
 pub(super) fn write(heap: &Heap, log: &mut Wal) -> StoreResult<()> {
     let (old, next) = (log.number(), log.number() + 1);
     let written = write_files(heap, &mut log.files, next);

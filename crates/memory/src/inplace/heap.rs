@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //! 1. A change that is refused has changed nothing that a reader sees.
-//! 2. Undoing a change needs no room in the region: no node is freed before the transaction ends.
+//! 2. To undo a change, no new room in the region is needed: no node is freed before the transaction ends.
 //!
 //! What it does not know: transactions, the log.
 
@@ -22,7 +22,7 @@ pub(super) struct Table {
     pub(super) indexes: Vec<Tree>,
 }
 
-/// A leaf that may be empty, by a key in it.
+/// A leaf that may be empty. It is found by a key that was in it.
 struct EmptiedLeaf {
     table: TableNo,
     index: usize,
@@ -32,7 +32,7 @@ struct EmptiedLeaf {
 /// The tables.
 pub(super) struct Heap {
     pub(super) space: Space,
-    /// By number; `None` where there is no table.
+    /// The tables by their numbers; `None` if no table has the number.
     tables: Vec<Option<Table>>,
     emptied: Vec<EmptiedLeaf>,
     /// The head of the tuple that is being made.
@@ -44,12 +44,12 @@ impl Heap {
         Heap { space: Space::new(allocator), tables: Vec::new(), emptied: Vec::new(), head: Vec::new() }
     }
 
-    /// The tables, by number.
+    /// The tables in the order of their numbers.
     pub(super) fn tables(&self) -> impl Iterator<Item = (TableNo, &Table)> {
         (0..).zip(&self.tables).filter_map(|(number, table)| Some((TableNo(number), table.as_ref()?)))
     }
 
-    /// The same without their indexes.
+    /// The same list without the indexes.
     pub(super) fn list(&self) -> Vec<StoreTable> {
         let tables = self.tables();
         tables
@@ -85,7 +85,7 @@ impl Heap {
 
     /// The number that a new table gets.
     ///
-    /// Errors: there are too many tables or indexes; the owner has chunks.
+    /// Errors: there are too many tables or indexes; the owner has chunks already.
     pub(super) fn next_table(&self, owner: Owner, indexes: usize) -> StoreResult<TableNo> {
         let number = self.tables.iter().position(Option::is_none).unwrap_or(self.tables.len());
         if number >= TABLES_MAX || !(1..=INDEXES_MAX).contains(&indexes) {
@@ -128,7 +128,7 @@ impl Heap {
         tuple::check(self.table(table)?.indexes.len(), keys, row)
     }
 
-    /// Refuses keys that another tuple than `old` has.
+    /// Refuses keys that a tuple other than `old` has.
     fn check_duplicates(&self, table: TableNo, keys: &[&[u8]], old: Pointer) -> StoreResult<()> {
         for (index, key) in keys.iter().enumerate() {
             let found = self.index(table, index)?.find(&self.space, key)?;
@@ -149,7 +149,7 @@ impl Heap {
         Ok(tuple)
     }
 
-    /// Adds entries of a tuple for those of its keys that `is_new` says; all of them or none.
+    /// Adds entries for those keys of a tuple for whose index `is_new` is true: all these entries or none.
     fn add_entries(
         &mut self,
         table: TableNo,
@@ -188,7 +188,7 @@ impl Heap {
         Ok(())
     }
 
-    /// Adds a row. Errors: an index has its key; the region is full.
+    /// Adds a row. Errors: an index has one of the keys already; the region is full.
     pub(super) fn insert(&mut self, table: TableNo, keys: &[&[u8]], row: &[u8]) -> StoreResult<Pointer> {
         self.check_duplicates(table, keys, Pointer::NONE)?;
         let tuple = self.new_tuple(table, keys, row)?;
@@ -201,7 +201,8 @@ impl Heap {
         }
     }
 
-    /// Puts a new tuple in the place of `old`, which stays allocated. Errors: as [`Heap::insert`].
+    /// Replaces the tuple `old` by a new one in all indexes. `old` stays allocated. Errors: as
+    /// [`Heap::insert`].
     pub(super) fn replace(
         &mut self,
         table: TableNo,
@@ -220,7 +221,7 @@ impl Heap {
         }
     }
 
-    /// Lets the indexes lead to `new` in place of `old`.
+    /// Changes the indexes, so that they lead to `new` instead of `old`.
     fn exchange(&mut self, table: TableNo, old: Pointer, new: Pointer) -> StoreResult<()> {
         let (old_keys, new_keys) = (self.keys(table, old)?, self.keys(table, new)?);
         let slices: Vec<&[u8]> = new_keys.iter().map(Vec::as_slice).collect();
@@ -235,7 +236,8 @@ impl Heap {
         Ok(())
     }
 
-    /// Takes an exchange back: the entries of `new` go first, so that those of `old` find room.
+    /// Takes an exchange back. The entries of `new` are removed first, so that the nodes have room for the
+    /// entries of `old`.
     pub(super) fn undo_exchange(&mut self, table: TableNo, old: Pointer, new: Pointer) -> StoreResult<()> {
         let (old_keys, new_keys) = (self.keys(table, old)?, self.keys(table, new)?);
         for (index, (old_key, new_key)) in old_keys.iter().zip(&new_keys).enumerate() {
@@ -301,7 +303,7 @@ impl Heap {
     }
 }
 
-/// An index that is changed, beside the space of its nodes.
+/// An index that is changed, and the space that has its nodes.
 struct IndexMut<'h> {
     space: &'h Space,
     tree: &'h mut Tree,

@@ -5,14 +5,14 @@
 //! | 0 | 8 | bits 0..32 number of entries, bit 32 set in a leaf |
 //! | 8 | 24 each | 21 entries, in the order of their keys |
 //!
-//! An entry is three words: the first 8 bytes of the key (big endian, with zeros behind a shorter key), the
-//! *separator* (a chunk with the key: its length in 2 bytes, then its bytes), and the child. In a leaf the
-//! child is the tuple, which has the key, so there is no separator. An inner node has none either where the
-//! first 8 bytes tell an entry's keys from smaller ones: it is 0. The first entry of an inner node is for all
-//! keys that are smaller than the next entry's.
+//! An entry is three words: the first 8 bytes of the key (big endian, a shorter key is followed by zeros),
+//! the *separator* (a chunk with the key: its length in 2 bytes, then its bytes), and the child. In a leaf
+//! the child is the tuple, which has the key, so there is no separator. In an inner node, the separator is 0
+//! if the first 8 bytes are enough to distinguish the entry's keys from smaller ones. The first entry of an
+//! inner node is for all keys that are smaller than the key of the next entry.
 //!
 //! Invariants
-//! 1. A node is copied and written as a whole. Nothing is written back: a crash forgets all nodes.
+//! 1. A node is copied and written as a whole. Nodes are not written back, so a crash loses all of them.
 //!
 //! What it does not know: its parent, splits.
 
@@ -33,10 +33,11 @@ const LEAF: u64 = 1 << 32;
 const HEAD_BYTES: usize = 8;
 const ENTRY_BYTES: usize = 24;
 const PREFIX_BYTES: usize = 8;
-/// How often the length of a separator's chunk is doubled in search of a free one.
+/// If the region is full, a separator is put into a longer chunk that is still free. Its length is doubled at
+/// most this number of times.
 const SEPARATOR_DOUBLINGS_MAX: u32 = 3;
 
-/// A key that is looked for, and its first bytes as a word.
+/// A search key, and its first bytes as a word.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TreeKey<'k> {
     pub(super) bytes: &'k [u8],
@@ -59,7 +60,7 @@ pub(super) struct Entry {
     pub(super) child: Pointer,
 }
 
-/// A copy of a node, as it is stored. Searches read the prefixes in it, and decode no entries.
+/// A copy of a node, in its stored format. Searches read the prefixes directly, without decoding entries.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Node {
     bytes: [u8; NODE_BYTES],
@@ -120,7 +121,7 @@ impl Node {
         get_u64(&self.bytes, entry_at(number))
     }
 
-    /// The first entry from `first` on whose prefix is not smaller.
+    /// The first entry, from the entry `first` on, whose prefix is not smaller than `prefix`.
     pub(super) fn first_from(&self, first: usize, prefix: u64) -> usize {
         let (mut first, mut end) = (first, self.count().max(first));
         while first < end {
@@ -133,7 +134,7 @@ impl Node {
         first
     }
 
-    /// An entry; an empty one behind the last one.
+    /// The entry with this number; an empty entry if there is none.
     pub(super) fn entry(&self, number: usize) -> Entry {
         if number >= self.count() {
             return Entry::default();
@@ -168,7 +169,8 @@ impl Node {
     }
 }
 
-/// Reserves a chunk with a key. In a full region, the chunk can be longer than it has to be.
+/// Reserves a chunk with a key. In a full region, the chunk can be longer than needed, because longer chunks
+/// may still be free.
 pub(super) fn new_separator(space: &Space, owner: Owner, key: &[u8]) -> StoreResult<Pointer> {
     let allocate = |len_bytes| space.allocator().allocate(owner, len_bytes);
     let len_bytes = 2 + key.len() as u64;
@@ -182,8 +184,8 @@ pub(super) fn new_separator(space: &Space, owner: Owner, key: &[u8]) -> StoreRes
     Ok(chunk)
 }
 
-/// Compares the key of an entry of an index with another one. An entry without a separator counts as equal to
-/// all keys that begin with its 8 bytes.
+/// Compares the key of an entry of an index with a search key. An entry without a separator counts as equal
+/// to all keys that begin with its 8 bytes.
 pub(super) fn compare(
     space: &Space,
     index: usize,

@@ -6,7 +6,7 @@
 //! | 4 | 4 | crc32c of the body |
 //! | 8 | | body |
 //!
-//! A body begins with its kind (1 byte) and its table (2 bytes). Behind them are numbers (4 bytes, little
+//! A body begins with its kind (1 byte) and its table (2 bytes). After them come numbers (4 bytes, little
 //! endian) and byte strings (their length in 4 bytes, then the bytes):
 //!
 //! | kind | fields |
@@ -14,8 +14,8 @@
 //! | 1 create table | owner, number of indexes |
 //! | 2 insert | number of keys, keys, row |
 //! | 3 replace | number of keys, keys, row, the row before |
-//! | 4 patch | primary key, where it begins, the bytes before, the bytes |
-//! | 5 delete | primary key, bytes that are not used: 0 of them since deletes find room in a full region |
+//! | 4 patch | primary key, position of the first changed byte, old bytes, new bytes |
+//! | 5 delete | primary key, a byte string that is not used any more and has length 0 |
 //! | 6 commit | none; the table is 0 |
 //! | 7 drop table | none |
 //!
@@ -39,7 +39,7 @@ pub(super) enum Record<'r> {
     DropTable { table: TableNo },
 }
 
-/// A record that was read, and the bytes behind it.
+/// A record that was read, and the bytes after it.
 pub(super) struct Decoded<'r> {
     pub(super) record: Record<'r>,
     pub(super) rest: &'r [u8],
@@ -122,12 +122,12 @@ impl<'r> Record<'r> {
         places.zip(head).for_each(|(place, number)| place.copy_from_slice(&number.to_le_bytes()));
     }
 
-    /// Bytes that a record with these fields takes at most.
+    /// The largest number of bytes that a record with these fields can take.
     pub(super) fn bytes_max(keys: &[&[u8]], parts_bytes: usize) -> usize {
         HEAD_BYTES + 32 + keys.iter().map(|key| 4 + key.len()).sum::<usize>() + parts_bytes
     }
 
-    /// Reads the record that a buffer begins with; `None` if it is damaged.
+    /// Reads the record at the begin of a buffer; `None` if it is damaged.
     pub(super) fn decode(bytes: &'r [u8]) -> Option<Decoded<'r>> {
         let mut head = Fields(bytes);
         let (len_bytes, checksum) = (head.number()?, head.number()?);

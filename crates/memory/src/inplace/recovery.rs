@@ -1,14 +1,14 @@
-//! A start: the checkpoint, then the committed transactions of the log.
+//! The start of a store: it reads the checkpoint, then the committed transactions of the log.
 //!
 //! The start first finds the last version of each row, outside of the region. Then it stores these rows, the
-//! largest first, and adds them to the indexes in the order of their keys, which fills all nodes. So it needs no
-//! more room than the store had: the store keeps the tuples and nodes of the last durable state until the next
-//! one is durable.
+//! largest first, and adds them to the indexes in the order of their keys, which fills all nodes. So it needs
+//! no more room than the store had: the store keeps the tuples and nodes of the last durable state until the
+//! next state is durable.
 //!
 //! Invariants
 //! 1. Records of a transaction are applied only when its commit was read.
-//! 2. A start has room if the store had room before, except where rows are longer than a segment, which need
-//!    segments side by side.
+//! 2. A start has room if the store had room before, except if rows are longer than a segment. Such rows need
+//!    free segments that are side by side.
 //!
 //! What it does not know: the format of records and checkpoints.
 
@@ -34,7 +34,7 @@ struct RecoveredRow<'r> {
     bytes: Cow<'r, [u8]>,
 }
 
-/// A table, with its rows by primary key.
+/// A table, with its rows by their primary keys.
 struct RecoveredTable<'r> {
     owner: Owner,
     indexes: usize,
@@ -54,7 +54,8 @@ struct StoredRow<'t> {
     tuple: Pointer,
 }
 
-/// Fills an empty heap with what the files have; the log to go on with.
+/// Fills an empty heap with the tables of the files. Returns the log, to which the store adds further
+/// records.
 pub(super) fn recover(heap: &mut Heap, mut files: Files) -> StoreResult<Wal> {
     let found = checkpoint::read(&mut files)?;
     let log = Wal::open(files, found.log)?;
@@ -97,7 +98,8 @@ impl<'r> RecoveredTables<'r> {
         self.tables.get_mut(&table).ok_or_else(missing)
     }
 
-    /// Repeats a change. Every one succeeded before, so one that cannot be made is damage.
+    /// Repeats a change. The change succeeded before the crash. So a failure now means that the files are
+    /// damaged.
     fn apply(&mut self, record: Record<'r>) -> StoreResult<()> {
         match record {
             Record::CreateTable { table, owner, indexes } => {
@@ -128,7 +130,7 @@ impl<'r> RecoveredTables<'r> {
         }
     }
 
-    /// Puts the rows into the region.
+    /// Stores all tables and rows in the region.
     fn store(&self, heap: &mut Heap) -> StoreResult<()> {
         for (number, RecoveredTable { owner, indexes, .. }) in &self.tables {
             heap.next_table(*owner, *indexes)?;
@@ -151,7 +153,7 @@ impl<'r> RecoveredTables<'r> {
 }
 
 impl<'r> RecoveredTable<'r> {
-    /// Puts a row in the place of the one with its primary key, which is given back.
+    /// Puts a row into the table. Returns the row that had the same primary key before, if there was one.
     fn put(&mut self, keys: Vec<&'r [u8]>, row: &'r [u8]) -> StoreResult<Option<RecoveredRow<'r>>> {
         tuple::check(self.indexes, &keys, row)?;
         let primary = keys.first().copied().unwrap_or_default();

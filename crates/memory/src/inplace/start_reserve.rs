@@ -1,8 +1,9 @@
 //! Room in the region that is kept for the next start.
 //!
-//! A start needs no more tuples and no more index nodes than there were before (`recovery.rs`). But separators
-//! between nodes can be other keys, whose chunks have other lengths. So one segment is kept for them: a crash
-//! makes it free, the start uses what it needs, and reserves it again.
+//! A start makes no more tuples and no more index nodes than there were before (`recovery.rs`). But the
+//! separators between nodes can be other keys than before, whose chunks have other lengths. So one segment is
+//! kept for separators. A crash makes it free, the start uses it as far as needed, and afterwards a segment
+//! is reserved again.
 //!
 //! Invariants
 //! 1. No change of a transaction takes this segment.
@@ -29,7 +30,7 @@ impl StartReserve {
         StartReserve { owner, segments: Vec::new() }
     }
 
-    /// Reserves what is missing, as far as there are free segments.
+    /// Reserves the segments that are missing, as far as there are free ones.
     pub(super) fn fill(&mut self, space: &Space) -> StoreResult<()> {
         while self.segments.len() < SEGMENTS {
             match space.allocator().allocate(self.owner, SEGMENT_BYTES) {

@@ -1,10 +1,10 @@
-//! The changes of a transaction, and reads.
+//! The store of the engine: the changes of a transaction, and reads.
 //!
 //! Invariants
-//! 1. Room in the log is reserved before a change begins, and the record is added behind it. So a refused
-//!    change is not in the log.
-//! 2. A tuple that the transaction removed stays until its commit is durable. A rollback puts it back, and a
-//!    start has to find room for it.
+//! 1. Room in the log is reserved before a change begins, and the record is added after the change. So a
+//!    refused change is not in the log.
+//! 2. A tuple that the transaction removed stays until its commit is durable. A rollback may put it back. And
+//!    after a crash, a start must have room for it.
 //!
 //! What it does not know: the format of records.
 
@@ -32,7 +32,7 @@ use crate::wal::Wal;
 pub struct InplaceSettings {
     /// What calls on files cost.
     pub files: FileCosts,
-    /// A sync behind which the log has more bytes writes a checkpoint.
+    /// If the log has more bytes than this after a sync, the sync writes a checkpoint.
     pub checkpoint_log_bytes: u64,
 }
 
@@ -42,13 +42,13 @@ impl Default for InplaceSettings {
     }
 }
 
-/// What undoes a change.
+/// The kind of a change, with what is needed to undo it.
 #[derive(Debug, Clone, Copy)]
 enum Kind {
     Insert,
-    /// The tuple that was replaced.
+    /// The row got a new tuple. This one was replaced.
     Replace(Pointer),
-    /// The bytes before are in the record.
+    /// Bytes were changed. The old bytes are in the record.
     Patch,
     Delete,
 }
@@ -59,11 +59,11 @@ struct Change {
     kind: Kind,
     table: TableNo,
     tuple: Pointer,
-    /// Where its record begins in the log's buffer.
+    /// Where the record of the change begins in the log's buffer.
     record_at: usize,
 }
 
-/// The tables of one partition: in memory that a crash forgets, with a log and checkpoints in files.
+/// The tables of one partition. They are in memory that a crash clears, with a log and checkpoints in files.
 pub struct Inplace {
     heap: Heap,
     log: Wal,
@@ -72,15 +72,16 @@ pub struct Inplace {
     settings: InplaceSettings,
     changes: Vec<Change>,
     numbers: ChangeNumbers,
-    /// Tuples that were removed by commits which are not durable yet.
+    /// Tuples that were removed by transactions whose commits are not durable yet.
     removed: Vec<Pointer>,
     /// The row before a change.
     before: Vec<u8>,
 }
 
 impl Inplace {
-    /// Opens the store whose files have this root; makes an empty one if there is none. The files are counted
-    /// for `owner`. The time depends on the size of the data, and on the length of the log.
+    /// Opens the store whose files have the root `name`, or makes an empty store if there is none. The chunks
+    /// of the files belong to `owner`. The time depends on the size of the data, and on the length of the
+    /// log.
     pub fn open(
         allocator: Arc<Allocator>,
         name: &str,
@@ -108,7 +109,7 @@ impl Inplace {
         })
     }
 
-    /// Calls on files since the start.
+    /// The number of calls on files since the store was opened.
     pub fn file_calls(&self) -> CallCounts {
         self.log.files.counts()
     }
@@ -125,12 +126,12 @@ impl Inplace {
         self.start_reserve.fill(&self.heap.space)
     }
 
-    /// Makes sure that a record of this many bytes, and a commit behind it, find room in the log.
+    /// Makes sure that the log has room for a record of this many bytes, and for the commit after it.
     fn reserve_log(&mut self, record_bytes: usize) -> StoreResult<()> {
         self.log.reserve(record_bytes + COMMIT_BYTES)
     }
 
-    /// Makes room for the record of a delete in a full region. Whether that may have helped.
+    /// Makes room for the record of a delete in a full region. Returns whether a second try can succeed.
     fn make_room(&mut self) -> StoreResult<bool> {
         if self.changes.is_empty() && self.log.has_pending() {
             self.flush()?;
@@ -349,7 +350,8 @@ impl Store for Inplace {
     fn sync(&mut self) -> StoreResult<()> {
         self.flush()?;
         if self.log.file_bytes() > self.settings.checkpoint_log_bytes && self.changes.is_empty() {
-            // Without room for a checkpoint the log goes on: all commits are durable in it.
+            // If the region has no room for a checkpoint, the old log is used further. That is no error,
+            // because all commits are durable in the log.
             match checkpoint::write(&self.heap, &mut self.log) {
                 Err(StoreError::Memory(MemoryError::Full { .. })) => {}
                 other => other?,

@@ -1,4 +1,4 @@
-//! A B+tree that a crash forgets: an index of a table of this engine (the STX B+tree of the paper).
+//! A volatile B+tree: an index of a table of this engine (the STX B+tree of the paper). A crash loses it.
 //!
 //! Invariants
 //! 1. An insert that is refused has changed nothing: chunks for all splits are reserved first.
@@ -21,25 +21,27 @@ use crate::tuple::TupleHead;
 /// An index.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Tree {
-    /// Its number in the table, which is the number of its key in a tuple.
+    /// The number of the index in its table, which is also the number of its key in a tuple.
     number: usize,
     owner: Owner,
     root: Pointer,
 }
 
-/// A node on the way from the root to a leaf.
+/// A node on the path from the root to a leaf.
 #[derive(Debug, Clone, Copy, Default)]
 struct PathNode {
     at: Pointer,
-    /// The entry that the way goes by; in a leaf, the first one that is not smaller than the key.
+    /// In an inner node, the entry whose child is next on the path. In a leaf, the first entry whose key is
+    /// not smaller than the search key.
     entry: usize,
     is_full: bool,
 }
 
-/// Levels of the deepest tree that is accepted. More levels are damage: a root is split only when it is full.
+/// Levels of the deepest tree that is accepted. A tree gets a level only when its root is full. So a tree
+/// with more levels must be damaged.
 const LEVELS_MAX: usize = 40;
 
-/// The way from the root to a leaf.
+/// The path from the root to a leaf.
 struct Path {
     nodes: [PathNode; LEVELS_MAX],
     len: usize,
@@ -76,14 +78,15 @@ struct Split {
     right: Node,
 }
 
-/// Cuts a full node in two, and adds an entry to one of them. An entry behind all others is alone in the right
-/// half, so that keys that come in order leave full nodes behind.
+/// Cuts a full node in two halves, and adds an entry to one of them. If the new entry is greater than all
+/// others, it is alone in the right half. So inserts in the order of the keys leave full nodes.
 fn split(node: &Node, number: usize, added: Entry) -> Split {
     if number >= node.count() {
         return Split { left: *node, right: Node::new(node.is_leaf(), &[added]) };
     }
     let (mut left, mut right) = (node.part(0..ENTRIES / 2), node.part(ENTRIES / 2..node.count()));
-    // An entry right before the first of the right half is smaller than it.
+    // An entry between the halves goes to the left one, because it is smaller than the first entry of the
+    // right half.
     match number.checked_sub(left.count()).filter(|behind| *behind > 0) {
         Some(behind) => right.insert(behind, added),
         None => left.insert(number, added),
@@ -91,7 +94,7 @@ fn split(node: &Node, number: usize, added: Entry) -> Split {
     Split { left, right }
 }
 
-/// What a scan calls with each tuple.
+/// The function that a scan calls with each tuple. It can end the scan.
 pub(super) type OnTuple<'f> = dyn FnMut(Pointer) -> StoreResult<ControlFlow<()>> + 'f;
 
 fn new_node(space: &Space, owner: Owner) -> StoreResult<Pointer> {
@@ -106,7 +109,7 @@ impl Tree {
         Ok(Tree { number, owner, root })
     }
 
-    /// Frees an index that was made for a table that cannot be made.
+    /// Frees a new index whose table could not be made.
     pub(super) fn give_up(&self, space: &Space) {
         let _reserved_until_start = space.give_up(self.root);
     }
@@ -115,7 +118,7 @@ impl Tree {
         self.number
     }
 
-    /// The child of an inner node that has a key.
+    /// The entry of an inner node whose child is the one for a key.
     fn child_of(&self, space: &Space, node: &Node, key: &TreeKey<'_>) -> StoreResult<usize> {
         // The first entry has no key. Only entries with the same prefix need a comparison of whole keys.
         let mut next = node.first_from(1, key.prefix);
@@ -127,7 +130,7 @@ impl Tree {
         Ok(next - 1)
     }
 
-    /// The first entry of a leaf that is not smaller than a key, and whether it has the key.
+    /// The first entry of a leaf whose key is not smaller than `key`, and whether its key is equal.
     fn position(&self, space: &Space, leaf: &Node, key: &TreeKey<'_>) -> StoreResult<(usize, bool)> {
         for number in leaf.first_from(0, key.prefix)..leaf.count() {
             match compare(space, self.number, leaf, &leaf.entry(number), key)? {
@@ -178,7 +181,7 @@ impl Tree {
         let mut leaf = Some(path.leaf);
         while let Some(PathNode { at, entry, .. }) = path.pop() {
             let mut node = leaf.take().map_or_else(|| Node::read(space, at), Ok)?;
-            // The new child of an inner node stands behind the one that was split.
+            // The new child of an inner node comes after the child that was split.
             let number = if node.is_leaf() { entry } else { entry + 1 };
             if !node.is_full() {
                 node.insert(number, added);
@@ -204,7 +207,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Reserves what an insert by this path needs.
+    /// Reserves the chunks that an insert along this path needs for its splits.
     fn reserve(&self, space: &Space, path: &Path, key: &TreeKey<'_>) -> StoreResult<SplitChunks> {
         let full = path.nodes().iter().rev().take_while(|on_path| on_path.is_full).count();
         let mut chunks = SplitChunks { nodes: Vec::new(), separator: Pointer::NONE };
@@ -226,7 +229,8 @@ impl Tree {
         }
     }
 
-    /// A chunk with the separator of the halves of a full leaf; none if they differ in their first bytes.
+    /// A chunk with the separator between the two halves of a full leaf. None if the first 8 bytes of the
+    /// keys are enough to separate the halves.
     fn separator(
         &self,
         space: &Space,
@@ -248,7 +252,7 @@ impl Tree {
         new_separator(space, self.owner, &key)
     }
 
-    /// Removes the entry of a tuple; whether its leaf has none left.
+    /// Removes the entry of a tuple. Returns whether its leaf has no entries left.
     pub(super) fn remove(&self, space: &Space, key: &[u8], tuple: Pointer) -> StoreResult<bool> {
         let mut path = self.path(space, &TreeKey::of(key))?;
         let mut leaf = path.leaf;
@@ -262,7 +266,7 @@ impl Tree {
         }
     }
 
-    /// Lets the entry of a key lead to another tuple.
+    /// Changes the entry of a key, so that it leads to another tuple.
     pub(super) fn exchange(&self, space: &Space, key: &[u8], old: Pointer, new: Pointer) -> StoreResult<()> {
         let mut path = self.path(space, &TreeKey::of(key))?;
         let mut leaf = path.leaf;
@@ -275,7 +279,8 @@ impl Tree {
         }
     }
 
-    /// Frees the leaf that a key belongs to, if it has no entries, and inner nodes that have no child then.
+    /// Frees the leaf that a key belongs to if it has no entries, and then inner nodes that have no child
+    /// left.
     pub(super) fn remove_if_empty(&mut self, space: &Space, key: &[u8]) -> StoreResult<()> {
         let mut path = self.path(space, &TreeKey::of(key))?;
         let mut node = path.leaf;
@@ -301,7 +306,7 @@ impl Tree {
         self.lower_root(space)
     }
 
-    /// Takes away a root with one child, or makes a root without children a leaf.
+    /// Replaces a root that has one child by this child. Makes a root without children an empty leaf.
     fn lower_root(&mut self, space: &Space) -> StoreResult<()> {
         loop {
             let root = Node::read(space, self.root)?;
@@ -354,7 +359,7 @@ impl Tree {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// The first entry of a node that can be in a range with this beginning.
+    /// The first entry of a node that can be in a range with this lower bound.
     fn first(&self, space: &Space, node: &Node, from: Bound<&[u8]>) -> StoreResult<usize> {
         let (Bound::Included(key) | Bound::Excluded(key)) = from else { return Ok(0) };
         let key = TreeKey::of(key);
@@ -365,7 +370,7 @@ impl Tree {
         Ok(if is_there && matches!(from, Bound::Excluded(_)) { number + 1 } else { number })
     }
 
-    /// The entry of a node behind the last one that can be in a range with this end.
+    /// The number of the entry after the last one of a node that can be in a range with this upper bound.
     fn end(&self, space: &Space, node: &Node, to: Bound<&[u8]>) -> StoreResult<usize> {
         let (Bound::Included(key) | Bound::Excluded(key)) = to else { return Ok(node.count()) };
         let key = TreeKey::of(key);

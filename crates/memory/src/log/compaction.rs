@@ -1,6 +1,6 @@
 //! Flushes of the MemTable into runs, and merges of runs.
 //!
-//! A sync does a part of this work, in proportion to the bytes that were added since the last one. It
+//! Each sync does a part of this work, in proportion to the bytes that were added since the previous sync. It
 //! does more while level 0 has many runs.
 //!
 //! The order of steps of a flush
@@ -9,13 +9,13 @@
 //! 3. A manifest with the new run and the new log is written and renamed: now they are valid.
 //! 4. The old log file is removed.
 //!
-//! A merge has the same steps without a log. Before the renaming the manifest does not have the output. After
-//! it the manifest does not have the inputs, and their files are removed.
+//! A merge has the same steps without a log. Before the renaming, the manifest does not name the output.
+//! After the renaming, it does not name the inputs any more, and their files are removed.
 //!
 //! Invariants
 //! 1. The renaming of a manifest replaces one set of runs by another. So after a crash one of the two sets is
 //!    valid, and a start removes all files that its manifest does not name.
-//! 2. No room for this work is no error: it is done later.
+//! 2. If there is no room for this work, that is no error. The work is done later.
 //!
 //! What it does not know: transactions, when runs are merged (`lsm/compaction.rs`).
 
@@ -37,13 +37,13 @@ use crate::wal::{self, Wal};
 /// The runs of a store, and the work on them.
 pub(super) struct Compaction {
     merges: Merges,
-    /// What is valid: tables, log and runs.
+    /// The valid tables, log and runs.
     pub(super) manifest: Manifest,
     /// Bytes of the MemTable when the last sync ended.
     memtable_bytes: u64,
 }
 
-/// The parts of a store that work on runs needs.
+/// The parts of a store that are needed to work on its runs.
 pub(super) struct Workplace<'w> {
     pub(super) space: &'w Space,
     pub(super) wal: &'w mut Wal,
@@ -59,13 +59,13 @@ impl Workplace<'_> {
     }
 }
 
-/// The runs at work. The id of a run is the number of its file.
+/// The runs of a store, as merges use them. The id of a run is the number of its file.
 struct FileRuns<'s, 'w> {
     manifest: &'s mut Manifest,
     place: &'s mut Workplace<'w>,
 }
 
-/// Makes a written run durable, and describes it.
+/// Makes a written run durable, and returns its description.
 fn settle(
     files: &mut Files,
     written: WrittenRun,
@@ -86,12 +86,12 @@ impl Compaction {
         Compaction { merges: Merges::new(settings), manifest, memtable_bytes: 0 }
     }
 
-    /// The runs, the newest one first.
+    /// The runs, newest first.
     pub(super) fn runs(&self) -> &[Run] {
         &self.manifest.runs
     }
 
-    /// The work of a sync. The log is flushed.
+    /// Does the work of one sync. The caller has flushed the log.
     pub(super) fn work(
         &mut self,
         place: &mut Workplace<'_>,
@@ -114,7 +114,7 @@ impl Compaction {
     /// Writes the MemTable into a run of level 0, and begins a new MemTable and a new log. No transaction is
     /// open, and the log is flushed.
     ///
-    /// Errors: the region is full. Then MemTable and log go on.
+    /// Errors: the region is full. Then the store keeps its MemTable and its log.
     fn flush(&mut self, place: &mut Workplace<'_>, memtable: &mut MemTable) -> StoreResult<()> {
         let (old_log, id) = (self.manifest.log, self.manifest.next_run);
         let new = memtable.fresh(place.space)?;
@@ -165,13 +165,14 @@ impl Compaction {
         self.manifest.write(place.files())
     }
 
-    /// Gets room back: ends the merge under way, and merges all runs. Whether that may have helped.
+    /// Gets room back: ends the merge under way, and merges all runs. Returns whether that may have freed
+    /// room.
     pub(super) fn make_room(&mut self, place: &mut Workplace<'_>) -> StoreResult<bool> {
         self.merges.make_room(&mut FileRuns { manifest: &mut self.manifest, place })
     }
 
-    /// Merges the MemTable and all runs into one run, to get the room of a dropped table back, as far as there
-    /// is room for this. No transaction is open, and the log is flushed.
+    /// Merges the MemTable and all runs into one run, to get the room of a dropped table back. Skips a step
+    /// if the region has no room for it. No transaction is open, and the log is flushed.
     pub(super) fn merge_all(
         &mut self,
         place: &mut Workplace<'_>,

@@ -1,4 +1,4 @@
-//! The manifest: a file that says which tables, which log file and which runs there are.
+//! The manifest: a file that lists the valid tables, log file and runs.
 //!
 //! | at | size | field |
 //! |---:|---:|---|
@@ -9,14 +9,14 @@
 //! | 32 | 8 | number of tables' words |
 //! | 40 | 8 | number of runs |
 //! | 48 | 8 each | the tables' words (`lsm/tables.rs`) |
-//! | behind | 72 each | runs |
+//! | then | 72 each | runs |
 //! | end | 8 | crc32c of everything before it |
 //!
 //! A run is nine words: number of its file, level, sequence, offset of the root node, offset of the Bloom
-//! filter, its bytes, bytes of the entries, number of keys, number of tombstones.
+//! filter, bytes of the Bloom filter, bytes of the entries, number of keys, number of tombstones.
 //!
 //! A manifest is written under another name, made durable, and renamed. The renaming is the moment at which a
-//! new set of files becomes valid. A start removes all others.
+//! new set of files becomes valid. A start removes all other files.
 //!
 //! Invariants
 //! 1. All files that the manifest names are whole. They were durable before the renaming, and are removed
@@ -50,14 +50,14 @@ pub(super) fn run_name(number: u64) -> String {
     format!("run.{number}")
 }
 
-/// What the manifest says.
+/// The content of the manifest.
 pub(super) struct Manifest {
     /// The number of the log file.
     pub(super) log: u64,
     /// The number of the next run file.
     pub(super) next_run: u64,
     pub(super) tables: Tables,
-    /// The newest one first.
+    /// The runs, newest first.
     pub(super) runs: Vec<Run>,
 }
 
@@ -66,8 +66,8 @@ fn damaged(what: &'static str) -> StoreError {
 }
 
 impl Manifest {
-    /// Reads the manifest, opens the runs, and removes all other files but the log. Without a manifest, the
-    /// store is empty.
+    /// Reads the manifest, opens the runs, and removes all other files but the log. If there is no manifest,
+    /// the store is empty.
     pub(super) fn read(files: &mut Files) -> StoreResult<Manifest> {
         let names = files.names();
         let mut manifest = Manifest { log: 0, next_run: 0, tables: Tables::default(), runs: Vec::new() };
@@ -126,7 +126,7 @@ impl Manifest {
 
     /// Makes this the valid manifest, durably.
     ///
-    /// Errors: the region is full. Then the manifest before it stays valid.
+    /// Errors: the region is full. Then the old manifest stays valid.
     pub(super) fn write(&self, files: &mut Files) -> StoreResult<()> {
         let written = self.write_unfinished(files);
         written.inspect_err(|_| wal::remove_after_error(files, &[UNFINISHED]))?;
@@ -140,7 +140,7 @@ impl Manifest {
     }
 }
 
-/// The words of a run.
+/// The nine words of a run in the manifest.
 fn words_of(run: &Run) -> [u64; RUN_WORDS] {
     let Run { id, level, sequence, entry_bytes, keys, tombstones, .. } = *run;
     let root = if let RunForm::Packed(packed) = run.form { packed.root } else { 0 };
@@ -151,7 +151,7 @@ fn words_of(run: &Run) -> [u64; RUN_WORDS] {
     [id, u64::from(level), sequence, root, filter_at, filter_bytes, entry_bytes, keys, tombstones]
 }
 
-/// Opens the file of a run, and reads the Bloom filter.
+/// Opens the file of a run, and reads its Bloom filter.
 fn open_run(files: &mut Files, words: [u64; RUN_WORDS]) -> StoreResult<Run> {
     let [id, level, sequence, root, at, filter_bytes, entry_bytes, keys, tombstones] = words;
     let file = files.open_file(&run_name(id))?;

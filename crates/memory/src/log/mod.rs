@@ -1,5 +1,5 @@
-//! The engine `log` (Log of Arulraj, Pavlo and Dulloor 2015, section 3.3): an LSM tree with a MemTable in
-//! memory that a crash forgets, a write-ahead log for it, and runs in files.
+//! The engine `log` (Log of Arulraj, Pavlo and Dulloor 2015, section 3.3): an LSM tree with a volatile
+//! MemTable, a write-ahead log for the MemTable, and runs in files.
 //!
 //! Memory means the region here, because the hierarchy of the paper has nothing but persistent memory. The
 //! files are in the region, too (decision 0113).
@@ -10,7 +10,8 @@
 //! | commit: a record in the buffer | none |
 //! | sync: the buffer is written into the log file | 2, for all commits before it |
 //!
-//! The engine `nvm_log` is its twin; `lsm` has what they share.
+//! The engine `nvm_log` has the same LSM tree, and keeps all of it in persistent memory. The folder `lsm` has
+//! the code that both engines share.
 
 mod compaction;
 mod manifest;

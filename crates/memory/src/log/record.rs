@@ -10,7 +10,7 @@
 
 const HEAD_BYTES: usize = 8;
 
-/// Bytes of a record with a body of this length. A commit has none.
+/// Bytes of a record with a body of this length. A commit has no body.
 pub(super) fn record_bytes(body_bytes: usize) -> usize {
     HEAD_BYTES + body_bytes
 }
@@ -22,14 +22,14 @@ pub(super) fn encode(body: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(body);
 }
 
-/// A record that was read, and the bytes behind it.
+/// A record that was read, and the bytes after it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Decoded<'r> {
     pub(super) body: &'r [u8],
     pub(super) rest: &'r [u8],
 }
 
-/// Reads the record that bytes begin with; `None` if it is damaged.
+/// Reads the record at the begin of `bytes`; `None` if it is damaged.
 pub(super) fn decode(bytes: &[u8]) -> Option<Decoded<'_>> {
     let (len_bytes, rest) = bytes.split_first_chunk()?;
     let (checksum, rest) = rest.split_first_chunk()?;

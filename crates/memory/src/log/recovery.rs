@@ -1,4 +1,4 @@
-//! A start: the manifest, then the committed transactions of the log.
+//! The start of a store: after the manifest is read, the committed transactions of the log are replayed.
 //!
 //! Invariants
 //! 1. Entries of a transaction are added only when its commit was read.

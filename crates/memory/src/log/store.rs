@@ -1,8 +1,8 @@
-//! The medium of the engine `log`: changes in a MemTable and in the log's buffer, and their undoing.
+//! The medium of the engine `log`: it makes changes in a MemTable and in the log's buffer, and undoes them.
 //!
 //! Invariants
 //! 1. Room in the log and in the MemTable is reserved before a change begins.
-//! 2. A sync leaves work undone for which there is no room.
+//! 2. If there is no room for the work of a sync on runs, the sync leaves this work for later.
 //!
 //! What it does not know: rows, the format of records, how runs are merged (`compaction.rs`).
 
@@ -34,22 +34,22 @@ use crate::wal::Wal;
 /// The settings of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LogSettings {
-    /// MemTable and levels.
+    /// The settings of the MemTable and of the levels.
     pub lsm: LsmSettings,
     /// What calls on files cost.
     pub files: FileCosts,
-    /// Bytes of the cache of blocks of runs, which is in memory. Below 4096 there is none.
+    /// Bytes of the block cache for runs, which is in memory. If it is less than 4096, there is no cache.
     pub cache_bytes: usize,
 }
 
 /// A change of the open transaction: one entry.
 struct Change {
     planned: Planned,
-    /// Where the MemTable's arena ended before it.
+    /// Where the used part of the MemTable's arena ended before the change.
     position: Position,
-    /// Where its record begins in the log's buffer.
+    /// Where the record of the change begins in the log's buffer.
     record_at: usize,
-    /// Where the bytes before a patch begin in `before`.
+    /// Where the old bytes of a patch begin in `before`.
     before_at: usize,
 }
 
@@ -66,14 +66,14 @@ pub struct LogMedium {
     compaction: Compaction,
     changes: Vec<Change>,
     numbers: ChangeNumbers,
-    /// The bytes before the patches of the transaction.
+    /// The old bytes that the patches of the transaction have overwritten.
     before: Vec<u8>,
 }
 
 impl LogStructured {
-    /// Opens the store whose files have this root; makes an empty one if there is none. The time depends on the
-    /// length of the log, and on the number and the Bloom filters of the runs. All chunks are counted for
-    /// `owner`.
+    /// Opens the store whose files have the root `name`, or makes an empty store if there is none. The time
+    /// depends on the length of the log, and on the number and the Bloom filters of the runs. All chunks
+    /// belong to `owner`.
     pub fn open(
         allocator: Arc<Allocator>,
         name: &str,
@@ -100,7 +100,7 @@ impl LogStructured {
         }))
     }
 
-    /// Calls on files since the start.
+    /// The number of calls on files since the store was opened.
     pub fn file_calls(&self) -> CallCounts {
         self.medium.wal.files.counts()
     }

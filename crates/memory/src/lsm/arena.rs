@@ -1,7 +1,7 @@
-//! An arena: the chunks of a MemTable or of a run in the region. Room in it is taken in order, and all of it
-//! is freed together.
+//! An arena: the chunks of a MemTable or of a run in the region. Bytes in an arena are taken one after the
+//! other, and the whole arena is freed at once.
 //!
-//! The first page of an arena stands for the whole of it. A page is a chunk of 4096 bytes:
+//! A pointer to the first page leads to the whole arena. A page is a chunk of 4096 bytes:
 //!
 //! | at | size | field |
 //! |---:|---:|---|
@@ -15,11 +15,11 @@
 //! | 56 | 8 | first page: number of tombstones |
 //! | 64 | 96 | first page, MemTable: the first node of each level of the skip list |
 //! | 160 | 32 | zeros |
-//! | 192 | 8 each | 488 pointers to chunks; the first free one and those behind it are 0 |
+//! | 192 | 8 each | 488 pointers to chunks; 0 after the last chunk |
 //!
 //! Invariants
-//! 1. In a durable arena, a chunk is activated and listed in one publication, and so is a freed one. So a
-//!    crash loses no chunk.
+//! 1. In a durable arena, a chunk is activated and listed in one publication. A freed chunk is removed from
+//!    the list in one publication, too. So a crash loses no chunk.
 //! 2. A volatile arena consists of reserved chunks, which a crash makes free. It is never written back.
 //!
 //! What it does not know: what is stored in it.
@@ -40,9 +40,9 @@ const CHUNKS_AT: usize = 192;
 const PAGE_CHUNKS: usize = (PAGE_BYTES - CHUNKS_AT) / 8;
 /// Bytes of the first chunks of an arena.
 const SMALL_CHUNK_BYTES: usize = 16_384;
-/// The number of these.
+/// The number of chunks with [`SMALL_CHUNK_BYTES`].
 const SMALL_CHUNKS: usize = 16;
-/// Bytes of further chunks: a segment.
+/// Bytes of all later chunks: a segment.
 const LARGE_CHUNK_BYTES: usize = 65_536;
 /// Chunks that one publication frees.
 const FREED_AT_ONCE: usize = 7;
@@ -50,13 +50,13 @@ const FREED_AT_ONCE: usize = 7;
 /// Whether a crash keeps an arena.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Durability {
-    /// A crash forgets it.
+    /// A crash loses the arena.
     Volatile,
-    /// A crash keeps it; stores are written back.
+    /// The arena survives a crash, because its stores are written back.
     Durable,
 }
 
-/// What the first page says of a run or an immutable MemTable.
+/// The fields of the first page that describe a run or an immutable MemTable.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct ArenaFacts {
     pub(crate) filter: Pointer,
@@ -73,7 +73,7 @@ struct Chunk {
     len_bytes: usize,
 }
 
-/// A moment of an arena that it can go back to.
+/// The end of the used part of an arena. The arena can be reset to an earlier position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Position {
     chunk: usize,
@@ -89,14 +89,14 @@ pub(crate) struct Arena {
     position: Position,
 }
 
-/// Reserves a first page and fills it with zeros; a caller's fence makes them durable.
+/// Reserves a page and fills it with zeros. A later fence of the caller makes them durable.
 pub(crate) fn new_page(space: &Space, owner: Owner) -> StoreResult<Pointer> {
     let page = space.allocator().allocate(owner, PAGE_BYTES as u64)?;
     space.store_back(page, 0, &[0; PAGE_BYTES])?;
     Ok(page)
 }
 
-/// Reads what the first page of an arena says.
+/// Reads the describing fields of the first page of an arena.
 pub(crate) fn facts(space: &Space, page: Pointer) -> StoreResult<ArenaFacts> {
     let mut bytes = [0; 48];
     space.read(page, FACTS_AT, &mut bytes)?;
@@ -110,7 +110,7 @@ pub(crate) fn facts(space: &Space, page: Pointer) -> StoreResult<ArenaFacts> {
     })
 }
 
-/// Stores what the first page says; a caller's fence makes it durable.
+/// Stores the describing fields in the first page. A later fence of the caller makes them durable.
 pub(crate) fn store_facts(space: &Space, page: Pointer, facts: &ArenaFacts) -> StoreResult<()> {
     let words = [
         facts.filter.to_u64(),
@@ -137,7 +137,7 @@ impl Arena {
         Ok(Arena::new(self.owner, Durability::Volatile, new_page(space, self.owner)?))
     }
 
-    /// Reads the list of chunks of a durable arena. The time depends on its length.
+    /// Reads the list of chunks of a durable arena. The time depends on the length of the list.
     pub(crate) fn read(space: &Space, owner: Owner, page: Pointer) -> StoreResult<Arena> {
         let mut arena = Arena::new(owner, Durability::Durable, page);
         let used = space.load(space.word(page, USED_AT)?);
@@ -177,19 +177,19 @@ impl Arena {
         (full + self.position.used) as u64
     }
 
-    /// Gives room back that was taken behind a position. Nothing there may be reachable.
+    /// Gives the bytes back that were taken after a position. Nothing may lead to these bytes any more.
     pub(crate) fn reset(&mut self, position: Position) {
         self.position = position;
     }
 
-    /// Stores the end of the used part; a caller's fence makes it durable.
+    /// Stores the end of the used part. A later fence of the caller makes it durable.
     pub(crate) fn store_position(&self, space: &Space) -> StoreResult<()> {
         let word = space.word(self.page(), USED_AT)?;
         space.store_word(word, (self.position.chunk as u64) << 32 | self.position.used as u64);
         Ok(())
     }
 
-    /// Makes sure that this many bytes can be taken next.
+    /// Makes sure that the next [`Arena::take`] of this many bytes succeeds.
     ///
     /// Errors: the region is full. Then nothing has changed.
     pub(crate) fn reserve(&mut self, space: &Space, len_bytes: usize) -> StoreResult<()> {
@@ -222,7 +222,7 @@ impl Arena {
         Ok(self.chunks.len() - 1)
     }
 
-    /// Activates a chunk, and lists it in the last page, or in a new one.
+    /// Activates a chunk, and lists it in the last page, or in a new page if the last one is full.
     fn list(&mut self, space: &Space, chunk: Pointer) -> StoreResult<()> {
         let number = self.chunks.len();
         if let Some(page) = self.pages.get(number / PAGE_CHUNKS) {
@@ -247,7 +247,7 @@ impl Arena {
         Ok(space.allocator().publish(&[Step::Activate(chunk), Step::Activate(page), link])?)
     }
 
-    /// Takes room for these many bytes, aligned to a word.
+    /// Takes this many bytes, aligned to a word.
     ///
     /// Errors: the region is full, and the room was not reserved.
     pub(crate) fn take(&mut self, space: &Space, len_bytes: usize) -> StoreResult<Pointer> {
@@ -275,7 +275,7 @@ impl Arena {
         self.store(space, Pointer::from_u64(word.offset()), &value.to_le_bytes())
     }
 
-    /// All its chunks.
+    /// Adds all chunks of the arena to `chunks`.
     pub(crate) fn add_chunks(&self, chunks: &mut Vec<Pointer>) {
         chunks.extend_from_slice(&self.pages);
         chunks.extend(self.chunks.iter().map(|chunk| chunk.at));
@@ -288,10 +288,12 @@ impl Arena {
         Ok(space.allocator().free_all(&chunks)?)
     }
 
-    /// Frees some chunks of a durable arena that is not in use any more; whether only the first page is left.
+    /// Frees some chunks of a durable arena that is not used any more. Returns whether only the first page is
+    /// left.
     pub(crate) fn free_some(&mut self, space: &Space) -> StoreResult<bool> {
         let kept = self.chunks.len().saturating_sub(FREED_AT_ONCE);
-        // Chunks of one page are freed together, and the page behind the last one.
+        // One call frees only chunks of the last page that lists any. A page that lists none any more is
+        // freed, too.
         let page = self.chunks.len().saturating_sub(1) / PAGE_CHUNKS;
         let kept = kept.max(page * PAGE_CHUNKS);
         let mut steps = Vec::with_capacity(2 * FREED_AT_ONCE);
