@@ -1,7 +1,7 @@
 //! The core: data that all parts of an open database share.
 //!
 //! Invariants
-//! 1. Locks are taken in this order: stripes of `rows` and `unique`, tree latches, undo latches, allocation
+//! 1. Latches are taken in this order: stripes of `rows` and `unique`, tree latches, undo latches, allocation
 //!    latches, the append section of the log, the status table.
 //! 2. A transaction id is used only if it is below the durably reserved limit.
 

@@ -27,25 +27,26 @@ use crate::pool::Replacement;
 /// This is for comparison only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pacing {
-    /// They wake this often, in milliseconds; earlier only when nothing can be changed any more.
+    /// Page writers wake up once per interval of this many milliseconds. They wake up earlier only if nothing
+    /// can be changed before they have worked.
     pub interval_ms: u64,
-    /// Frames that are free when they go to sleep again, at most half of the pool.
+    /// Page writers write until this many frames are free, at most half of the pool. Then they sleep again.
     pub free_frames: usize,
 }
 
 impl Pacing {
-    /// InnoDB 5.6: each second, `innodb_lru_scan_depth` = 1024.
+    /// The values of InnoDB 5.6: an interval of one second, and `innodb_lru_scan_depth` = 1024.
     pub const INNODB: Pacing = Pacing { interval_ms: 1000, free_frames: 1024 };
 }
 
-/// What a checkpoint that is due has brought home before it is noted (Do 2012, chapter 3, tells three kinds
-/// apart).
+/// Which pages a checkpoint has written to the data files before it is stored (three kinds, Do 2012, chapter
+/// 3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CheckpointKind {
-    /// Nothing: page writers clean pages all the time, oldest change first, and it notes how far they have
-    /// come.
+    /// None: page writers clean pages all the time, oldest change first. The checkpoint stores how far they
+    /// have come.
     Indirect,
-    /// What was changed before the last checkpoint.
+    /// Writes the pages that were changed before the previous checkpoint.
     Fuzzy,
     /// Writes all pages that were changed before the checkpoint began. A flash cache then writes all of its
     /// changed pages to the data files, and keeps no new ones meanwhile.
@@ -53,11 +54,11 @@ pub enum CheckpointKind {
 }
 
 impl CheckpointKind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [CheckpointKind; 3] =
         [CheckpointKind::Indirect, CheckpointKind::Fuzzy, CheckpointKind::Sharp];
 
-    /// Its name in the configuration file and in reports.
+    /// The name of this kind in the configuration file and in reports.
     pub fn name(self) -> &'static str {
         match self {
             CheckpointKind::Indirect => "indirect",
@@ -66,7 +67,7 @@ impl CheckpointKind {
         }
     }
 
-    /// The one of this name.
+    /// The kind with this name.
     pub fn of(name: &str) -> Option<CheckpointKind> {
         CheckpointKind::ALL.into_iter().find(|kind| kind.name() == name)
     }
@@ -75,9 +76,9 @@ impl CheckpointKind {
 /// When the page writers clean pages for the sake of the log.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CheckpointConfig {
-    /// What one that is due has brought home first.
+    /// Which pages a checkpoint has written to the data files first.
     pub kind: CheckpointKind,
-    /// A checkpoint is noted this often at the latest, in milliseconds.
+    /// The longest time between two checkpoints, in milliseconds.
     pub interval_ms: u64,
     /// With every kind of checkpoint, the oldest dirty pages are written while the log since the oldest one
     /// is longer than this fraction of the log's capacity. The value is above 0 and at most
@@ -108,20 +109,20 @@ pub struct PagerConfig {
     pub log_capacity_bytes: u64,
     /// Persistent memory, if the log, pages or doublewrite copies are to lie in it.
     pub nvm: Option<NvmConfig>,
-    /// When pages in it go home.
+    /// When pages are written from persistent memory to the data files.
     pub nvm_flush: NvmFlush,
     /// A cache on flash, if there is to be one.
     pub flash: Option<FlashConfig>,
-    /// How the data and the rollback space are laid out; an existing database stays as it is.
+    /// Layout of the data and rollback spaces of a new database. An existing database keeps its layout.
     pub layout: HomeLayout,
-    /// Protection of page writes: of spaces that are laid out in place, the others need none.
+    /// Protection of page writes. It applies to spaces in the in-place layout; packed spaces need none.
     pub protection: ProtectionKind,
     /// Number of threads that write pages, at least one if `background` is set. One of them chooses the
     /// pages, and all write parts of its choice. The doublewrite file has one area for each thread.
     pub page_writers: usize,
     /// How the page writers keep frames free; `None` = as needed.
     pub pacing: Option<Pacing>,
-    /// Where time goes; off by default.
+    /// Measures the times of slow calls; off by default.
     pub times: Arc<Times>,
     /// Replacement policy.
     pub replacement: Replacement,
@@ -130,13 +131,14 @@ pub struct PagerConfig {
     /// Opens a copy of a database that was taken while the database ran. By default such a copy is refused
     /// (decision 0261), because it is unknown what is missing in it.
     pub accepts_copy: bool,
-    /// Whether threads run. Without, `tick_write` and `checkpoint` do their work when called.
+    /// Whether the pager starts threads. If not, `tick_write` and `checkpoint` do the work of the threads
+    /// when they are called.
     pub background: bool,
     /// Smallest step by which a space file grows, in extents.
     pub growth_extents: u32,
-    /// How pages are stored whose owner has no compression of its own.
+    /// The compression of pages whose owner has no compression of its own.
     pub compression: Compression,
-    /// What goes back to the devices as holes in files.
+    /// Which free space inside files goes back to the devices as holes.
     pub trim: Trim,
 }
 
@@ -152,13 +154,13 @@ impl PagerConfig {
         self.flash.as_ref().map(|flash| flash.settings.restart)
     }
 
-    /// What it wants of persistent memory.
+    /// The part of the configuration that says what the region of persistent memory must contain.
     pub(crate) fn wanted_region(&self) -> WantedRegion<'_> {
         WantedRegion { nvm: self.nvm.as_ref(), protection: self.protection, page_size: self.page_size }
     }
 
-    /// What it wants of the protection of page writes; `copies` is the part of the NVM region for doublewrite
-    /// copies.
+    /// The part of the configuration that is about the protection of page writes. `copies` is the part of the
+    /// NVM region for doublewrite copies.
     pub(crate) fn wanted_protection<'c>(
         &'c self,
         copies: Option<&'c dyn Directory>,
@@ -173,7 +175,7 @@ impl PagerConfig {
         }
     }
 
-    /// The log is in the region, if that has it.
+    /// If the region contains the log, makes the configuration use this log.
     pub(crate) fn place_log(&mut self, region: &NvmRegion) {
         if let Some(log) = region.log() {
             self.log = log.directory;
@@ -182,7 +184,7 @@ impl PagerConfig {
         }
     }
 
-    /// Threads that write pages beside the producer.
+    /// The number of threads that write pages in addition to the producer, which chooses the pages.
     pub(crate) fn workers(&self) -> usize {
         if self.background { self.page_writers.max(1) - 1 } else { 0 }
     }
@@ -235,7 +237,8 @@ impl PagerConfig {
         }
     }
 
-    /// Whether pages can be stored shorter than they are: an atomic write in place is of a whole page.
+    /// Whether pages can be stored in compressed form. They cannot if they are in place under atomic writes,
+    /// because an atomic write always writes a whole page.
     pub(crate) fn can_compress(&self) -> bool {
         self.layout != HomeLayout::InPlace || self.protection != ProtectionKind::AtomicWrite
     }
@@ -261,7 +264,8 @@ impl PagerConfig {
             )
         })?;
         let in_nvm = Layout::of(&self.wanted_region())?.and_then(|layout| layout.log);
-        // A log that moves there has other segments than the one that is left.
+        // The segments of a log in persistent memory may be shorter than those of the log in files, so they
+        // are checked separately.
         require(in_nvm.is_none_or(|log| log.segment_bytes >= pages * size as u64), || {
             let least = in_nvm.map_or(0, |log| pages * size as u64 * u64::from(log.segments));
             format!(
@@ -314,12 +318,12 @@ impl PagerConfig {
 /// limit exists because a log of two segments must be cleaned before its second segment is nearly full.
 pub const LOG_FRACTION_MAX: f64 = 0.75;
 
-/// Pages that a log segment must hold, so that every mini-transaction fits into one.
+/// The least length of a log segment, in pages. It ensures that every mini-transaction fits into one segment.
 const SEGMENT_PAGES_MIN: u64 = 16;
-/// As above where a mini-transaction may log each of its pages whole.
+/// As [`SEGMENT_PAGES_MIN`], if a mini-transaction may log each of its pages whole (`full-page-log`).
 const SEGMENT_PAGES_MIN_WITH_IMAGES: u64 = 64;
 
-/// Fewest frames a pool works with.
+/// The least number of frames of a pool.
 pub const FRAMES_MIN: usize = 32;
 
 fn writes_whole(device: &dyn Directory, page_size: usize) -> Result<()> {

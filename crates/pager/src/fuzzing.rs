@@ -45,12 +45,14 @@ pub fn image(page: &[u8]) -> (u8, Vec<u8>) {
     (redo::OP_IMAGE, payload)
 }
 
-/// The pages of a note that pages are home; `None` if the payload is not one.
+/// Decodes a note record which says that pages are in the data files. `None` means that the payload is not
+/// such a record.
 pub fn written(payload: &[u8]) -> Option<Vec<(PageId, Lsn)>> {
     written::decode(payload)
 }
 
-/// The owners of a note of how pages are stored, written again; `None` if the payload is not one.
+/// Decodes a note record of how pages are stored, and encodes it again. `None` means that the payload is not
+/// such a record.
 pub fn forms(payload: &[u8]) -> Option<Vec<u8>> {
     let forms = stored_forms::decode(payload)?;
     let again = stored_forms::encode(&forms);
@@ -58,7 +60,7 @@ pub fn forms(payload: &[u8]) -> Option<Vec<u8>> {
     Some(again)
 }
 
-/// The ranges of a note that pages were discarded; `None` if the payload is not one.
+/// Decodes a discard record. `None` means that the payload is not such a record.
 pub fn discarded(payload: &[u8]) -> Option<Vec<PageRange>> {
     discards::decode(payload)
 }
@@ -68,14 +70,15 @@ pub fn encode(id: PageId, page: &[u8], how: Compression, unit: usize) -> Vec<u8>
     stored_page::Stored::of(&Image::of(id, page, Access::Random), how, unit).bytes().to_vec()
 }
 
-/// The plain page of a stored form, both ways of reading it.
+/// Decodes a stored form in both ways that the pager has: into another buffer, and in place.
 pub fn decode(id: PageId, stored: &[u8], page_size: usize) -> std::result::Result<Vec<u8>, PageDamage> {
     let mut page = vec![0; page_size];
     let apart = stored_page::decode(stored, id, &mut page);
     if stored.len() <= page_size {
         let mut inside = vec![0xEE; page_size];
         inside[..stored.len()].copy_from_slice(stored);
-        // What lies behind the bytes counts for a page that says that it has more of them.
+        // The header of a damaged page may say that the page is longer than `stored`. Then decoding in place
+        // also reads the bytes after it.
         let within = stored_page::decode_in(&mut inside, id);
         assert!(
             apart.is_err() || (within == apart && inside == page),
@@ -90,9 +93,9 @@ pub fn make_packed(directory: &dyn Directory, database: u64, page_size: usize) -
     packed::fuzzing::make(directory, database, page_size)
 }
 
-/// Recovers that space (database, page size) from its files and from log records (end of the group, kind,
-/// payload). If the fuzz target continues, takes a checkpoint of its map. Returns where each page is stored:
-/// number, address and length in units of 512 bytes.
+/// Recovers the space of `make_packed` (`who`: database, page size) from its files and from log records (end
+/// of the group, kind, payload). If `goes_on` is set, also takes a checkpoint of its map. Returns where each
+/// page is stored: number, address and length in units of 512 bytes.
 pub fn recover_packed(
     directory: &dyn Directory,
     who: (u64, usize),
@@ -102,7 +105,8 @@ pub fn recover_packed(
     packed::fuzzing::recover(directory, who, notes, goes_on)
 }
 
-/// Opens the files of the spaces and the doublewrite file, and mends what is torn.
+/// Opens the files of the spaces and the doublewrite file, and repairs torn pages. Returns the repaired
+/// pages.
 pub fn repair(config: &PagerConfig, redo_start: Lsn) -> Result<Vec<PageId>> {
     let open =
         |space, directory: &Arc<dyn Directory>| SpaceFile::open(space, &**directory, config.page_size, false);
@@ -115,7 +119,7 @@ pub fn repair(config: &PagerConfig, redo_start: Lsn) -> Result<Vec<PageId>> {
     Ok(mended.iter().map(|page| page.id).collect())
 }
 
-/// The allocation of a space as its header page and its first descriptor page say.
+/// The allocation state of a space, as its header page and its first descriptor page say.
 pub struct Allocation {
     geometry: Geometry,
     map: Map,
@@ -143,7 +147,7 @@ impl Allocation {
         Ok(Allocation { geometry, map })
     }
 
-    /// Takes a page; a free one is given out once.
+    /// Allocates a page, and checks that the page was free.
     pub fn take(&mut self, owner: u32, near: Option<PageId>) -> Option<PageId> {
         let before = self.map.used_pages();
         let taken = self.map.take_page(owner, near)?;
@@ -151,12 +155,12 @@ impl Allocation {
         Some(taken)
     }
 
-    /// Takes an extent.
+    /// Allocates an extent.
     pub fn take_extent(&mut self, owner: u32) -> Option<PageRange> {
         self.map.take_whole(owner)
     }
 
-    /// Gives all extents of an owner back.
+    /// Frees all extents of an owner.
     pub fn drop_owner(&mut self, owner: u32) {
         for extent in self.map.extents_of(owner) {
             let used = self.map.entry(extent).map(|entry| entry.used).unwrap_or_default();
@@ -164,7 +168,7 @@ impl Allocation {
         }
     }
 
-    /// Adds empty extents, or cuts free ones off.
+    /// Adds `grow` free extents. If `grow` is 0, removes the free extents at the end.
     pub fn resize(&mut self, grow: u32) {
         (0..grow).for_each(|_| self.map.push(Entry::default()));
         if grow == 0 {
@@ -172,7 +176,7 @@ impl Allocation {
         }
     }
 
-    /// Every entry reads back as it is.
+    /// Checks that every entry is the same after it was encoded and decoded.
     pub fn check(&self) {
         for entry in (0..self.map.extent_count()).filter_map(|extent| self.map.entry(extent)) {
             let mut page = self.geometry.new_descriptor(0);

@@ -9,7 +9,7 @@ use crate::home::kind::HomeLayout;
 use crate::home::protection::kind::ProtectionKind;
 use crate::nvm::{NvmBuffer, NvmRegion, NvmStats};
 
-/// One part of what a database keeps.
+/// A durable part of a database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DurabilityRow {
     /// The name of the part:
@@ -19,15 +19,15 @@ pub struct DurabilityRow {
     /// - `protection`: its place is where the data is that repairs torn pages, and its medium is the kind of
     ///   protection.
     pub part: &'static str,
-    /// Where it lies.
+    /// The file or directory in which the part is stored.
     pub place: String,
-    /// What that is.
+    /// The kind of device of this place.
     pub medium: String,
-    /// The worst that it survives.
+    /// The worst failure that the part survives.
     pub survives: &'static str,
 }
 
-/// The worst that something survives, the least first.
+/// The worst failure that a part survives, in the order of severity.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Survives {
     Nothing,
@@ -45,7 +45,7 @@ impl Survives {
     }
 }
 
-/// A place where something of a database lies.
+/// Where a part of a database is stored.
 struct PartLocation {
     location: String,
     medium: String,
@@ -73,7 +73,7 @@ impl Pager {
             ProtectionKind::Doublewrite { .. } => Some(of_files(&*config.data)),
             _ => region_if(attached.is_some_and(|attached| attached.copies)),
         };
-        // Else the rows of the pages say it.
+        // If no pages are in the region, the row `pages` has the place of the data files already.
         let home = attached.is_some_and(|attached| attached.pages);
         let home = home.then(|| at_home(&*config.data, config.layout));
         let log = region_if(attached.is_some_and(|attached| attached.log));
@@ -89,7 +89,7 @@ impl Pager {
         parts.into_iter().filter_map(|(part, place)| Some(row(part, place?))).collect()
     }
 
-    /// What mends torn pages now, which may be another protection than the one that was asked for.
+    /// What repairs torn pages now. This may be another protection than the configured one.
     fn protection_now(&self, copies: Option<&PartLocation>, region: Option<PartLocation>) -> PartLocation {
         let config = &self.shared.config;
         let (home, kind) = (of_files(&*config.data), config.protection.name().to_owned());
@@ -124,7 +124,7 @@ fn of_files(directory: &dyn Directory) -> PartLocation {
     PartLocation { location: directory.location(), medium: backend.clone(), survives }
 }
 
-/// Spaces that don't lie in place say so.
+/// The location of a data file. If the layout is not in place, the medium names the layout.
 fn at_home(directory: &dyn Directory, layout: HomeLayout) -> PartLocation {
     let place = of_files(directory);
     match layout {

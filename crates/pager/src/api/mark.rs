@@ -13,7 +13,8 @@ use crate::level::Cause;
 use crate::log::Admission;
 use crate::running::shared::Shared;
 
-/// Behind redo, before threads: gives the headers the mark that was announced, if there is room for that.
+/// Writes the announced mark into the header pages, if the devices have room for that. This is called after
+/// redo, before threads start.
 pub(crate) fn mark(shared: &Shared) -> Result<()> {
     match marked(shared) {
         Err(cause) if cause.is_no_space() => {
@@ -42,10 +43,10 @@ fn marked(shared: &Shared) -> Result<()> {
     shared.log.flush(end)?;
     shared.pool.clean(&ids, Cause::Checkpoint)?;
     shared.level.clean(&ids)?;
-    // Home alone is looked at.
+    // Only the marks in the data files are compared at a start, so the header pages must be there.
     let is_home = shared.buffer.as_ref().map_or(Ok(true), |buffer| buffer.flush_pages(&ids))?;
     shared.level.settle()?;
-    // Where packed pages are now.
+    // The log records which say where packed pages are now must be durable.
     shared.log.flush(shared.log.end())?;
     if !is_home || ids.iter().any(|id| shared.ledger.has(*id)) {
         reached("open: a full device took not all marks");

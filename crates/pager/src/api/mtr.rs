@@ -40,7 +40,7 @@ use crate::space::Pending;
 pub struct H(pub(crate) u16);
 
 const INLINE_PAGES: usize = 6;
-/// Larger record buffers are given back to the allocator.
+/// A thread keeps its buffers for the next mini-transaction, unless they are larger than this.
 const BUFFER_KEEP_BYTES: usize = 256 << 10;
 
 thread_local! {
@@ -66,13 +66,13 @@ pub struct Mtr<'p> {
     slots: SmallVec<[Slot<'p>; INLINE_PAGES]>,
     records: Vec<u8>,
     scratch: Vec<u8>,
-    /// The page that the records name last.
+    /// The page of the last record. A record names its page only if the record before it has another page.
     named: Option<PageId>,
-    /// A page that was in use is changed: only commit is left.
+    /// A page has been changed, so only the commit may follow.
     changed: bool,
-    /// It was begun by a destructor, during a panic that came from elsewhere.
+    /// The mini-transaction was begun by a destructor during a panic, so it did not cause the panic.
     is_in_panic: bool,
-    /// Clean pages are logged whole before they change.
+    /// Before a clean page changes, its image is logged (`full-page-log`).
     keeps_images: bool,
 }
 
@@ -118,7 +118,7 @@ impl<'p> Mtr<'p> {
         Ok(self.hold(Latched::X(page)))
     }
 
-    /// Latches a page exclusive if that needs no waiting for its latch.
+    /// Latches a page exclusive, unless another thread holds its latch. Never waits for the latch.
     pub fn try_x(&mut self, id: PageId) -> Result<Option<H>> {
         self.may_fail();
         let page = self.shared.pool.try_fix(id, Access::Random)?;
@@ -168,7 +168,7 @@ impl<'p> Mtr<'p> {
         }
     }
 
-    /// Which page.
+    /// The id of the page with this handle.
     pub fn id(&self, h: H) -> PageId {
         match &self.slots[usize::from(h.0)].page {
             Latched::S(page) => page.id(),
@@ -178,7 +178,7 @@ impl<'p> Mtr<'p> {
         }
     }
 
-    /// The handle of a page that is held already.
+    /// The handle of a page that this mini-transaction has latched already.
     pub fn find(&self, id: PageId) -> Option<H> {
         let held = |slot: &Slot<'_>| match &slot.page {
             Latched::S(page) => page.id() == id,
@@ -247,7 +247,7 @@ impl<'p> Mtr<'p> {
         self.record(id, op, payload);
     }
 
-    /// Records a clean page as it is.
+    /// If the page is clean, records its image. This is called before the page changes.
     fn keep_image(&mut self, h: H) {
         let is_changed = self.slots[usize::from(h.0)].changed;
         let page = self.exclusive(h);
@@ -298,12 +298,12 @@ impl<'p> Mtr<'p> {
         self.pending.free(id)
     }
 
-    /// A record without a page.
+    /// Adds a note record, which belongs to no page.
     pub fn note(&mut self, kind: u8, payload: &[u8]) {
         record::put_note(&mut self.records, kind, payload);
     }
 
-    /// Appends the records; gives the LSN of the changes, `Lsn::ZERO` when there were none.
+    /// Appends the records to the log. Returns the LSN of the changes, or `Lsn::ZERO` if there were none.
     pub fn commit(self) -> Lsn {
         if self.records.is_empty() && self.pending.is_empty() { Lsn::ZERO } else { self.commit_with(|_| ()) }
     }
@@ -336,7 +336,7 @@ impl<'p> Mtr<'p> {
         lsn
     }
 
-    /// Changes the descriptor pages of what was allocated and freed.
+    /// Changes the descriptor pages of the extents in which pages were allocated or freed.
     fn apply_pending(&mut self, pending: &mut Pending<'p>) {
         for of_descriptor in pending.by_descriptor() {
             let page = self.adopt(of_descriptor.lock());

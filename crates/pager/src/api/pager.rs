@@ -43,7 +43,7 @@ use crate::running::background;
 use crate::running::shared::Shared;
 use crate::space::{CheckReport, RESERVE_EXTENTS};
 
-/// Threads that write what has changed, at least, when the database is shut down.
+/// The least number of threads that write changed pages at a shutdown.
 const LAST_WRITERS: usize = 4;
 
 /// An open set of spaces with their log.
@@ -53,7 +53,8 @@ pub struct Pager {
 }
 
 impl Pager {
-    /// Creates or recovers (analysis and redo; undo of losers is the engine's).
+    /// Creates a database, or opens it and recovers it by analysis and redo. The undo of losers is the
+    /// engine's task.
     pub fn open(config: PagerConfig, ops: Arc<dyn RedoOps>) -> Result<Pager> {
         Pager::open_and(config, ops, Ok)
     }
@@ -75,7 +76,7 @@ impl Pager {
         let shared = open::open(config.clone(), ops.clone())?;
         let sealed = shared.cache.clone().filter(|_| shared.started.is_behind_seal);
         let begun = Pager::opened(shared, None).map_err(E::from).and_then(&begin);
-        // What else may have stopped it is not mended by another start.
+        // Another start only helps if the cache was the reason for the stop.
         let Some(cause) = sealed.as_ref().and_then(|cache| cache.why_stopped()).cloned() else {
             return begun;
         };
@@ -114,7 +115,7 @@ impl Pager {
         self.shared.started.recovery
     }
 
-    /// What a person should know at start: where durability depends on more than this program.
+    /// Warnings for the user at a start, for example if durability depends on the settings of a device.
     pub fn warnings(&self) -> Vec<String> {
         let config = &self.shared.config;
         let devices = [&config.control, &config.data, &config.log, &config.rollback, &config.temporary];
@@ -153,7 +154,8 @@ impl Pager {
         warnings
     }
 
-    /// Why compressing pages makes none shorter, if it doesn't: in place they are written in whole sectors.
+    /// Explains why compression saves no space, if that is so. In place, pages are written in whole sectors,
+    /// and a sector may be as long as a page.
     pub fn saves_nothing(&self) -> Option<String> {
         let config = &self.shared.config;
         let (page, unit) = (config.page_size, open::unit_bytes(config));
@@ -166,7 +168,8 @@ impl Pager {
         })
     }
 
-    /// How pages are stored from now on whose owner has no compression of its own.
+    /// Sets the compression of pages whose owner has no compression of its own. It applies to later page
+    /// writes.
     pub fn set_default_compression(&self, how: Compression) -> Result<()> {
         let _watch = self.stop_on_panic();
         self.prepare_compression(how)?;
@@ -174,7 +177,8 @@ impl Pager {
         Ok(())
     }
 
-    /// Notes durably that pages may be compressed: before the first owner is told so.
+    /// Records durably that pages may be compressed. This must be done before the first owner gets a
+    /// compression.
     pub fn prepare_compression(&self, how: Compression) -> Result<()> {
         let _watch = self.stop_on_panic();
         open::note_compression(&self.shared.control, &self.shared.config, how)?;
@@ -184,7 +188,7 @@ impl Pager {
         Ok(())
     }
 
-    /// Whether pages may be compressed: some were to be, at some time.
+    /// Whether some pages may be compressed, because compression was configured at some time.
     pub fn has_compressed_pages(&self) -> bool {
         self.shared.control.get().has_compressed_pages
     }
@@ -210,23 +214,25 @@ impl Pager {
         Ok(())
     }
 
-    /// The owner is about to go: the next one with its number has nothing of it.
+    /// Removes the compression of an owner that is about to be dropped, so that a later owner with the same
+    /// number does not inherit it.
     pub fn forget_compression(&self, space: SpaceId, owner: u32) {
         self.shared.change_forms(space, &[(owner, None)]);
         self.shared.compressions.forget_written(space, owner);
     }
 
-    /// What was written since the start of owners whose pages are to be compressed.
+    /// For each owner whose pages are to be compressed: the pages that were written since the start, and
+    /// their sizes.
     pub fn stored_pages(&self, space: SpaceId) -> HashMap<u32, StoredPages> {
         self.shared.compressions.written(space)
     }
 
-    /// How pages are stored whose owner has no compression of its own.
+    /// The compression of pages whose owner has no compression of its own.
     pub fn default_compression(&self) -> Compression {
         self.shared.compressions.table().of_others()
     }
 
-    /// What goes back to the devices from now on.
+    /// Sets which free space inside files goes back to the devices from now on.
     pub fn set_trim(&self, trim: Trim) {
         self.shared.trim.set(trim);
     }
@@ -257,30 +263,32 @@ impl Pager {
         self.shared.pool.page_size()
     }
 
-    /// The page, shared.
+    /// Returns the page, latched in shared mode.
     #[inline]
     pub fn fix_s(&self, id: PageId, access: Access) -> Result<PageS<'_>> {
         self.shared.pool.fix(id, access)
     }
 
-    /// The page, shared-exclusive.
+    /// Returns the page, latched in shared-exclusive mode.
     #[inline]
     pub fn fix_sx(&self, id: PageId, access: Access) -> Result<PageSx<'_>> {
         self.shared.pool.fix(id, access)
     }
 
-    /// The page, exclusive.
+    /// Returns the page, latched in exclusive mode.
     #[inline]
     pub fn fix_x(&self, id: PageId, access: Access) -> Result<PageX<'_>> {
         self.shared.pool.fix(id, access)
     }
 
-    /// As `fix_s`, but gives up instead of waiting for the latch (it may still wait for a read).
+    /// As `fix_s`, but returns `None` instead of waiting for the latch. It may still wait until the page is
+    /// read from a device.
     pub fn try_fix_s(&self, id: PageId, access: Access) -> Result<Option<PageS<'_>>> {
         self.shared.pool.try_fix(id, access)
     }
 
-    /// As `fix_x`, but gives up instead of waiting for the latch (it may still wait for a read).
+    /// As `fix_x`, but returns `None` instead of waiting for the latch. It may still wait until the page is
+    /// read from a device.
     pub fn try_fix_x(&self, id: PageId, access: Access) -> Result<Option<PageX<'_>>> {
         self.shared.pool.try_fix(id, access)
     }
@@ -300,18 +308,20 @@ impl Pager {
         self.shared.pool.fix_resident_ahead(id, access, ahead)
     }
 
-    /// As `fix_s_resident`, exclusive.
+    /// As `fix_s_resident`, but latches the page in exclusive mode.
     #[inline]
     pub fn fix_x_resident(&self, id: PageId, access: Access) -> Option<PageX<'_>> {
         self.shared.pool.fix_resident(id, access)
     }
 
-    /// Reads pages that are not resident, together, as sequential ones. A hint: errors show at the fix.
+    /// Starts to read those pages that are not in the pool, all together, with sequential access. This is a
+    /// hint: an error shows only when the page is fixed.
     pub fn prefetch(&self, ids: &[PageId]) {
         self.shared.pool.prefetch(ids);
     }
 
-    /// Begins a mini-transaction; may wait for log space and grow a file, so the caller holds no latch.
+    /// Begins a mini-transaction. The call may wait for log space, or make a file grow. So the caller must
+    /// hold no latch.
     pub fn begin(&self) -> Result<Mtr<'_>> {
         let _watch = self.stop_on_panic();
         held::assert_none();
@@ -352,7 +362,7 @@ impl Pager {
         !self.shared.log.has_panicked()
     }
 
-    /// Takes no more changes, writes no more pages.
+    /// Stops the database: no change is accepted, and no page is written any more.
     pub(crate) fn stop(&self, cause: PagerError) {
         self.shared.log.poison(&cause.to_string());
     }
@@ -388,7 +398,8 @@ impl Pager {
         let _watch = self.stop_on_panic();
         let reserved = match self.shared.spaces.reserve(space, pages) {
             Err(error) if error.is_no_space() => {
-                // A log segment in the making may have taken the last room and given it back.
+                // The thread that makes log segments may have taken the last space for a while, and returned
+                // it.
                 self.shared.log.await_segment();
                 self.shared.spaces.reserve(space, pages)
             }
@@ -397,7 +408,8 @@ impl Pager {
         reserved.map_err(|cause| self.growth_failed(cause))
     }
 
-    /// A full device is the caller's trouble; what any other failure left of the file is unknown.
+    /// Returns the error of a file that could not grow. If the device is full, the file is unchanged, and the
+    /// database continues. After any other failure the state of the file is unknown, so the database stops.
     #[cold]
     fn growth_failed(&self, cause: PagerError) -> PagerError {
         if !cause.is_no_space() {
@@ -406,47 +418,49 @@ impl Pager {
         cause
     }
 
-    /// A new owner of pages, durable with the next flush of the log.
+    /// Makes a new owner of pages. It is durable after the next flush of the log.
     pub fn create_segment(&self, space: SpaceId) -> Result<u32> {
         let _watch = self.stop_on_panic();
         self.new_segment(space)
     }
 
-    /// Frees all pages of an owner; nobody may use them any more. Can be repeated after a crash.
+    /// Frees all pages of an owner. No thread may use them any more. After a crash the call can be repeated.
     pub fn drop_segment(&self, space: SpaceId, owner: u32) -> Result<()> {
         let _watch = self.stop_on_panic();
         self.drop_pages_of(space, owner)
     }
 
-    /// Owners of a space with the number of pages that each has in use.
+    /// The owners of a space, with the number of allocated pages of each.
     pub fn owners(&self, space: SpaceId) -> Result<BTreeMap<u32, u64>> {
         self.shared.spaces.owners(space)
     }
 
-    /// Who owns the extent that a page lies in; `None`: nobody, or the pager itself. Reads no page.
+    /// The owner of the extent that contains the page. `None` means that the extent is free or belongs to the
+    /// pager. No page is read.
     pub fn owner_of(&self, id: PageId) -> Option<u32> {
         self.shared.spaces.owner_of(id)
     }
 
-    /// Pages that an owner has in use, in page order.
+    /// The pages that are allocated to an owner, in the order of their numbers.
     pub fn pages_of_owner(&self, space: SpaceId, owner: u32) -> Result<Vec<PageId>> {
         self.shared.spaces.pages_of_owner(space, owner)
     }
 
-    /// An extent of the temporary space; its pages are not logged and are gone after a restart.
+    /// Allocates an extent of the temporary space. Its pages are not logged, and a restart drops them.
     pub fn take_temporary(&self) -> Result<PageRange> {
         let _watch = self.stop_on_panic();
         self.shared.spaces.take_temporary()
     }
 
-    /// Gives an extent of the temporary space back.
+    /// Frees an extent of the temporary space.
     pub fn give_temporary(&self, pages: PageRange) -> Result<()> {
         let _watch = self.stop_on_panic();
         self.shared.pool.discard(pages, Lsn::ZERO)?;
         self.shared.spaces.give_temporary(pages)
     }
 
-    /// An empty page of an extent from [`Pager::take_temporary`]; filled through [`PageX::temporary_mut`].
+    /// Makes an empty page in an extent from [`Pager::take_temporary`]. The caller fills it through
+    /// [`PageX::temporary_mut`].
     pub fn create_temporary(&self, id: PageId) -> Result<PageX<'_>> {
         let _watch = self.stop_on_panic();
         let mut new = self.shared.pool.create(id)?;
@@ -471,7 +485,8 @@ impl Pager {
         self.shared.checkpoint(false)
     }
 
-    /// Cleans up to `pages` pages, oldest change first (for `background: false`); gives the number written.
+    /// Writes up to `pages` dirty pages, oldest change first, and returns the number of written pages. It is
+    /// used if `background` is false.
     pub fn tick_write(&self, pages: usize) -> Result<usize> {
         let _watch = self.stop_on_panic();
         self.shared.clean_oldest(pages)
@@ -504,18 +519,19 @@ impl Pager {
         }
     }
 
-    /// All of it is where the next start finds it.
+    /// Makes everything durable that the next start needs.
     fn store_all(&self) -> Result<()> {
         let stays_dirty = self.shared.leaves_pages_on_flash();
         if self.shared.config.background {
-            // Nothing else is to be done any more, and one batch leaves some of home's disks idle at its end.
+            // The threads have no other work now, and one batch leaves some of home's disks idle at its end.
             let workers = &self.shared.workers;
             let _fewer_do = workers.resize(workers.count().max(LAST_WRITERS) - 1);
         }
         self.shared.bring_all_home()?;
         self.shared.checkpoint(!stays_dirty || self.shared.ledger.oldest().is_none())?;
         self.shared.cache.as_ref().map_or(Ok(()), |cache| self.shared.harden_all(cache, stays_dirty))?;
-        // What stays on flash belongs to a shutdown all the same.
+        // If pages stay on flash, the shutdown is clean all the same. So the identities of the running server
+        // are cleared.
         match self.shared.control.get().running {
             [0, 0, 0] => Ok(()),
             _ => self.shared.control.update(|superblock| superblock.running = [0; 3]),
@@ -616,12 +632,12 @@ impl Pager {
         self.shared.cache.as_ref().map(|cache| cache.design())
     }
 
-    /// The configuration in force; what was changed on line since then is not in it.
+    /// The configuration with which the database was opened. Later changes of settings are not in it.
     pub fn config(&self) -> &PagerConfig {
         &self.shared.config
     }
 
-    /// Whether the next start, after a clean shutdown, would take this configuration.
+    /// Whether the next start would accept this configuration, after a clean shutdown.
     pub fn check_next(&self, next: &PagerConfig) -> Result<()> {
         let mut next = PagerConfig { page_size: self.page_size(), ..next.clone() };
         if let Some(region) = &self.shared.region {
@@ -669,8 +685,8 @@ impl Pager {
         }
     }
 
-    /// Reads and verifies every page in use, and compares the allocation with what memory knows. No
-    /// mini-transaction may be in progress.
+    /// Reads and verifies every allocated page, and compares the allocation on the device with the allocation
+    /// in memory. No mini-transaction may be in progress.
     pub fn check(&self) -> Result<CheckReport> {
         let mut report = self.shared.spaces.check(&self.shared.pool, self.shared.started.database)?;
         self.shared.level.check(&mut report.damages)?;

@@ -19,11 +19,11 @@ use crate::base::space_format::{self, Bits, Entry, ExtentNo, Geometry};
 use crate::log::notes::discards::{self, NOTE_DISCARD};
 use crate::running::shared::Shared;
 
-/// Extents dropped in one mini-transaction.
+/// The most extents that one mini-transaction drops.
 const STEP_EXTENTS: usize = 128;
 
 impl Pager {
-    /// A new owner number.
+    /// Makes a new owner, and returns its number.
     pub(super) fn new_segment(&self, space: SpaceId) -> Result<u32> {
         let geometry = self.shared.spaces.geometry(space)?;
         let mut mtr = self.begin()?;

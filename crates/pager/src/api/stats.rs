@@ -12,17 +12,17 @@ use crate::level::LevelReport;
 pub struct PagerStats {
     /// Frames in the pool.
     pub frames: u64,
-    /// Frames that hold no page.
+    /// Frames without a page.
     pub free_frames: u64,
     /// Dirty frames.
     pub dirty_frames: u64,
-    /// Pages fixed (approximate under contention).
+    /// Calls that fixed a page (approximate under contention).
     pub fixes: u64,
-    /// Fixes that had to read.
+    /// Calls for which a page had to be read.
     pub misses: u64,
     /// Pages read ahead.
     pub prefetched: u64,
-    /// Pages that left the pool.
+    /// Pages that were evicted from the pool.
     pub evictions: u64,
     /// Pages written by page writers to free frames.
     pub evict_writes: u64,
@@ -32,9 +32,9 @@ pub struct PagerStats {
     pub checkpoint_writes: u64,
     /// Checkpoints stored.
     pub checkpoints: u64,
-    /// Pages in use in the data space.
+    /// Allocated pages of the data space.
     pub data_pages: u64,
-    /// Pages in use in the rollback space.
+    /// Allocated pages of the rollback space.
     pub rollback_pages: u64,
     /// The levels below the pool, topmost first.
     pub levels: Vec<LevelReport>,

@@ -13,7 +13,7 @@ const INNER_BITS: u32 = 13;
 const MIDDLE_BITS: u32 = 9;
 const OUTER_BITS: u32 = u32::BITS - INNER_BITS - MIDDLE_BITS;
 
-/// A table that is made when it is needed.
+/// A table whose memory is allocated when it is first needed.
 type Table<T> = OnceLock<Box<[T]>>;
 
 /// A growing table of cells.
@@ -21,7 +21,7 @@ pub(crate) struct Chunks<T> {
     outer: Box<[Table<Table<T>>]>,
 }
 
-/// The places of a number in the three tables.
+/// The indexes of a number in the outer, the middle and the inner table.
 fn split(no: u32) -> [usize; 3] {
     let inner = no & ((1 << INNER_BITS) - 1);
     let middle = (no >> INNER_BITS) & ((1 << MIDDLE_BITS) - 1);
@@ -37,20 +37,20 @@ impl<T: Default> Chunks<T> {
         Chunks { outer: filled(OUTER_BITS, OnceLock::new) }
     }
 
-    /// The cell of a number, if its chunk was made.
+    /// The cell of a number. `None` means that its chunk was not made.
     pub(crate) fn get(&self, no: u32) -> Option<&T> {
         let [outer, middle, inner] = split(no);
         self.outer[outer].get()?[middle].get().map(|chunk| &chunk[inner])
     }
 
-    /// The cell of a number.
+    /// The cell of a number. Makes its chunk if necessary.
     pub(crate) fn make(&self, no: u32) -> &T {
         let [outer, middle, inner] = split(no);
         let middles = self.outer[outer].get_or_init(|| filled(MIDDLE_BITS, OnceLock::new));
         &middles[middle].get_or_init(|| filled(INNER_BITS, T::default))[inner]
     }
 
-    /// All cells there are, by number.
+    /// All cells of the chunks that were made, in the order of their numbers.
     pub(crate) fn each(&self) -> impl Iterator<Item = (u32, &T)> {
         let made = |(at, middles): (usize, &'_ Table<Table<T>>)| middles.get().map(|_| at);
         let outers = self.outer.iter().enumerate().filter_map(made);

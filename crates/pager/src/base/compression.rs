@@ -11,17 +11,17 @@ use std::ops::RangeInclusive;
 /// How pages of an owner are stored from now on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Compression {
-    /// With what.
+    /// The algorithm.
     pub algorithm: Algorithm,
-    /// How hard, within [`Algorithm::levels`]; 0 = the algorithm's own default.
+    /// The compression level, within [`Algorithm::levels`]; 0 means the default of the algorithm.
     pub level: u8,
 }
 
 impl Compression {
-    /// Pages are stored as they are.
+    /// No compression: pages are stored as they are.
     pub const NONE: Compression = Compression { algorithm: Algorithm::None, level: 0 };
 
-    /// With the algorithm's own level.
+    /// The algorithm with its default level.
     pub fn of(algorithm: Algorithm) -> Compression {
         Compression { algorithm, level: 0 }
     }
@@ -36,7 +36,8 @@ impl Compression {
         self.level == 0 || self.algorithm.levels().contains(&self.level)
     }
 
-    /// The level that the codec is told: the default in place of 0.
+    /// The level that is passed to the codec: the level of this value, or the algorithm's default if that is
+    /// 0.
     pub(crate) fn effective_level(self) -> u8 {
         match (self.level, self.algorithm) {
             (0, Algorithm::Zlib | Algorithm::Lzma) => 6,
@@ -50,7 +51,7 @@ impl Compression {
 /// A way to compress a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Algorithm {
-    /// Not at all.
+    /// No compression.
     #[default]
     None,
     /// LZ4's block format.
@@ -70,7 +71,7 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
-    /// All of them, by code.
+    /// All algorithms, in the order of their codes.
     pub const ALL: [Algorithm; 8] = [
         Algorithm::None,
         Algorithm::Lz4,
@@ -82,7 +83,7 @@ impl Algorithm {
         Algorithm::Zstd,
     ];
 
-    /// Its name in SQL and in the configuration.
+    /// The name of the algorithm in SQL and in the configuration.
     pub fn name(self) -> &'static str {
         match self {
             Algorithm::None => "none",
@@ -96,7 +97,7 @@ impl Algorithm {
         }
     }
 
-    /// The one with this name, in lower case.
+    /// The algorithm with this name, which is in lower case.
     pub fn named(text: &str) -> Option<Algorithm> {
         Algorithm::ALL.into_iter().find(|algorithm| algorithm.name() == text)
     }
@@ -112,7 +113,7 @@ impl Algorithm {
         }
     }
 
-    /// Its number in stored pages and in the catalog.
+    /// The code of the algorithm in stored pages and in the catalog.
     pub fn code(self) -> u8 {
         match self {
             Algorithm::None => 0,
@@ -126,7 +127,7 @@ impl Algorithm {
         }
     }
 
-    /// The one with this number.
+    /// The algorithm with this code.
     pub fn of_code(code: u8) -> Option<Algorithm> {
         Algorithm::ALL.get(usize::from(code)).copied()
     }

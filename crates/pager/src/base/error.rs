@@ -34,7 +34,7 @@ pub enum PagerError {
         /// What is wrong.
         damage: PageDamage,
     },
-    /// A page was asked for that its space does not have.
+    /// A caller requested a page that is beyond the end of its space.
     #[error(
         "page {id} lies outside its space, which has {pages} pages: the file {}.varve was cut, or what names the page is \
          damaged; restore it from a backup",
@@ -52,7 +52,7 @@ pub enum PagerError {
         /// The space.
         space: SpaceId,
     },
-    /// All frames are in use at once.
+    /// All frames of the pool are latched or being written.
     #[error("all {frames} frames of the buffer pool are latched or being written: give the pool more memory")]
     PoolExhausted {
         /// Frames in the pool.

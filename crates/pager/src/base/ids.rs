@@ -15,9 +15,9 @@ pub struct SpaceId(pub u16);
 impl SpaceId {
     /// Tables and indexes.
     pub const DATA: SpaceId = SpaceId(1);
-    /// Undo versions.
+    /// Undo pages, which have older versions of rows.
     pub const ROLLBACK: SpaceId = SpaceId(2);
-    /// Sort runs and hash partitions; never logged, empty after each start.
+    /// Temporary data of queries, such as sort runs. It is never logged, and empty after each start.
     pub const TEMPORARY: SpaceId = SpaceId(3);
     /// The spaces that survive a restart.
     pub const DURABLE: [SpaceId; 2] = [SpaceId::DATA, SpaceId::ROLLBACK];
@@ -42,12 +42,12 @@ impl SpaceId {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PageNo(pub u32);
 
-/// Identity of a page: space in the bits above 32, page number below.
+/// Identity of a page. The upper 32 bits are the space, the lower 32 bits the page number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PageId(u64);
 
 impl PageId {
-    /// First page of the data space that the pager does not use itself: the engine's root page.
+    /// The engine's root page: the first page of the data space that does not belong to the pager.
     pub const ROOT: PageId = PageId::new(SpaceId::DATA, PageNo(1));
 
     /// The page `no` of `space`.
@@ -116,11 +116,11 @@ impl PageRange {
     }
 }
 
-/// How a page is going to be used; decides how long it stays in the pool.
+/// How a page is accessed. This decides how long it stays in the pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// A point access: the page is likely to be wanted again.
+    /// A point access: the page will probably be used again.
     Random,
-    /// Part of a scan: the page goes to the cold end and never pushes out a page in use.
+    /// Part of a scan: the page is evicted early, and other pages are not evicted for it.
     Sequential,
 }

@@ -10,7 +10,7 @@ use crate::base::ids::{Access, PageId};
 use crate::base::lsn::Lsn;
 use crate::base::page::{self, PageDamage};
 
-/// A private copy of a page without its checksum: what is made under the page's shared latch.
+/// A private copy of a page whose checksum is not computed yet. It is made under the page's shared latch.
 pub(crate) struct UnsealedImage {
     id: PageId,
     access: Access,
@@ -48,7 +48,7 @@ impl Image {
         UnsealedImage::copy(id, page, access).seal()
     }
 
-    /// An image that was sealed when it was put.
+    /// Makes an image of bytes that have a checksum already, and verifies them.
     pub(crate) fn of_sealed(
         id: PageId,
         bytes: AlignedBuf,
@@ -58,7 +58,7 @@ impl Image {
         Ok(Image { id, lsn: page::page_lsn(&bytes), access, bytes: Arc::new(bytes) })
     }
 
-    /// Which page.
+    /// The id of the page.
     pub fn id(&self) -> PageId {
         self.id
     }

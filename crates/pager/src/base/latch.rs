@@ -31,11 +31,11 @@ impl Latch {
 pub trait Mode: sealed::Mode {}
 impl<M: sealed::Mode> Mode for M {}
 
-/// Readers only.
+/// Several holders, which only read.
 pub struct Shared;
-/// One holder that may become exclusive; readers go on.
+/// One holder, which can become exclusive. Until then, others can hold the latch in shared mode.
 pub struct SharedExclusive;
-/// Alone.
+/// One holder, and no others in any mode.
 pub struct Exclusive;
 
 pub(crate) mod sealed {
@@ -123,7 +123,7 @@ impl sealed::Mode for Exclusive {
 }
 
 impl SharedExclusive {
-    /// Waits for the readers to leave.
+    /// Waits until no thread holds the latch in shared mode.
     ///
     /// # Safety
     /// The caller holds the latch in this mode; afterwards it holds it exclusively.

@@ -9,8 +9,8 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Largest position that is believed of what is stored: far enough from the end of numbers for any arithmetic
-/// with segments.
+/// The largest LSN that is accepted from stored data. A larger one is damage. The limit is so low that
+/// arithmetic with segments cannot overflow.
 pub(crate) const LSN_MAX: u64 = 1 << 62;
 
 /// A byte position in the log stream. The LSN of a change is the *end* of its mini-transaction's group.

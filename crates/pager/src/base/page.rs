@@ -72,7 +72,7 @@ pub enum PageDamage {
         /// Computed from the bytes.
         computed: u32,
     },
-    /// The bytes are an intact page of another place.
+    /// The bytes are an intact page, but another one than was requested.
     #[error("it holds page {} of space {}", .no.0, .space.0)]
     Identity {
         /// The space it says it belongs to.
@@ -101,27 +101,27 @@ pub enum PageDamage {
 /// Why a compressed page cannot be made plain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum StoredDamage {
-    /// It is longer than what holds it.
+    /// According to its header it is longer than the space that contains it.
     #[error("says that it has {says} bytes where there are {has}")]
     Length {
-        /// Bytes by its header.
+        /// Length in the header of the stored form.
         says: u32,
-        /// Bytes at hand.
+        /// Bytes that were read.
         has: u32,
     },
     /// No algorithm has this code.
     #[error("was made by algorithm {0}, which this program does not know")]
     Algorithm(u8),
-    /// It is of another database's page size.
+    /// The page size in its header is not that of this database.
     #[error("is that of a page of 2^{0} bytes")]
     PageSize(u8),
-    /// Bytes are set that mean nothing.
+    /// Reserved bytes are not zero.
     #[error("has bytes set that this program does not know")]
     Reserved,
-    /// The codec refuses it.
+    /// The codec returned an error.
     #[error("is refused by {0}")]
     Decompress(Algorithm),
-    /// The codec made other bytes of it than were compressed.
+    /// The decompressed bytes differ from the bytes that were compressed.
     #[error("gives other bytes than were compressed")]
     Contents,
 }
@@ -167,7 +167,7 @@ pub fn page_owner(page: &[u8]) -> u32 {
     u32_at(page, OWNER)
 }
 
-/// Makes an empty page: zero body, header set, the page LSN kept as it was.
+/// Makes an empty page: sets the header, and fills the body with zeros. The page LSN does not change.
 pub fn format(page: &mut [u8], id: PageId, kind: u8, owner: u32) {
     let lsn = page_lsn(page);
     page.fill(0);
@@ -184,13 +184,13 @@ pub fn seal(page: &mut [u8]) {
     page[CHECKSUM..CHECKSUM + 4].copy_from_slice(&checksum.to_le_bytes());
 }
 
-/// Checks checksum and identity of bytes read from the place of `id`.
+/// Checks checksum and identity of bytes that were read from the place of page `id`.
 pub fn verify(page: &[u8], id: PageId) -> Result<(), PageDamage> {
     verify_checksum(page)?;
     verify_identity(page, id)
 }
 
-/// Checks the identity alone; it stands in the same place in every stored form.
+/// Checks only the identity, which is at the same offset in every stored form.
 pub(crate) fn verify_identity(page: &[u8], id: PageId) -> Result<(), PageDamage> {
     let found = page_identity(page);
     if found == id {
@@ -199,7 +199,7 @@ pub(crate) fn verify_identity(page: &[u8], id: PageId) -> Result<(), PageDamage>
     Err(PageDamage::Identity { space: found.space(), no: found.no() })
 }
 
-/// Checks the checksum alone.
+/// Checks only the checksum.
 pub fn verify_checksum(page: &[u8]) -> Result<(), PageDamage> {
     let found = u32_at(page, CHECKSUM);
     let computed = crc32c::crc32c(&page[PAGE_NO..]);

@@ -6,12 +6,12 @@ use varve_device::Directory;
 
 use crate::base::error::{PagerError, Result};
 
-/// Refuses with `what` unless it holds.
+/// Returns an error with the text `what` if `holds` is false.
 pub(crate) fn require(holds: bool, what: impl FnOnce() -> String) -> Result<()> {
     if holds { Ok(()) } else { Err(PagerError::Incompatible { what: what() }) }
 }
 
-/// A size for messages: the largest unit that gives a whole number, or one of three digits.
+/// Formats a size for messages, in the largest unit that gives a whole number or a number of three digits.
 pub(crate) fn shown(bytes: u64) -> String {
     let units = [("TiB", 1_u64 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
     match units.iter().find(|(_, factor)| bytes >= *factor) {
@@ -23,7 +23,7 @@ pub(crate) fn shown(bytes: u64) -> String {
     }
 }
 
-/// What is said of a file that is to be longer than its device has room for.
+/// The message about a file that needs more space than its device has.
 pub(crate) fn beyond_device(setting: &str, bytes: u64, directory: &dyn Directory) -> String {
     let (bytes, location) = (shown(bytes), directory.location());
     let free =

@@ -14,21 +14,20 @@ use std::ops::RangeInclusive;
 
 /// A setting: a field of `S`.
 pub struct Setting<S: 'static> {
-    /// Its key in `varve.toml`. The name in SQL has the section in front: `flash_size` for `size` in
-    /// `[flash]`.
+    /// The key of the setting in `varve.toml`. Its name in SQL begins with the section:
     pub key: &'static str,
-    /// How its value is written, its bounds, and the field.
+    /// The form of the value, its bounds, and access to the field.
     pub form: Form<S>,
     /// Whether a change takes effect while the server runs. Otherwise it waits for the next start.
     pub is_online: bool,
-    /// What it is for: one sentence, for pg_settings and the documentation.
+    /// The purpose of the setting in one sentence, for pg_settings and the documentation.
     pub help: &'static str,
 }
 
 /// The unit of a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
-    /// It counts things, which the help names.
+    /// The number counts things. The help says which.
     None,
     /// Percent.
     Percent,
@@ -36,11 +35,11 @@ pub enum Unit {
     Seconds,
 }
 
-/// How the value of a setting is written, and where it is.
+/// The form of a setting's value, with functions that read and write the field.
 pub enum Form<S: 'static> {
     /// A size in bytes.
     Bytes {
-        /// Least and most.
+        /// The least and the greatest value.
         bounds: RangeInclusive<u64>,
         /// Reads the field.
         get: fn(&S) -> u64,
@@ -49,7 +48,7 @@ pub enum Form<S: 'static> {
     },
     /// A size in bytes. Without a value there is no limit, which is shown as `unlimited`.
     Limit {
-        /// Least and most.
+        /// The least and the greatest value.
         bounds: RangeInclusive<u64>,
         /// Reads the field.
         get: fn(&S) -> Option<u64>,
@@ -60,7 +59,7 @@ pub enum Form<S: 'static> {
     Count {
         /// Its unit.
         unit: Unit,
-        /// Least and most.
+        /// The least and the greatest value.
         bounds: RangeInclusive<usize>,
         /// Reads the field.
         get: fn(&S) -> usize,

@@ -36,23 +36,23 @@ use crate::base::page::{self, PAGE_HEADER_BYTES, kind};
 
 /// Owner of the pager's own extents.
 pub(crate) const OWNER_SYSTEM: u32 = 1;
-/// Owner numbers given out start here.
+/// The first number of an owner that is not the pager.
 pub(crate) const FIRST_OWNER: u32 = 16;
 /// Pages that describe group 0 and the space.
 pub(crate) const SYSTEM_PAGES_FIRST: u32 = 3;
 
-/// What a header page begins with.
+/// The first bytes of the body of a header page.
 const MAGIC: &[u8; 8] = b"VARVESPC";
 const VERSION: u32 = 1;
 const HEADER_NEXT_OWNER: usize = PAGE_HEADER_BYTES + 20;
 const HEADER_END: usize = PAGE_HEADER_BYTES + 32;
 const EXTENT_PAGES: u32 = 64;
 const ROLLBACK_EXTENT_BYTES: usize = 1 << 20;
-/// Pages of an extent at most (1 MiB of 4 KiB pages).
+/// The most pages of an extent (1 MiB in pages of 4 KiB).
 pub(crate) const EXTENT_PAGES_MAX: u32 = 256;
 const GROUP_EXTENTS_MAX: usize = 256;
 
-/// Division of a space.
+/// How a space is divided into extents and groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Geometry {
     pub(crate) space: SpaceId,
@@ -114,7 +114,7 @@ impl Geometry {
         PageId::new(self.space, PageNo(self.group_start(group) + within))
     }
 
-    /// Whether it is the descriptor page of a group.
+    /// Whether `id` is the descriptor page of a group.
     pub(crate) fn is_descriptor(self, id: PageId) -> bool {
         self.descriptor_of(id.no().0 / self.group_pages()) == id
     }
@@ -223,7 +223,7 @@ fn put_next_owner(header: &mut [u8], owner: u32) {
     header[HEADER_NEXT_OWNER..HEADER_NEXT_OWNER + 4].copy_from_slice(&owner.to_le_bytes());
 }
 
-/// Where the mark lies in the header page.
+/// Offset of the mark in the header page.
 pub(crate) const MARK_OFFSET: usize = HEADER_END;
 
 /// The mark of a header page.
@@ -231,24 +231,24 @@ pub(crate) fn mark(header: &[u8]) -> u64 {
     u64::from(le_u32(header, MARK_OFFSET)) | u64::from(le_u32(header, MARK_OFFSET + 4)) << 32
 }
 
-/// Where the next owner number lies in the header page.
+/// Offset of the next owner number in the header page.
 pub(crate) const NEXT_OWNER_OFFSET: usize = HEADER_NEXT_OWNER;
 
 /// State of an extent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Entry {
-    /// Who owns it, 0 = nobody.
+    /// The owner of the extent; 0 means that it is free.
     pub(crate) owner: u32,
-    /// Its pages in use.
+    /// The allocated pages of the extent.
     pub(crate) used: Bits,
 }
 
-/// A bit per page of an extent.
+/// A set of pages of an extent, with one bit for each page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Bits([u64; EXTENT_PAGES_MAX as usize / 64]);
 
 impl Bits {
-    /// The first `count` bits.
+    /// The set with the first `count` bits.
     pub(crate) fn first(count: u32) -> Bits {
         let mut bits = Bits::default();
         (0..count).for_each(|at| bits.set(at));
@@ -279,17 +279,17 @@ impl Bits {
         self.0.iter().map(|word| word.count_ones()).sum()
     }
 
-    /// Bits of either.
+    /// The bits of both sets.
     pub(crate) fn union(&self, other: &Bits) -> Bits {
         Bits(std::array::from_fn(|at| self.0[at] | other.0[at]))
     }
 
-    /// Bits that `other` does not have.
+    /// The bits of `self` that `other` does not have.
     pub(crate) fn minus(&self, other: &Bits) -> Bits {
         Bits(std::array::from_fn(|at| self.0[at] & !other.0[at]))
     }
 
-    /// Position behind the last set bit.
+    /// The position after the last set bit.
     fn end(&self) -> u32 {
         let last = (0..self.0.len()).rev().find(|at| self.0[*at] != 0);
         last.map_or(0, |at| at as u32 * 64 + 64 - self.0[at].leading_zeros())

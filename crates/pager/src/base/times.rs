@@ -12,23 +12,24 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Instant;
 
-/// Where time goes.
+/// The calls that are measured. The names in parentheses are those of Kang's profiles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Timing {
     /// Waiting until the log is durable: commits, and pages that must not be written before it
     /// (`log_write_up_to`).
     LogWait,
-    /// Getting a page that is not in the pool, a free frame for it included (`buf_page_get_gen`).
+    /// Getting a page that is not in the pool, including a free frame for it (`buf_page_get_gen`).
     PageRead,
     /// Making the copy of a single page durable (`single_page_dwb_write`, `single_page_dwb_flush`).
     SingleCopy,
-    /// Writing a single page in its place, durably (`single_page_ori_write`, `single_page_ori_flush`).
+    /// Writing a single page durably to its address in the data file (`single_page_ori_write`,
+    /// `single_page_ori_flush`).
     SinglePlace,
     /// Making the copies of a batch durable (`add_to_batch_write`, `add_to_batch_flush`).
     BatchCopy,
-    /// Writing a batch in its places, durably.
+    /// Writing the pages of a batch durably to their addresses in the data file.
     BatchPlace,
-    /// Making pages stable in persistent memory, getting their slots included.
+    /// Making pages stable in persistent memory, including the allocation of their slots.
     NvmPut,
     /// Getting slots when none is free: reusing some, writing some to the data files, or waiting for other
     /// threads that do so.
@@ -36,7 +37,7 @@ pub enum Timing {
 }
 
 impl Timing {
-    /// All of them, in the order of reports.
+    /// All timings, in the order of reports.
     pub const ALL: [Timing; 8] = [
         Timing::LogWait,
         Timing::PageRead,
@@ -48,7 +49,7 @@ impl Timing {
         Timing::NvmWait,
     ];
 
-    /// Its name in reports.
+    /// The name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Timing::LogWait => "log_wait",
@@ -63,7 +64,7 @@ impl Timing {
     }
 }
 
-/// Calls, and how long they took together.
+/// The number of calls, and their total time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Spent {
     /// Number of calls.
@@ -78,7 +79,8 @@ struct Sum {
     ns: AtomicU64,
 }
 
-/// Sums of times by where they went, over all threads. Off unless made by [`Times::on`].
+/// For each [`Timing`], the sum over all threads. Nothing is measured unless the value was made by
+/// [`Times::on`].
 #[derive(Default)]
 pub struct Times {
     on: AtomicBool,
@@ -86,18 +88,18 @@ pub struct Times {
 }
 
 impl Times {
-    /// Sums that are kept from now on.
+    /// Sums that start at zero, with the measurement on.
     pub fn on() -> Times {
         Times { on: AtomicBool::new(true), ..Times::default() }
     }
 
-    /// What was spent so far.
+    /// The sum for `what` so far.
     pub fn spent(&self, what: Timing) -> Spent {
         let sum = &self.sums[what as usize];
         Spent { count: sum.count.load(Relaxed), ns: sum.ns.load(Relaxed) }
     }
 
-    /// Does something, and notes how long that took.
+    /// Runs `work`, and adds its duration to the sum for `what`.
     pub(crate) fn of<T>(&self, what: Timing, work: impl FnOnce() -> T) -> T {
         if !self.on.load(Relaxed) {
             return work();

@@ -16,7 +16,7 @@
 //! | 60 | 4 | number of lives |
 //! | 64 | 24 each | lives: incarnation (4), 0 (4), LSN after the life before (8), first LSN (8) |
 //! | .. | .. | zeros |
-//! | 3856 | 8 each | while a server runs, and behind its crash: identities of the control file, the data file and the rollback file; 0 = unknown: shut down, an older program's, or with all lives but one that there can be, or more |
+//! | 3856 | 8 each | while a server runs, and after its crash: identities of the control file, the data file and the rollback file; 0 = unknown: shut down, an older program's, or with all lives but one that there can be, or more |
 //! | 3880 | 8 | mark of the header pages of the data and the rollback space, 0 = unknown; with as many lives as there can be the last one is here, and no mark is known |
 //! | 3888 | 8 | mark that they are about to get, 0 = none |
 //! | 3896 | 8 | a random number of the last start, which the file of its flash cache repeats, 0 = unknown: an older program's, or with as many lives as there can be |
@@ -28,7 +28,7 @@
 //! | 3912 | 8 each | numbers of checkpoints of the data and the rollback space's map, one that was durable at this write; 0 if not packed |
 //! | 3928 | 104 | zeros: kept for how pages are stored at home |
 //! | 4032 | 8 | seal of the flash cache that has all that the spaces lack, 0 = none (older programs redo from the redo position) |
-//! | 4040 | 8 | LSN at which the log goes on behind it |
+//! | 4040 | 8 | LSN at which the log continues after that shutdown |
 //! | 4048 | 8 | id of the attached NVM region, 0 = none |
 //! | 4056 | 1 | flags: 1 newest pages are in the region, 2 the log is, 4 doublewrite copies are, 8 there is no log: an empty one begins at the redo position |
 //! | 4057 | 1 | protection in force: 0 doublewrite (or an older program wrote), 1 none, 2 full-page-log, 3 atomic writes, 4 doublewrite with copies in the region, 5 pages in the region |

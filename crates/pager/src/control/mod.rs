@@ -40,39 +40,40 @@ const UNFINISHED_FILE: &str = "control.new";
 const SEGMENT_BYTES_MAX: u64 = 1 << 44;
 /// With more lives than this since the redo position, opening takes a checkpoint first.
 const LIVES_WANTED: usize = 32;
-/// Incarnations are given out in steps up to this: half of their numbers last for two million starts.
+/// The largest step from one incarnation to the next. Half of all numbers last for two million starts. Above
+/// that the step is 1.
 const INCARNATION_STEP_MAX: u32 = 1 << 11;
 
-/// How far the database has come.
+/// The state of the database: being created, open, or shut down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// Creation has not finished.
     Creating,
-    /// In use, or crashed.
+    /// A server uses the database, or has crashed.
     Open,
-    /// Shut down: everything is in the spaces.
+    /// Shut down cleanly: the devices have everything.
     Clean,
 }
 
-/// The protection under which pages were written last: what a crash left torn is mended by its means.
+/// The protection with which pages were written last. After a crash, torn pages are repaired by its means.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum InForce {
-    /// Doublewrite; also what databases of older programs say, whatever they had.
+    /// Doublewrite. Databases of older programs always say this, whatever their protection was.
     #[default]
     Doublewrite,
     /// None.
     Nothing,
-    /// Images of clean pages in the log.
+    /// Images of clean pages in the log, logged before the pages change.
     FullPageLog,
     /// Atomic writes of the devices.
     AtomicWrite,
     /// Doublewrite with copies in the NVM region.
     NvmDoublewrite,
-    /// Versions in the NVM region, which stay there until the data files have the page.
+    /// Page versions in the NVM region. They stay there until the data files have the page.
     Nvm,
 }
 
-/// The NVM region without which the database is not whole.
+/// The NVM region that the database needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attached {
     /// Identity of the region, not 0; its header has it, too.
@@ -83,12 +84,12 @@ pub struct Attached {
     pub log: bool,
     /// Doublewrite copies are in it.
     pub copies: bool,
-    /// Counts the checkpoints with it: the region's own stamp is not smaller.
+    /// The number of checkpoints with this region. The stamp in the region itself is never smaller.
     pub stamp: u64,
 }
 
 impl Attached {
-    /// What of the database is in it, for messages.
+    /// The parts of the database that are in the region, for messages.
     pub fn parts(&self) -> &'static str {
         match (self.log, self.pages, self.copies) {
             (true, true, _) => "the log and the newest pages",
@@ -105,28 +106,29 @@ impl Attached {
     }
 }
 
-/// From where on a start goes through the log: LSNs of log blocks.
+/// The positions from which a start reads the log: LSNs of log blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Positions {
-    /// Of the reading. What is before it is not needed.
+    /// Where reading starts. No older log is needed.
     pub read: Lsn,
-    /// Of redo: not before that of the reading.
+    /// Where redo starts; not before `read`.
     pub redo: Lsn,
 }
 
 impl Positions {
-    /// All that is read is redone.
+    /// Reading and redo start at the same position.
     pub fn both(at: Lsn) -> Positions {
         Positions { read: at, redo: at }
     }
 }
 
-/// A shutdown that left pages on flash: all that the spaces lack is in the cache that has this seal.
+/// A shutdown that left changed pages on flash. All pages that the data files lack are in the flash cache
+/// with this seal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sealed {
-    /// The header of the cache's file has it, too; not 0.
+    /// A random number, not 0, which is also in the header of the cache's file.
     pub seal: u64,
-    /// Where the log goes on: start of a block.
+    /// The LSN at which the log continues: the start of a block.
     pub end: Lsn,
 }
 
@@ -139,7 +141,7 @@ pub struct Superblock {
     pub page_size: u32,
     /// Size of the log's segments, in bytes.
     pub log_segment_bytes: u64,
-    /// How far the database has come.
+    /// The state of the database.
     pub state: State,
     /// Where the log is read from: LSN of a log block.
     pub redo: Lsn,
@@ -148,30 +150,33 @@ pub struct Superblock {
     pub stable: Option<Lsn>,
     /// An LSN up to which the log was durable.
     pub durable: Lsn,
-    /// Incarnations since the redo position, oldest first.
+    /// The lives of the log since the redo position, oldest first.
     pub lives: Vec<Life>,
     /// The protection under which pages were written last.
     pub protection: InForce,
-    /// The data and the rollback space are packed; settled at creation.
+    /// Whether the data and the rollback space are packed. This is chosen when the database is created.
     pub packed: bool,
-    /// Checkpoints of the maps of the data and the rollback space that were durable.
+    /// For the page maps of the data and the rollback space: the number of a checkpoint that is durable.
     pub map_checkpoints: [u64; 2],
     /// The NVM region that the database needs.
     pub attached: Option<Attached>,
-    /// Identity of a region that is being made or was left: whatever is in it, the database does not need it.
+    /// Identity of a region that is being made, or that a shutdown has left. The database needs nothing in
+    /// it.
     pub unneeded_region: Option<u64>,
-    /// The log was left behind by a clean shutdown: the next one begins empty, at the redo position.
+    /// A clean shutdown has abandoned the log. The next log begins empty, at the redo position.
     pub log_begins_empty: bool,
-    /// Some pages may be compressed: set before the first one is, and never taken back.
+    /// Some pages may be compressed. This is set before the first page is compressed, and never reset.
     pub has_compressed_pages: bool,
     /// In files with the in-place layout, free extents may have no disk blocks. This is set before the first
     /// hole is punched, and never reset.
     pub has_hollow_extents: bool,
-    /// The last start had a flash cache whose records it was to keep: the next one may be warm.
+    /// The last start had a flash cache and was to keep its slot records. So the next start may find pages in
+    /// the cache.
     pub has_cache: bool,
-    /// The header pages of the durable spaces have this mark at home, or the next one; zero: unknown.
+    /// The mark that the header pages of the data and rollback spaces have in the data files, unless they
+    /// have `next_mark` already. Zero means unknown.
     pub mark: u64,
-    /// The mark that they are about to get; zero: none.
+    /// The mark that the header pages are about to get; zero means none.
     pub next_mark: u64,
     /// The identities of the control file, the data file and the rollback file while a server runs. Zero
     /// means unknown, or that no server runs. After a crash they distinguish the directory from a copy of it
@@ -224,19 +229,21 @@ impl Superblock {
         last + if last < u32::MAX / 2 { 1 + wide } else { 1 }
     }
 
-    /// Adds a life; lives that left no block are dropped, and the new one follows whom they followed.
+    /// Adds a life. Earlier lives that have written no block are dropped, and the new life follows their
+    /// predecessor.
     pub fn begin_life(&mut self, mut life: Life) {
         while let Some(idle) = self.lives.pop_if(|old| old.start >= life.after) {
             life.after = life.after.min(idle.after);
         }
         if self.lives.is_empty() {
-            // Nothing was written since the redo position; on larger sectors the life begins behind it.
+            // Nothing was written since the redo position. If the sectors are larger now, the life begins
+            // after this position.
             self.advance(life.start);
         }
         self.lives.push(life);
     }
 
-    /// Moves the position of the reading forward.
+    /// Moves the position from which the log is read forward.
     fn advance(&mut self, redo: Lsn) {
         self.redo = self.redo.max(redo);
         self.stable = self.stable.filter(|stable| *stable > self.redo);
@@ -247,7 +254,7 @@ impl Superblock {
         self.stable.unwrap_or(self.redo)
     }
 
-    /// Moves the positions forward; lives that ended before that of the reading are dropped.
+    /// Moves both positions forward. Drops the lives that ended before the new position of reading.
     pub fn advance_redo(&mut self, to: Positions, durable: Lsn) {
         self.stable = self.stable.max(Some(to.redo));
         self.advance(to.read);
@@ -256,20 +263,21 @@ impl Superblock {
         drop(self.lives.drain(..needed.unwrap_or(0)));
     }
 
-    /// Up to where the log was known to reach; all of it if an empty log begins.
+    /// The log is known to reach at least up to this LSN. If an empty log begins, it is where the log begins.
     pub fn log_end(&self) -> Lsn {
         self.redo.max(self.durable)
     }
 
-    /// The header pages will get this mark, or the one that an unfinished start announced: they may have
-    /// that.
+    /// Announces the next mark of the header pages. If an unfinished start has announced a mark, that one
+    /// stays, because the header pages may have it already.
     pub fn announce_mark(&mut self, mark: u64) {
         if self.next_mark == 0 {
             self.next_mark = mark;
         }
     }
 
-    /// All header pages have the mark that was announced, at home, and the log is durable up to here.
+    /// Records that all header pages in the data files have the announced mark, and that the log is durable
+    /// up to `durable`.
     pub fn note_marked(&mut self, durable: Lsn) {
         self.mark = std::mem::take(&mut self.next_mark);
         self.durable = self.durable.max(durable);
@@ -292,7 +300,7 @@ impl Superblock {
             self.lives.clear();
         }
         if left.pages || left.copies {
-            // Nothing is torn, and what protects pages next begins with files of its own.
+            // No page is torn, and the next protection begins with new files.
             self.protection = InForce::Nothing;
         }
     }
@@ -306,7 +314,7 @@ impl Superblock {
         self.begin_life(life);
     }
 
-    /// As the file would be if the spaces had everything up to where the seal says that the log goes on.
+    /// The contents of the control file as if the data files had all changes up to `sealed.end`.
     pub fn behind(self, sealed: Sealed) -> Superblock {
         Superblock { redo: sealed.end, stable: None, state: State::Clean, ..self }
     }
@@ -316,7 +324,8 @@ impl Superblock {
         self.lives.len() > LIVES_WANTED
     }
 
-    /// Whether a database can have come to this: everything can grow, and some life covers the redo position.
+    /// Whether the values are possible: all numbers can still grow, and one of the lives contains the redo
+    /// position.
     fn is_sound(&self) -> bool {
         let positions = self.lives.iter().flat_map(|life| [life.after, life.start]);
         let can_grow = positions.chain([self.redo, self.durable]).all(|lsn| lsn.get() <= LSN_MAX)
@@ -360,7 +369,7 @@ pub struct Control {
 }
 
 impl Control {
-    /// Makes the control file of a new database, in state `Creating`. It gets its name when it is whole.
+    /// Makes the control file of a new database, in state `Creating`. The file gets its final name
     pub fn create(directory: &dyn Directory, first: Superblock) -> Result<Control> {
         let file = directory.open(UNFINISHED_FILE, OpenHow::or_create(Space::Control))?;
         file.set_len(2 * SLOT_BYTES as u64)?;
@@ -387,7 +396,8 @@ impl Control {
             return Err(unreadable(directory));
         }
         file.read_at(0, &mut bytes, Purpose::Control)?;
-        // A killed process may have left its last write in caches; the next write goes over the other slot.
+        // A killed process may have left its last write in caches of the system. It must be durable before
+        // the next write overwrites the other slot.
         file.flush()?;
         let mut newest: Option<Superblock> = None;
         for slot in bytes.chunks_exact(SLOT_BYTES) {
@@ -411,7 +421,7 @@ impl Control {
         self.current.lock().clone()
     }
 
-    /// Changes the contents; durable on return. On failure the old contents stay in force.
+    /// Changes the contents, and makes them durable before it returns. On failure
     pub fn update(&self, change: impl FnOnce(&mut Superblock)) -> Result<()> {
         let mut current = self.current.lock();
         let mut next = current.clone();
@@ -477,7 +487,7 @@ fn unknown_parts(directory: &dyn Directory) -> PagerError {
     }
 }
 
-/// An identity for a new database or region.
+/// A random identity for a new database or region.
 pub fn random_id() -> u64 {
     RandomState::new().hash_one(std::process::id()) | 1
 }

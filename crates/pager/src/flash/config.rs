@@ -16,12 +16,12 @@ use crate::flash::policy::design::FlashDesign;
 use crate::flash::policy::scans::FlashScans;
 use crate::flash::restart::notes::log_takes_table;
 
-/// A flash cache: what its users choose, and what only experiments change.
+/// The configuration of a flash cache: the settings of users, and values that only experiments change.
 #[derive(Clone)]
 pub struct FlashConfig {
-    /// Device of its file.
+    /// The directory of the cache's file.
     pub directory: Arc<dyn Directory>,
-    /// What its users choose.
+    /// The settings that users choose.
     pub settings: FlashSettings,
     /// The most pages that are read or written at the device at the same time (mu in Do 2012). At this limit,
     /// pages wait in memory to be written. A page is then read from its data file if that has the page and is
@@ -30,7 +30,7 @@ pub struct FlashConfig {
     /// Most pages that wait in memory to be written, or are being written. Beyond this, the cache takes no
     /// page.
     pub queued_max: usize,
-    /// Threads that write them, if the pager has threads (`background`).
+    /// The number of threads that write pages to flash, if the pager has threads (`background`).
     pub writers: usize,
 }
 
@@ -41,7 +41,8 @@ pub struct FlashSettings {
     pub size_bytes: u64,
     /// Which pages the cache takes.
     pub design: FlashDesign,
-    /// Most dirty slots, in percent of all, if the design keeps dirty pages back (lambda in Do 2012).
+    /// The most dirty slots, in percent of all slots, if the design keeps dirty pages on flash (lambda in Do
+    /// 2012).
     pub dirty_percent: u8,
     /// Which dirty slot is cleaned first.
     pub clean_order: CleanOrder,
@@ -58,7 +59,8 @@ pub struct FlashSettings {
 const MIB: u64 = 1 << 20;
 const TIB: u64 = 1 << 40;
 
-/// What the limit of dirty slots can be, in percent: the cleaner needs slots that others can have meanwhile.
+/// The allowed values of `dirty_percent`. The limit is below 100 because other pages need slots while dirty
+/// slots are cleaned.
 const DIRTY_PERCENTS: RangeInclusive<usize> = 1..=95;
 
 impl FlashSettings {
@@ -74,7 +76,7 @@ impl FlashSettings {
         daily_write_bytes: None,
     };
 
-    /// What is shown where there is no cache.
+    /// The values that are shown if there is no cache.
     pub const NO_CACHE: FlashSettings = FlashSettings { design: FlashDesign::Off, ..FlashSettings::DEFAULT };
 
     /// The defaults, with this size.
@@ -169,13 +171,13 @@ impl FlashSettings {
 }
 
 impl FlashConfig {
-    /// So many pages at once are under way at the device (Do 2012, table 3.2).
+    /// The default of `pending_max` (Do 2012, table 3.2).
     pub const PENDING_MAX: usize = 100;
-    /// So many wait: two rounds of a page writer come at once, and some of those.
+    /// The default of `queued_max`. It has room for two rounds of a page writer.
     pub const QUEUED_MAX: usize = 1024;
-    /// Threads.
+    /// The default of `writers`.
     pub const WRITERS: usize = 2;
-    /// Pages that it must hold.
+    /// The least number of slots.
     pub const SLOTS_MIN: u32 = 16;
 
     /// A cache in a file of this length, with all defaults.
@@ -194,7 +196,7 @@ impl FlashConfig {
         }
     }
 
-    /// Pages that it holds.
+    /// The number of slots.
     pub(crate) fn slots(&self, page_size: usize) -> u32 {
         slots_of(self.settings.size_bytes, page_size)
     }
@@ -225,14 +227,14 @@ impl FlashConfig {
         })
     }
 
-    /// Whether this can be the budget of writes.
+    /// Checks a value of `daily_write_bytes`.
     pub(crate) fn check_daily_writes(bytes: Option<u64>) -> Result<()> {
         require(bytes != Some(0), || {
             "a flash cache that writes 0 bytes a day takes no page: choose the design off, or more".into()
         })
     }
 
-    /// Whether this can be the limit of dirty slots.
+    /// Checks a value of `dirty_percent`.
     pub(crate) fn check_dirty_percent(percent: u8) -> Result<()> {
         let percents = DIRTY_PERCENTS;
         require(percents.contains(&usize::from(percent)), || {
@@ -244,22 +246,24 @@ impl FlashConfig {
     }
 }
 
-/// What becomes of the cache when the database is opened again.
+/// How the next start reuses the contents of the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FlashRestart {
-    /// It begins empty.
+    /// It does not: the cache begins empty.
     None,
-    /// A thread writes the slots' records again and again, and what a start finds is verified when it is
-    /// used.
+    /// A thread writes the records of the slots again and again. A start reads them, and verifies each page
+    /// when the page is first used.
     LazyVerification,
-    /// Each record is on flash before anything depends on it (section 4.3.1; dear, and here for comparison).
+    /// Each slot record is on flash before anything depends on it (section 4.3.1). This is expensive, and
+    /// exists for comparison.
     MemoryMapped,
-    /// The log notes what comes to slots (section 4.3.2; here for comparison).
+    /// The log has a record of each page that is written to a slot (section 4.3.2). This exists for
+    /// comparison.
     LogBased,
 }
 
 impl FlashRestart {
-    /// All of them.
+    /// All values.
     pub const ALL: [FlashRestart; 4] = [
         FlashRestart::None,
         FlashRestart::LazyVerification,
@@ -267,7 +271,7 @@ impl FlashRestart {
         FlashRestart::LogBased,
     ];
 
-    /// Its name in the configuration file and in reports.
+    /// The name of the value in the configuration file and in reports.
     pub fn name(self) -> &'static str {
         match self {
             FlashRestart::None => "none",
@@ -277,26 +281,27 @@ impl FlashRestart {
         }
     }
 
-    /// The one of this name.
+    /// The value with this name.
     pub fn of(name: &str) -> Option<FlashRestart> {
         FlashRestart::ALL.into_iter().find(|restart| restart.name() == name)
     }
 }
 
-/// What an empty cache does to get full.
+/// How an empty cache is filled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FlashFill {
-    /// Until a twentieth of the slots is free, it takes pages of scans, too, and reads are widened.
+    /// Until only a twentieth of the slots is free, the cache also takes pages of scans, and reads from the
+    /// data files include neighbours of the page.
     Aggressive,
-    /// Nothing: it takes what it takes when it is full.
+    /// As a full cache: it takes only pages that a full cache takes.
     Plain,
 }
 
 impl FlashFill {
-    /// All of them.
+    /// All values.
     pub const ALL: [FlashFill; 2] = [FlashFill::Aggressive, FlashFill::Plain];
 
-    /// Its name in the configuration file and in reports.
+    /// The name of the value in the configuration file and in reports.
     pub fn name(self) -> &'static str {
         match self {
             FlashFill::Aggressive => "aggressive",
@@ -304,7 +309,7 @@ impl FlashFill {
         }
     }
 
-    /// The one of this name.
+    /// The value with this name.
     pub fn of(name: &str) -> Option<FlashFill> {
         FlashFill::ALL.into_iter().find(|fill| fill.name() == name)
     }

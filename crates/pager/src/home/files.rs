@@ -22,12 +22,12 @@ pub(crate) struct SpaceFile {
     space: SpaceId,
     file: Arc<dyn BlockFile>,
     page_size: usize,
-    /// What a hole in the file is made of; 0 if there can be none.
+    /// The size of the blocks of which a hole in the file consists; 0 if the file cannot have holes.
     hole_bytes: u32,
     pages: AtomicU32,
 }
 
-/// Files grow by a sixteenth of their length at a time, up to this.
+/// The largest step by which a file grows. A smaller file grows by a sixteenth of its length.
 const GROWTH_BYTES_MAX: u64 = 64 << 20;
 
 /// The number of pieces by which a file of `count` pieces grows. A piece has `piece_bytes` bytes. The step is
@@ -42,7 +42,7 @@ pub(crate) fn file_name(space: SpaceId) -> String {
     format!("{}.varve", space.name())
 }
 
-/// The kind of device space, and what its pages are read and written for.
+/// The device space and the purpose of I/O of a space, for the accounting of I/O.
 pub(crate) fn device_space(space: SpaceId) -> (Space, Purpose) {
     match space {
         SpaceId::ROLLBACK => (Space::Rollback, Purpose::UndoPage),
@@ -51,7 +51,7 @@ pub(crate) fn device_space(space: SpaceId) -> (Space, Purpose) {
     }
 }
 
-/// Opens a file of a space that has to be there.
+/// Opens a file of a space. It is an error if the file does not exist.
 pub(crate) fn open_existing(
     space: SpaceId,
     directory: &dyn Directory,
@@ -106,7 +106,7 @@ impl SpaceFile {
         self.space
     }
 
-    /// Bytes of the blocks that a hole in the file is made of; 0 if there can be none.
+    /// The size of the blocks of which a hole in the file consists; 0 if the file cannot have holes.
     pub(crate) fn hole_bytes(&self) -> u32 {
         self.hole_bytes
     }
@@ -134,7 +134,7 @@ impl SpaceFile {
         Ok((self.offset(ids.first)?, u64::from(ids.count) * self.page_size as u64))
     }
 
-    /// Changes the length, durably. After a refusal for want of room the length is what it was.
+    /// Changes the length durably. If the device has no space, the length stays as it was.
     pub(crate) fn resize(&self, pages: u32) -> Result<()> {
         self.set_pages(pages)?;
         if !planted("space: a file's new length is not flushed") {
@@ -143,7 +143,7 @@ impl SpaceFile {
         Ok(())
     }
 
-    /// The same, not durably yet.
+    /// As `resize`, but not durably.
     pub(crate) fn set_pages(&self, pages: u32) -> Result<()> {
         let before = self.pages();
         if pages < before {
@@ -158,7 +158,7 @@ impl SpaceFile {
         Ok(())
     }
 
-    /// Writes a sealed page of a place that nobody refers to yet, durably.
+    /// Writes a sealed page durably to an address that nothing refers to yet.
     pub(crate) fn write_unlogged(&self, image: &Image) -> Result<()> {
         let offset = u64::from(image.id().no().0) * self.page_size as u64;
         self.file.write_at(offset, image.bytes(), self.purpose(), Durability::Later)?;
@@ -178,7 +178,7 @@ impl SpaceFiles {
         SpaceFiles { files }
     }
 
-    /// All of them.
+    /// All files.
     pub(crate) fn each(&self) -> impl Iterator<Item = &SpaceFile> {
         self.files.iter()
     }
@@ -193,12 +193,12 @@ impl SpaceFiles {
         self.space(id.space()).ok_or(PagerError::NoSuchPage { id, pages: 0 })
     }
 
-    /// Writes pages in place, all together per file.
+    /// Writes pages in place: the pages of one file in one batch.
     pub(crate) fn write(&self, pages: &[&Stored<'_>]) -> Result<()> {
         self.write_each(pages, |file, ops| file.write_batch(ops))
     }
 
-    /// As `write`, each page whole or not at all.
+    /// As `write`, but after a crash each page is written as a whole or not at all.
     pub(crate) fn write_whole(&self, pages: &[&Stored<'_>]) -> Result<()> {
         if planted("atomic-write: ordinary writes") {
             return self.write(pages);

@@ -44,7 +44,7 @@ impl Flights {
         landing
     }
 
-    /// They have landed, or will not.
+    /// Removes the images, because their writes have ended or failed.
     pub(crate) fn land(&self, images: &[&Image]) {
         let mut table = self.table.lock();
         images.iter().for_each(|image| {

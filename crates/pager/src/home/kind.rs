@@ -4,18 +4,18 @@
 
 use crate::home::packed::config::PackedConfig;
 
-/// How pages of the data and the rollback space lie in their files; settled when a database is made.
+/// The layout of the data and the rollback space. It is chosen when a database is created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum HomeLayout {
-    /// Each page at its own place.
+    /// Each page has a fixed address.
     #[default]
     InPlace,
-    /// Stored pages out of place, found through a map (`home/packed/mod.rs`).
+    /// Each write of a page goes to a new address, and a map says where the page is
     Packed(PackedConfig),
 }
 
 impl HomeLayout {
-    /// Its name in the configuration file and in reports.
+    /// The name of the layout in the configuration file and in reports.
     pub fn name(self) -> &'static str {
         match self {
             HomeLayout::InPlace => "in-place",
@@ -23,7 +23,7 @@ impl HomeLayout {
         }
     }
 
-    /// How packed spaces work, if spaces are.
+    /// The settings of packed spaces, if the layout is packed.
     pub fn packed(self) -> Option<PackedConfig> {
         match self {
             HomeLayout::InPlace => None,

@@ -14,18 +14,18 @@ use crate::base::lsn::Lsn;
 use crate::home::pace::{Pace, PieceBytes};
 use crate::level::{Cause, DiscardHold, Need, Step, Want};
 
-/// What became of the room of free pages.
+/// The result of returning the space of free pages to the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Trimmed {
-    /// It went back to the device, and has to be reserved before the pages are used again.
+    /// The space was returned. It must be reserved before the pages are used again.
     Hollow,
-    /// Nothing has to be reserved for them.
+    /// The pages can be used again without a reservation.
     Whole,
-    /// It could not be given back; perhaps it can later.
+    /// The space could not be returned now; perhaps it can be later.
     NotNow,
 }
 
-/// Where and how pages lie. One layout may have several spaces.
+/// A layout: where and how pages are stored. One layout may have several spaces.
 pub(crate) trait Layout: Send + Sync {
     /// Reads stored pages, checks them, and makes plain pages in their frames. All reads are submitted
     /// together. For a page that was never written the result is
@@ -44,10 +44,10 @@ pub(crate) trait Layout: Send + Sync {
     fn write_unlogged(&self, image: &Image) -> Result<()>;
     /// Length of a space, in pages.
     fn pages(&self, space: SpaceId) -> u32;
-    /// Changes the length of a space, durably. After a refusal for want of room it is what it was.
+    /// Changes the length of a space durably. If the device has no space, the length stays as it was.
     fn resize(&self, space: SpaceId, pages: u32) -> Result<()>;
-    /// Allows that the pages of the space up to this number are written. Reserves space for those that were
-    /// never written, or refuses. This is called before a space grows.
+    /// Allows writes of the pages of the space up to this number. Reserves disk space for pages that were
+    /// never written, or refuses.
     fn grant(&self, _space: SpaceId, _pages: u32) -> Result<()> {
         Ok(())
     }
@@ -56,12 +56,13 @@ pub(crate) trait Layout: Send + Sync {
     fn ungrant(&self, _space: SpaceId, _pages: u32) -> bool {
         false
     }
-    /// Shortens the space as [`Layout::resize`] does, not durably yet: a step on the way to that.
+    /// Shortens the space like [`Layout::resize`], but not durably. This is one of several steps before the
+    /// last, durable one.
     fn shorten(&self, space: SpaceId, pages: u32) -> Result<()> {
         self.resize(space, pages)
     }
-    /// In what pieces the space is shortened so that others don't wait long for it; `None` where it takes no
-    /// time.
+    /// The length of the pieces in which the space is shortened, so that other I/O does not wait long. `None`
+    /// means that shortening takes no time.
     fn cut_pieces(&self) -> Option<PieceBytes> {
         None
     }
@@ -69,7 +70,7 @@ pub(crate) trait Layout: Send + Sync {
     fn discard(&self, _ids: PageRange, _after: Lsn) -> Result<()> {
         Ok(())
     }
-    /// Whether room of free pages goes back now.
+    /// Whether the space of free pages is returned to the device now.
     fn trims(&self) -> bool {
         false
     }
@@ -78,19 +79,20 @@ pub(crate) trait Layout: Send + Sync {
     fn notes_discards(&self) -> bool {
         false
     }
-    /// Whether pages that are free at the start hold room that could go back, as far as that is known.
+    /// Called at a start for free pages: whether they may occupy space that can be returned to the device.
     fn holds(&self, _ids: PageRange) -> bool {
         false
     }
-    /// Whether pages whose room goes back have none until it is reserved.
+    /// Whether pages whose space was returned need a reservation before they are written.
     fn leaves_holes(&self) -> bool {
         false
     }
-    /// Gives the room of free pages back, which were discarded, and which nobody can take meanwhile.
+    /// Returns the space of free pages to the device. The pages were discarded, and no thread can allocate
+    /// them meanwhile.
     fn trim(&self, _ids: PageRange, _pace: &Pace<'_>) -> Result<Trimmed> {
         Ok(Trimmed::Whole)
     }
-    /// Makes sure that writes of these free pages will find room, after a crash, too.
+    /// Reserves space for these free pages, so that their writes find space, even after a crash.
     fn reserve(&self, _ids: PageRange) -> Result<()> {
         Ok(())
     }
@@ -105,7 +107,7 @@ pub(crate) trait Layout: Send + Sync {
     }
     /// Takes part in a checkpoint.
     fn checkpoint(&self, step: Step) -> Result<()>;
-    /// Oldest log position that recovery of this layout still needs; a block's start.
+    /// The oldest log position that recovery of this layout still needs: the start of a block.
     fn needs_log_from(&self) -> Option<Lsn> {
         None
     }
@@ -113,7 +115,7 @@ pub(crate) trait Layout: Send + Sync {
     fn map_checkpoint(&self) -> u64 {
         0
     }
-    /// Brings everything home (clean shutdown).
+    /// Makes everything durable in the data files (clean shutdown).
     fn drain(&self) -> Result<()>;
     /// As [`Level::check`](crate::Level::check).
     fn check(&self, _damages: &mut Vec<String>) -> Result<()> {
@@ -123,8 +125,8 @@ pub(crate) trait Layout: Send + Sync {
     fn slot_bytes(&self, _id: PageId) -> Option<u64> {
         None
     }
-    /// Its name in home's report.
+    /// The name of the layout in the report of the data files.
     fn part(&self) -> &'static str;
-    /// Counters for home's report.
+    /// Counters for the report of the data files.
     fn counters(&self) -> Vec<(&'static str, u64)>;
 }

@@ -16,14 +16,14 @@ use crate::level::{Cause, Need, Want};
 /// Which layout each space has.
 pub(crate) struct Layouts {
     all: Vec<Arc<dyn Layout>>,
-    /// Place in `all`, by the number of the space less one.
+    /// For each space, the index in `all`. The index in this array is the number of the space minus one.
     by_space: [usize; SPACES],
 }
 
 const SPACES: usize = 3;
 
 impl Layouts {
-    /// Spaces that have a packed layout here lie there, the others in place.
+    /// The spaces in `packed` have their packed layouts, and all others are in place.
     pub(crate) fn new(in_place: InPlace, packed: Vec<(SpaceId, PackedSpace)>) -> Layouts {
         let mut layouts = Layouts { all: vec![Arc::new(in_place)], by_space: [0; SPACES] };
         for (space, layout) in packed {

@@ -39,7 +39,7 @@ pub(crate) mod protection;
 pub(crate) mod punch;
 pub(crate) mod trim;
 
-/// The level of the space files.
+/// The lowest level: the data files.
 pub(crate) struct Home {
     layouts: Arc<Layouts>,
     log: Arc<dyn WriteAhead>,
@@ -71,7 +71,8 @@ impl Home {
         Ok(())
     }
 
-    /// Asks every layout, also after one was refused room; that is told when all were asked.
+    /// Calls `ask` for every layout, even if the device refused space to one of them. The error is returned
+    /// after all calls.
     fn all(&self, ask: impl Fn(&dyn Layout) -> Result<()>) -> Result<()> {
         summed(self.layouts.each().map(|layout| ask(layout).map(|()| 0))).map(drop)
     }

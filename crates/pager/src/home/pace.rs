@@ -13,17 +13,17 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Acquire, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// Rests for each part of work.
+/// The rest after a piece, as a multiple of the time that the piece took.
 const RESTS: u32 = 9;
-/// How long is slept before the end of the pager is looked for.
+/// During a rest, the thread checks after this time whether the pager ends.
 const NAP: Duration = Duration::from_millis(20);
 
-/// How long others may wait for a piece.
+/// The longest time that other I/O should wait for a piece.
 const PAUSE: Duration = Duration::from_millis(20);
-/// Pieces of less than this part of it get longer.
+/// If a piece takes less than one part in this number of `PAUSE`, the next one is longer.
 const SHORT_PART: u32 = 4;
 
-/// How long the pieces of some work are, in bytes.
+/// The length of the pieces of some work, in bytes. It adapts to the speed of the device.
 pub(crate) struct PieceBytes {
     now: AtomicU64,
     least: u64,
@@ -35,17 +35,17 @@ impl PieceBytes {
     /// holes (docs/experiments.md, "Measured so far").
     pub(crate) const BEGIN: u64 = 1 << 20;
 
-    /// They begin with [`PieceBytes::BEGIN`].
+    /// A length between `least` and `most` that begins with [`PieceBytes::BEGIN`].
     pub(crate) fn between(least: u64, most: u64) -> PieceBytes {
         PieceBytes { now: AtomicU64::new(Self::BEGIN.clamp(least, most)), least, most }
     }
 
-    /// The length of the next one.
+    /// The length of the next piece.
     pub(crate) fn now(&self) -> u64 {
         self.now.load(Relaxed)
     }
 
-    /// One of that length, or a shorter one, took so long.
+    /// Adapts the length after a piece of this length, or a shorter one, took the time `took`.
     fn learn(&self, took: Duration) {
         let now = self.now();
         let next = match () {
@@ -57,23 +57,24 @@ impl PieceBytes {
     }
 }
 
-/// How the pieces of a long work follow each other.
+/// How quickly the pieces of a long work follow each other.
 pub(crate) enum Pace<'s> {
-    /// One at once behind the other.
+    /// Each piece begins as soon as the one before has ended.
     AtOnce,
-    /// So that at most a tenth of the time is work, until this says that the pager ends.
+    /// At most a tenth of the time is work. The flag says that the pager ends.
     Tenth(&'s AtomicBool),
 }
 
 impl Pace<'_> {
-    /// Does a piece, and rests.
+    /// Runs a piece of work, and rests.
     pub(crate) fn piece<T>(&self, work: impl FnOnce() -> T) -> T {
         let (done, took) = timed(work);
         self.rest(took);
         done
     }
 
-    /// Does a piece of a length that others don't wait for too long, which `work` gets, and rests.
+    /// Runs a piece of work, and rests. `work` gets the length of the piece, which adapts so that other I/O
+    /// does not wait too long.
     pub(crate) fn short_piece<T>(&self, bytes: &PieceBytes, work: impl FnOnce(u64) -> T) -> T {
         let (done, took) = timed(|| work(bytes.now()));
         if matches!(self, Pace::Tenth(_)) {
@@ -92,7 +93,7 @@ impl Pace<'_> {
         }
     }
 
-    /// Whether the pager is about to end: what is left waits for the next start.
+    /// Whether the pager is about to end. The rest of the work is left to the next start.
     pub(crate) fn is_over(&self) -> bool {
         matches!(self, Pace::Tenth(is_stopping) if is_stopping.load(Acquire))
     }

@@ -13,10 +13,11 @@ use varve_device::{BlockFile, ErrorKind};
 
 use crate::home::pace::PieceBytes;
 
-/// Least and most that is punched at a time in free extents: other I/O of the file waits for it.
+/// The least and the greatest length of a hole in free extents. It is limited because other I/O of the file
+/// waits for it.
 const PIECE_BYTES: std::ops::RangeInclusive<u64> = 64 << 10..=1 << 20;
 
-/// The holes of a layout.
+/// Punches the holes of a layout, and counts them.
 pub(crate) struct Punches {
     /// Length of the holes in free extents.
     pub(crate) pieces: PieceBytes,
@@ -39,12 +40,12 @@ impl Default for Punches {
 }
 
 impl Punches {
-    /// Whether the device hasn't said that it can't.
+    /// Whether holes may be tried: false after the device has reported that it does not support them.
     pub(crate) fn can(&self) -> bool {
         !self.cannot.load(Relaxed)
     }
 
-    /// Gives a range of a file back, if that can be done; whether it was.
+    /// Punches a hole into a file. Returns whether this succeeded.
     pub(crate) fn punch(&self, file: &dyn BlockFile, offset: u64, len_bytes: u64) -> bool {
         match file.punch(offset, len_bytes) {
             Ok(()) => {
@@ -58,7 +59,7 @@ impl Punches {
         false
     }
 
-    /// For the layout's report.
+    /// Counters for the report of the layout.
     pub(crate) fn counters(&self) -> [(&'static str, u64); 3] {
         [
             ("trims", self.holes.load(Relaxed)),

@@ -22,10 +22,10 @@ pub enum Trim {
 }
 
 impl Trim {
-    /// All of them.
+    /// All values.
     pub const ALL: [Trim; 3] = [Trim::Auto, Trim::On, Trim::Off];
 
-    /// Its name in the configuration file and in reports.
+    /// The name of the value in the configuration file and in reports.
     pub fn name(self) -> &'static str {
         match self {
             Trim::Auto => "auto",
@@ -35,11 +35,11 @@ impl Trim {
     }
 }
 
-/// The setting in force, which layouts and the trimmer look at.
+/// The setting in force. Layouts and the trimmer read it.
 #[derive(Debug, Default)]
 pub(crate) struct TrimSetting {
     trim: AtomicU8,
-    /// Pages of the database may be compressed.
+    /// Whether pages of the database may be compressed.
     has_compressed: AtomicBool,
 }
 
@@ -48,13 +48,13 @@ impl TrimSetting {
         TrimSetting { trim: AtomicU8::new(trim as u8), has_compressed: AtomicBool::new(false) }
     }
 
-    /// What is to be done now.
+    /// The present value of the setting.
     pub(crate) fn get(&self) -> Trim {
         let now = self.trim.load(Relaxed);
         Trim::ALL.into_iter().find(|trim| *trim as u8 == now).unwrap_or_default()
     }
 
-    /// What is to be done from now on.
+    /// Changes the setting.
     pub(crate) fn set(&self, trim: Trim) {
         self.trim.store(trim as u8, Relaxed);
     }
@@ -64,7 +64,7 @@ impl TrimSetting {
         self.has_compressed.store(true, Relaxed);
     }
 
-    /// Whether free extents of spaces in place go back.
+    /// Whether free extents of spaces with the in-place layout are returned to the device.
     pub(crate) fn gives_extents(&self) -> bool {
         match self.get() {
             Trim::Auto => self.has_compressed.load(Relaxed),
@@ -73,7 +73,7 @@ impl TrimSetting {
         }
     }
 
-    /// Whether anything goes back at all.
+    /// Whether no blocks are returned to the device.
     pub(crate) fn is_off(&self) -> bool {
         self.get() == Trim::Off
     }

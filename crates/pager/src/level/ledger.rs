@@ -9,10 +9,11 @@
 //!    are reported in the order of their LSNs.
 //! 3. The recovery LSN belongs to the page, on whatever level the page is stored.
 //!
-//! While images of a page are being written, the table may need several of its changes. It stores at most
-//! [`CHANGES_MAX`] of them; later changes count as the last stored one. So a page may stay in the table
-//! longer than necessary, but never too short. A queue in the order of LSNs gives the oldest page; stale
-//! entries of the queue are skipped.
+//! The table does not store every change of a page. It stores the change that made the page dirty, and then,
+//! for each copy of the page that is made to be written (an image), the first change after the copy (decision
+//! 0304). It stores at most [`CHANGES_MAX`] changes of a page; later ones count as the last stored one. So a
+//! page may stay in the table longer than necessary, but never too short. A queue in the order of LSNs gives
+//! the oldest page; stale entries of the queue are skipped.
 //!
 //! Not known here: frames of the pool, levels, the log.
 
@@ -26,22 +27,26 @@ use varve_device::planted;
 use crate::base::ids::{PageId, PageRange};
 use crate::base::lsn::Lsn;
 
-/// A clean-to-dirty transition.
+/// A change that made a page dirty: the first one after the page was clean, or after an image of it was
+/// copied to be written. The changes that follow it, up to the next image, count as this one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Change {
-    /// Start of the log block: where redo has to begin reading.
+    /// Start of the log block that contains the change: to repeat the change, redo must read the log from
+    /// here.
     block: Lsn,
-    /// Start of the group that made the page dirty.
+    /// Start of the group of log records that contains the change.
     start: Lsn,
-    /// Start of the last one that counts as this change: an image from before that doesn't hold it.
+    /// Start of the last group that counts as this change. An image whose page LSN is not greater lacks it.
+    /// This differs from `start` only in the last of [`CHANGES_MAX`] changes.
     last: Lsn,
 }
 
 #[derive(Default)]
 struct Pages {
-    /// First changes of each page that is not stable, oldest first.
+    /// For each page that is not stable, its stored changes, oldest first.
     changes: HashMap<PageId, SmallVec<[Change; 2]>>,
-    /// Every first change in LSN order; an entry whose change is no longer the page's oldest is skipped.
+    /// All stored changes in LSN order. An entry is stale, and is skipped, if its change is no longer the
+    /// oldest change of its page.
     queue: VecDeque<(Lsn, PageId)>,
     newest_start: Lsn,
     /// How often the queue was gone through.
@@ -55,7 +60,7 @@ pub struct Ledger {
     pages: Mutex<Pages>,
 }
 
-/// First changes of a page that are told apart.
+/// The most changes that are stored for a page.
 const CHANGES_MAX: usize = 4;
 const STALE_ENTRIES_MIN: usize = 1024;
 
@@ -74,7 +79,8 @@ impl Ledger {
         match pages.changes.entry(id) {
             Entry::Vacant(entry) => drop(entry.insert(smallvec![change])),
             Entry::Occupied(mut entry) if entry.get().len() >= CHANGES_MAX => {
-                // A level that keeps pages back may see a page change again and again before home gets it.
+                // If a level above the data files keeps the page, the page may change many times before the
+                // data files get it.
                 let changes = entry.get_mut();
                 changes[CHANGES_MAX - 1].last = start;
                 return;
@@ -85,7 +91,8 @@ impl Ledger {
         pages.drop_stale();
     }
 
-    /// A stable image of the page with page LSN `image_lsn` exists: changes that start before it are held.
+    /// Records that a stable image of the page with page LSN `image_lsn` exists. The image contains all
+    /// changes that start before this LSN, so these are removed.
     pub fn stable(&self, id: PageId, image_lsn: Lsn) {
         let mut pages = self.pages.lock();
         if let Entry::Occupied(mut entry) = pages.changes.entry(id) {
@@ -97,14 +104,15 @@ impl Ledger {
         pages.drop_stale();
     }
 
-    /// The pages mean nothing any more: a note in the log tells redo to skip them.
+    /// Removes pages whose content is not needed any more. A discard record in the log makes redo skip them.
     pub fn forget(&self, ids: PageRange) {
         let mut pages = self.pages.lock();
         ids.pages().for_each(|id| drop(pages.changes.remove(&id)));
         pages.drop_stale();
     }
 
-    /// Where redo of all pages has to begin reading (the start of a block); `None` when all pages are stable.
+    /// The LSN from which redo must read the log so that it repeats all changes in the table: the start of a
+    /// log block. `None` means that all pages are stable.
     pub fn oldest(&self) -> Option<Lsn> {
         let mut pages = self.pages.lock();
         pages.drop_stale();
@@ -125,18 +133,19 @@ impl Ledger {
         self.pages.lock().changes.contains_key(&id)
     }
 
-    /// Whether an image of this page LSN holds all changes of the page that are in the ledger.
+    /// Whether an image with this page LSN contains all changes of the page that are in the table.
     pub fn is_held_by(&self, id: PageId, image_lsn: Lsn) -> bool {
         let pages = self.pages.lock();
         pages.changes.get(&id).is_none_or(|changes| changes.iter().all(|change| change.last < image_lsn))
     }
 
-    /// As it has to be of a page with changes in the pool.
+    /// For assertions: whether the table has a page that is changed in the pool. A planted fault makes this
+    /// true.
     pub(crate) fn knows(&self, id: PageId) -> bool {
         self.has(id) || planted("ledger: every seventh page is forgotten")
     }
 
-    /// Where redo of this page has to begin reading; `None` when it is stable.
+    /// The LSN from which redo must read the log for this page. `None` means that the page is stable.
     pub fn since(&self, id: PageId) -> Option<Lsn> {
         self.pages.lock().changes.get(&id).and_then(|changes| changes.first()).map(|change| change.block)
     }

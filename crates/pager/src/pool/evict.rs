@@ -19,26 +19,25 @@ use super::{Pool, Replacement};
 use crate::base::error::{PagerError, Result};
 use crate::base::image::Image;
 
-/// Frames freed at once.
+/// The most frames that are freed together.
 pub(super) const BATCH: usize = 64;
-/// Most frames considered for one batch.
+/// The most frames that the clock examines for one batch.
 const LOOKED_AT_MAX: usize = 4 * BATCH;
-/// Cold pages that a scan may keep while others need frames.
+/// The number of pages of scans that stay in the pool although other threads need frames.
 const COLD_KEEP: usize = 2 * BATCH;
-/// Tries of a thread that finds no frame, before it gives up: some ten seconds.
+/// After this many attempts to get a frame, a thread returns an error. That takes about ten seconds.
 const TRIES: usize = 2000;
-/// Those that fail for want of room on a device.
+/// After this many attempts that failed because a device is full, a thread returns the error.
 const REFUSED_TRIES: usize = 16;
-/// How often a clean frame is looked for when the log has stopped. Dirty frames stay dirty then, but other
-/// threads may be about to release clean ones.
+/// After this many attempts a thread returns the error if the log has stopped. Dirty
 const STOPPED_TRIES: usize = 16;
 
-/// What the last look for victims found.
+/// The result of one search for victims.
 #[derive(Default)]
 pub(super) struct Victims {
-    /// Frames freed.
+    /// The number of free frames that the search made or found.
     pub(super) freed: usize,
-    /// Dirty frames that would have left.
+    /// Dirty frames that would be evicted if they were clean.
     pub(super) dirty: Vec<u32>,
 }
 
@@ -61,7 +60,7 @@ impl Replacer {
         no
     }
 
-    /// The oldest frame that a scan loaded and nobody else used since.
+    /// Returns the oldest frame with a page that a scan read and no other access has used since.
     fn pop_cold(&mut self, frames: &[Frame]) -> Option<usize> {
         while self.cold.len() > COLD_KEEP.min(frames.len() / 8) {
             let no = self.cold.pop_front()? as usize;
@@ -86,7 +85,8 @@ impl Replacer {
         found
     }
 
-    /// Second chance: what was used since the hand came by last stays for another round.
+    /// Page replacement by clock (second chance): a page that was used since the hand last passed it stays
+    /// for another round.
     fn sweep(&mut self, frames: &[Frame], used: usize, batch: usize, found: &mut Vec<usize>) {
         let mut clean = 0;
         for _ in 0..2 * used {
@@ -105,7 +105,9 @@ impl Replacer {
         }
     }
 
-    /// LRU-2 by sampling: of the next frames, those whose last but one access is longest ago.
+    /// Page replacement by LRU-2: evicts pages whose last but one access is longest ago. It does not sort all
+    /// frames. It takes the next frames in the order of the clock hand as a sample, and chooses a batch from
+    /// it.
     fn sample(&mut self, frames: &[Frame], used: usize, batch: usize, found: &mut Vec<usize>) {
         let mut sample: Vec<usize> = (0..(4 * batch).min(used))
             .map(|_| self.next(used))
@@ -162,7 +164,8 @@ impl Pool {
         Ok(())
     }
 
-    /// As `take_frame`, if it can be had without a write.
+    /// As `take_frame`, but never writes a page. The result is `None` if no frame is free and no clean page
+    /// can be evicted.
     pub(super) fn take_clean_frame(&self) -> Option<usize> {
         self.pop_free().or_else(|| {
             self.free_batch();
@@ -178,7 +181,7 @@ impl Pool {
         Some(no)
     }
 
-    /// Frees up to a batch of clean frames, unless another thread just did.
+    /// Frees up to a batch of clean frames, unless another thread has just freed some.
     pub(super) fn free_batch(&self) -> Victims {
         let mut replacer = self.replacer.lock();
         let mut victims = Victims::default();
@@ -191,7 +194,7 @@ impl Pool {
         victims
     }
 
-    /// Frees up to a batch of clean frames, however many are free.
+    /// Frees up to a batch of clean frames, even if other frames are free already.
     pub(super) fn free_more(&self) -> Victims {
         let mut victims = Victims::default();
         self.evict_from(&mut self.replacer.lock(), &mut victims);
@@ -217,7 +220,8 @@ impl Pool {
         self.free.push_all(&freed);
     }
 
-    /// Takes the page out of frame `no` if it is clean and nobody holds it; the caller gets the frame.
+    /// Evicts the page from frame `no` if the page is clean and no thread holds it. On success the frame
+    /// belongs to the caller.
     pub(super) fn evict(&self, no: usize) -> bool {
         let Some(page): Option<PageX<'_>> = Guard::try_lock(self, no) else { return false };
         let frame = page.frame();
@@ -231,7 +235,7 @@ impl Pool {
         true
     }
 
-    /// A page loaded by a scan goes to the cold end.
+    /// Appends a frame with a page that a scan read to the queue `cold`, from which victims are taken first.
     pub(super) fn queue_cold(&self, no: usize) {
         let mut replacer = self.replacer.lock();
         if !self.frames[no].queued.swap(true, Relaxed) {
@@ -239,12 +243,12 @@ impl Pool {
         }
     }
 
-    /// Free frames that page writers make.
+    /// When so many frames are free, page writers stop.
     pub(crate) fn high_water(&self) -> usize {
         2 * self.low_water()
     }
 
-    /// Free frames below which page writers start.
+    /// When fewer frames are free, page writers start.
     pub(super) fn low_water(&self) -> usize {
         (self.frames.len() / 32).min(4 * BATCH)
     }

@@ -1,4 +1,5 @@
-//! Binds storage parameters: the options of WITH, SET and RESET of a table.
+//! Binds storage parameters: the options of WITH, SET and RESET of a table. `compression` names the codec of
+//! the table's pages, and `compression_level` is the level of this codec.
 //!
 //! Invariants
 //! 1. Errors have the same text as in PostgreSQL for options of the same type.
@@ -10,7 +11,8 @@ use varve_engine::{Algorithm, Compression, StorageOptions};
 use crate::ast::StorageOption;
 use crate::error::{Result, SqlError, SqlState};
 
-/// PostgreSQL's parameters of tables that mean nothing here, but for `fillfactor` and `autovacuum_...`.
+/// PostgreSQL's storage parameters of tables that are accepted and have no effect in Varve. Also accepted,
+/// but not in this list, are `fillfactor` and `autovacuum_...`.
 const WITHOUT_MEANING: [&str; 7] = [
     "log_autovacuum_min_duration",
     "parallel_workers",
@@ -21,7 +23,7 @@ const WITHOUT_MEANING: [&str; 7] = [
     "oids",
 ];
 
-/// What a list of options says.
+/// The values of the options about compression in a list of options.
 #[derive(Default)]
 struct Said {
     algorithm: Option<Algorithm>,
@@ -35,7 +37,7 @@ pub fn of_new_table(options: &[StorageOption]) -> Result<StorageOptions> {
     changed(StorageOptions::default(), options)
 }
 
-/// What is in force after SET of these options.
+/// The options of the table after SET of these options.
 pub(super) fn changed(now: StorageOptions, options: &[StorageOption]) -> Result<StorageOptions> {
     let (mut said, mut names) = (Said::default(), Vec::new());
     for option in options {
@@ -54,7 +56,7 @@ pub(super) fn changed(now: StorageOptions, options: &[StorageOption]) -> Result<
     Ok(StorageOptions { compression: compression(now.compression, &said)? })
 }
 
-/// What is in force after RESET of these options. PostgreSQL has no objection to names that it doesn't know.
+/// The options of the table after RESET of these options. As in PostgreSQL, unknown names are no error.
 pub(super) fn reset(now: StorageOptions, options: &[StorageOption]) -> Result<StorageOptions> {
     if options.iter().any(|option| option.value.is_some()) {
         let message = "RESET must not include values for parameters";
@@ -73,7 +75,7 @@ fn invalid(message: String) -> SqlError {
     SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
 }
 
-/// Refuses what neither PostgreSQL nor Varve knows.
+/// Refuses an option that neither PostgreSQL nor Varve has.
 fn check_name(name: &str, value: &str) -> Result<()> {
     let bare = match name.split_once('.') {
         None => name,
@@ -95,7 +97,8 @@ fn check_name(name: &str, value: &str) -> Result<()> {
     }
 }
 
-/// PostgreSQL's words, and what they begin with as far as that is one of them.
+/// Accepts PostgreSQL's words for a boolean, and each beginning of such a word except `o`, which is
+/// ambiguous.
 fn boolean(name: &str, value: &str) -> Result<()> {
     let lower = value.to_ascii_lowercase();
     let begins = |word: &&str| !lower.is_empty() && lower != "o" && word.starts_with(&lower);
@@ -125,7 +128,8 @@ fn algorithm(value: &str) -> Result<Algorithm> {
     })
 }
 
-/// The level belongs to the algorithm: another one begins with its own.
+/// Computes the new compression. The level belongs to the codec: if the codec changes, the level of the old
+/// codec is dropped.
 fn compression(now: Option<Compression>, said: &Said) -> Result<Option<Compression>> {
     let now = if said.resets_algorithm { None } else { now };
     let next = match (said.algorithm, now) {

@@ -26,26 +26,26 @@ use crate::flash::io::writes::Write;
 use crate::flash::table::{Admitted, Arrival, SlotNo};
 use crate::level::{Cause, Need};
 
-/// Pages written together.
+/// The most pages that are written together.
 const TOGETHER_MAX: usize = 32;
 
-/// How long a put waits for room in the queue at most.
+/// The longest time that a put waits for space in the queue.
 const ROOM_WAIT: Duration = Duration::from_millis(100);
 
-/// A slot that is filled when the put has ended.
+/// A slot that was reserved for a page of a put, and is filled after the put has ended.
 struct Promised {
-    /// In the batch.
+    /// Index of the page in the batch.
     at: usize,
     partition: usize,
     slot: SlotNo,
     is_dirty: bool,
 }
 
-/// What becomes of a batch.
+/// How the pages of a batch are handled.
 #[derive(Default)]
 struct Plan {
     promised: Vec<Promised>,
-    /// In the batch: what doesn't go home.
+    /// Indexes in the batch of the pages that are kept on flash only.
     kept: Vec<usize>,
 }
 
@@ -105,7 +105,7 @@ impl FlashCache {
     fn wait_for_room(&self, pages: usize) -> Result<()> {
         if !self.threads_run() {
             while !self.drive.writes.has_room(pages) && self.write_some(Duration::ZERO)? {}
-            // Somebody else may be writing what takes it.
+            // Another thread may be writing pages that occupy the queue.
             self.drive.writes.wait_for_room(pages, ROOM_WAIT);
         } else if !self.drive.throttle.is_home_faster() && !self.drive.writes.has_room(pages) {
             reached("flash: a put waits for room");
@@ -122,7 +122,7 @@ impl FlashCache {
         while owed > 0 && self.is_far_over_limit() {
             reached("flash: a put cleans");
             match self.clean_some() {
-                // Somebody else is about those that are left, or nothing can be cleaned now.
+                // Other threads are cleaning the remaining pages, or no page can be cleaned now.
                 Ok(0) => return Ok(()),
                 Err(cause) if cause.is_no_space() => return Ok(()),
                 cleaned => owed = owed.saturating_sub(cleaned?),
@@ -144,7 +144,7 @@ impl FlashCache {
         self.transit.cleaning.wait_for_page(id);
     }
 
-    /// Takes slots for changed pages, as far as the design and the queue want them.
+    /// Reserves slots for those changed pages of a batch that the design takes and the queue has space for.
     fn plan(&self, batch: &[Image], keeps_back: bool) -> Plan {
         let (design, most) = (self.policy.design(), self.dirty_most());
         let (mut plan, mut is_over) = (Plan::default(), false);
@@ -213,7 +213,7 @@ impl FlashCache {
         self.drive.writes.give_back(promised.len());
     }
 
-    /// A clean page leaves the pool.
+    /// Admits a clean page that leaves the pool, if the design takes it.
     pub(in crate::flash) fn take_clean(&self, id: PageId, why: Access, copy: &mut dyn FnMut() -> Image) {
         if self.is_failing() {
             return;
@@ -229,7 +229,7 @@ impl FlashCache {
         self.take(id, None, copy);
     }
 
-    /// A page was read from home.
+    /// Admits a page that was read from the data files, if the design takes it.
     pub(in crate::flash) fn take_read(&self, id: PageId, why: Access, bytes: &[u8]) {
         let Some(_gate) = self.policy.gate.try_read().filter(|_| !self.is_failing()) else { return };
         let heat = self.policy.design().goes_by_heat().then(|| self.policy.heat.of(id));
@@ -260,7 +260,7 @@ impl FlashCache {
         self.drive.writes.push(write);
         let is_asked = !self.threads_run() && self.drive.writes.pending() >= TOGETHER_MAX;
         if !self.around.has_threads || is_asked {
-            // What fails stays queued, or is brought home later.
+            // After an error the pages stay in the queue, or are written to the data files later.
             let _tried_again = self.write_some(Duration::ZERO);
         }
     }
@@ -304,7 +304,8 @@ impl FlashCache {
         rescued.map(|()| true)
     }
 
-    /// Writes all that is queued, or has it at home. There are no threads any more.
+    /// Writes all queued pages at a shutdown, when there are no threads any more. Unless changed pages stay
+    /// on flash, also writes all dirty pages to the data files.
     pub(in crate::flash) fn write_all(&self) -> Result<()> {
         while self.drive.writes.pending() > 0 && self.write_some(Duration::ZERO)? {}
         if self.stays_dirty() { Ok(()) } else { self.clean_all() }

@@ -32,15 +32,15 @@ const GROUPS_MAX: usize = 16;
 const PAGES_MAX: usize = 128;
 /// How far the dirty slots may exceed their limit before puts clean, too: in percent of all slots.
 const MARGIN_PERCENT: u64 = 2;
-/// Slots read together for that.
+/// The most slots that are read together in order to clean them.
 const READ_MAX: usize = 32;
 
-/// A page whose way home has begun.
+/// A page whose write to the data files has begun.
 struct Begun {
     id: PageId,
     partition: usize,
     cleaning: Cleaning,
-    /// Where the page is, if it is not in its slot yet.
+    /// The page, if it is not in its slot yet.
     image: Option<Image>,
 }
 
@@ -63,7 +63,7 @@ impl FlashCache {
         Some(Begun { id, partition, cleaning, image })
     }
 
-    /// The page, and dirty ones before and behind it, without a gap.
+    /// Begins to clean the page and the dirty pages directly before and after it.
     fn begin_group(&self, id: PageId) -> Vec<Begun> {
         let Some(one) = self.begin_clean(id) else { return Vec::new() };
         let mut group = vec![one];
@@ -125,7 +125,7 @@ impl FlashCache {
                 None => together.push(group),
             }
         }
-        // That one of them finds no room doesn't end it for the others.
+        // If the device has no space for one group, the other groups are written all the same.
         summed(together.into_iter().map(|group| self.bring_home(group)))
     }
 
@@ -148,7 +148,7 @@ impl FlashCache {
         self.tables().map(|table| table.dirty_count()).sum::<u64>() > most
     }
 
-    /// Waits for something to clean, at most as long as this.
+    /// Waits until there is a page to clean, but at most `longest`.
     pub(crate) fn wait_for_dirty(&self, longest: Duration) {
         self.transit.cleaning.bell.wait_for(&mut self.transit.cleaning.pages.lock(), longest);
     }
@@ -166,11 +166,11 @@ impl FlashCache {
             match (self.bring_groups(&dirty), &mut outcome) {
                 (Ok(count), Ok(sum)) => *sum += count,
                 (Ok(_), Err(_)) => {}
-                // Others may have their places.
+                // Other pages may need no new space.
                 (Err(cause), outcome) if cause.is_no_space() => *outcome = Err(cause),
                 (Err(cause), _) => return Err(cause),
             }
-            // Somebody else may be about one of them.
+            // Another thread may be cleaning some of these pages.
             self.transit.cleaning.wait_for(|other| dirty.contains(&other));
         }
         outcome
@@ -182,7 +182,8 @@ impl FlashCache {
             let each = self.tables().flat_map(|table| table.dirty_pages());
             let mut pages: Vec<PageId> = each.collect();
             if pages.is_empty() {
-                // Some of them have changed above while they were on their way.
+                // Some pages have changed in the pool while they were being written. Waits until these writes
+                // end.
                 self.transit.cleaning.wait_for(|_| true);
                 return Ok(());
             }
@@ -235,7 +236,8 @@ impl FlashCache {
             match self.put_below(&pages, Cause::Evict, Need::Held) {
                 Ok(()) => part.iter().for_each(|(at, _)| is_home[*at] = true),
                 Err(cause) if !cause.is_no_space() => return Err(cause),
-                // None of them was taken, though all but one may have their places.
+                // The whole batch was refused. But perhaps only one page needs new space, so the pages are
+                // written one by one.
                 Err(_) if part.len() > 1 => {
                     reached("flash: pages go home one by one");
                     match self.put_parts(part, 1, is_home) {

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use crate::level::{Run, Tier, Want};
 use crate::log::redo::RedoOps;
 
-/// What is counted since the start.
+/// Counters of events since the start.
 #[derive(Default)]
 pub(in crate::flash) struct Counters {
     pub(in crate::flash) hits: AtomicU64,
@@ -43,18 +43,19 @@ pub(in crate::flash) struct Counters {
     pub(in crate::flash) kinds: Kinds,
 }
 
-/// Reads by kind of page, as the engine tells them apart. Nothing is counted before it is known how.
+/// Counters of reads by kind of page. The engine says which kinds there are. Nothing is counted until the
+/// engine has said so.
 #[derive(Default)]
 pub(in crate::flash) struct Kinds(pub(in crate::flash) OnceLock<ByKind>);
 
 pub(in crate::flash) struct ByKind {
     pub(in crate::flash) ops: Arc<dyn RedoOps>,
-    /// Names, and how often: hits, misses.
+    /// For each kind, the names and counters of hits and of misses.
     pub(in crate::flash) counters: Box<[[(&'static str, AtomicU64); 2]]>,
 }
 
 impl Kinds {
-    /// Counts what was just read.
+    /// Counts the pages that were just read.
     pub(in crate::flash) fn count(&self, runs: &[Run<'_, '_>]) {
         let Some(ByKind { ops, counters }) = self.0.get() else { return };
         for want in runs.iter().flat_map(|run| run.want.iter()) {

@@ -38,14 +38,14 @@ use crate::level::{Run, Want};
 /// sizes have a multiple of it.
 const TOGETHER: u32 = 8;
 
-/// A neighbour.
+/// A neighbour that is read along, and the buffer for it.
 struct Along {
     id: PageId,
     bytes: AlignedBuf,
 }
 
 impl FlashCache {
-    /// Whether whatever leaves the pool is welcome.
+    /// Whether the cache takes every clean page that leaves the pool, because it still has free slots.
     pub(in crate::flash) fn is_filling(&self, table: &Partition) -> bool {
         self.policy.fills_aggressively() && table.is_filling()
     }
@@ -75,7 +75,7 @@ impl FlashCache {
                 }
             }
         }
-        // Nobody waits for another design with a frame of the pool latched.
+        // The thread holds the latch of a frame, so it does not wait while another thread changes the design.
         let gate = self.policy.gate.try_read();
         let may_take = read.is_ok() && gate.is_some() && self.is_on() && !self.is_failing();
         for one in along {
@@ -141,7 +141,8 @@ impl FlashCache {
         Ok(())
     }
 
-    /// Admits a neighbour, if nobody has overtaken it. The gate is held.
+    /// Admits a neighbour, unless a newer version has appeared since its read began. The caller is inside the
+    /// gate.
     fn take_along(&self, Along { id, bytes }: Along) {
         let image = match Image::of_sealed(id, bytes, Access::Random) {
             Ok(image) if self.policy.design().widens() && self.promise() => image,

@@ -10,7 +10,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
 
-/// What holds for changed pages, beside the design.
+/// The conditions for keeping changed pages on flash, except the design.
 pub(super) struct KeptBack {
     /// The design, or the size, is about to change.
     is_draining: AtomicBool,
@@ -21,7 +21,7 @@ pub(super) struct KeptBack {
 }
 
 impl KeptBack {
-    /// At most this percentage of the slots.
+    /// Allows `percent` percent of the slots to be dirty.
     pub(super) fn new(percent: u8) -> KeptBack {
         KeptBack {
             is_draining: AtomicBool::new(false),
@@ -40,7 +40,7 @@ impl KeptBack {
         self.is_draining.store(is_draining, Relaxed);
     }
 
-    /// A sharp checkpoint begins or ends.
+    /// Counts a sharp checkpoint that begins or ends.
     pub(super) fn count_sharp_checkpoint(&self, begins: bool) {
         match begins {
             true => self.sharp_checkpoints.fetch_add(1, Relaxed),
@@ -54,7 +54,7 @@ impl KeptBack {
         self.percent.load(Relaxed)
     }
 
-    /// Another limit of dirty slots.
+    /// Sets the limit of dirty slots, in percent of all.
     pub(super) fn set_percent(&self, percent: u8) {
         self.percent.store(percent, Relaxed);
     }

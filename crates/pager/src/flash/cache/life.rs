@@ -26,7 +26,7 @@
 
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-/// Where the cache is in its life.
+/// A state of the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(in crate::flash) enum State {
@@ -91,7 +91,7 @@ impl State {
         State::ALL.get(usize::from(code)).copied().unwrap_or(State::Lost)
     }
 
-    /// The state behind an event; `None`: the event changes nothing.
+    /// The state after an event. `None` means that the event does not change the state.
     fn after(self, event: Event) -> Option<State> {
         use State::{Failing, FailingInRedo, Leaving, Lost, LostInRedo, Open, Opened, Restoring, Serving};
         let next = match (self, event) {
@@ -130,7 +130,7 @@ impl Default for Life {
 }
 
 impl Life {
-    /// Moves on. Whether the event changed the state.
+    /// Applies an event. Returns whether it changed the state.
     pub(in crate::flash) fn on(&self, event: Event) -> bool {
         let next = |code| State::of(code).after(event).map(|state| state as u8);
         self.0.fetch_update(Relaxed, Relaxed, next).is_ok()
@@ -142,7 +142,7 @@ impl Life {
         State::of(self.0.load(Relaxed))
     }
 
-    /// Whether redo runs that may use pages of the start before.
+    /// Whether redo runs, and may use pages of the start before.
     #[inline]
     pub(in crate::flash) fn is_restoring(&self) -> bool {
         matches!(self.state(), State::Restoring | State::FailingInRedo | State::LostInRedo)

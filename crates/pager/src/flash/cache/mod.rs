@@ -87,10 +87,10 @@ pub(crate) mod watched;
 use kept_back::KeptBack;
 use life::{Event, Life, State};
 
-/// A planted fault.
+/// The name of a planted fault: slots with older versions of changed pages are not freed.
 pub(super) const OLDER_STAY: &str = "flash: older copies stay";
 
-/// The level: its parts.
+/// The flash cache as a level. The table in the header of this file describes the parts.
 pub(crate) struct FlashCache {
     pub(super) slots: Slots,
     pub(super) drive: Drive,
@@ -104,33 +104,33 @@ pub(crate) struct FlashCache {
     pub(super) counters: Counters,
 }
 
-/// A cache, or why there is none.
+/// The opened cache, or a warning which says why there is none.
 #[derive(Default)]
 pub(crate) struct Opened {
     pub(crate) cache: Option<Arc<FlashCache>>,
     pub(crate) warning: Option<String>,
 }
 
-/// What is around a cache: the parts of the pager that it works with.
+/// The parts of the pager that the cache works with.
 #[derive(Clone)]
 pub(crate) struct Surroundings {
-    /// Threads write what is queued, and clean, once they run.
+    /// Whether the pager has threads that write queued pages and clean slots.
     pub(crate) has_threads: bool,
     /// Persistent memory is above the cache. The data files may then have older versions, and the dirty-page
     /// table no longer has the pages that persistent memory puts.
     pub(crate) is_below_nvm: bool,
-    /// The level below: home.
+    /// The level below: the data files.
     pub(crate) below: Arc<dyn Level>,
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) log: Arc<dyn WriteAhead>,
 }
 
-/// Whose pages a cache has.
+/// The database to which a cache belongs.
 pub(crate) struct Owner {
     /// Id of the database.
     pub(crate) database: u64,
     pub(crate) page_size: usize,
-    /// What tells the days of the budget of writes.
+    /// The clock for the daily limit of writes.
     pub(crate) clock: Clock,
 }
 
@@ -138,7 +138,7 @@ pub(crate) struct Owner {
 pub(super) struct Table<'c> {
     table: MutexGuard<'c, Partition>,
     cache: &'c FlashCache,
-    /// Which it is.
+    /// The number of the partition.
     pub(super) partition: usize,
 }
 
@@ -157,7 +157,8 @@ impl DerefMut for Table<'_> {
 }
 
 impl Drop for Table<'_> {
-    /// Where records are kept at once, they are before anybody else sees the partition.
+    /// Under memory-mapped and log-based restart, writes the records of changed slots before the lock of the
+    /// partition is released. So no other thread sees a slot that is newer than its record.
     fn drop(&mut self) {
         let touched = self.table.take_touched();
         if !touched.is_empty() {
@@ -244,7 +245,7 @@ impl FlashCache {
         self.clean_all().inspect_err(|_| self.end_draining())
     }
 
-    /// What the design keeps back it keeps back again.
+    /// Ends [`drain_dirty`](Self::drain_dirty): the design may keep changed pages on flash only again.
     pub(super) fn end_draining(&self) {
         self.kept_back.set_draining(false);
     }
@@ -260,7 +261,7 @@ impl FlashCache {
         self.kept_back.percent()
     }
 
-    /// Dirty slots of a partition, at most.
+    /// The most dirty slots of a partition.
     pub(super) fn dirty_most(&self) -> u64 {
         u64::from(self.slots.shape.partition_slots()) * u64::from(self.dirty_percent()) / 100
     }
@@ -270,8 +271,7 @@ impl FlashCache {
         self.drive.store.budget.set(bytes);
     }
 
-    /// From now on no new dirty pages are kept on flash, or they are again. Pages that are dirty already stay
-    /// until they are cleaned.
+    /// Begins (`keeps_none`) or ends a time in which no new dirty pages are kept on flash only.
     pub(crate) fn keep_none_back(&self, keeps_none: bool) {
         self.kept_back.count_sharp_checkpoint(keeps_none);
     }
@@ -317,7 +317,8 @@ impl FlashCache {
         if may {
             self.life.on(Event::LeavePages);
         }
-        // Settled here: a checkpoint that ends its pause meanwhile changes nothing of it.
+        // The decision is made only once, here, even if a checkpoint ends meanwhile that had forbidden to
+        // keep pages.
         let stays = may && self.keeps_back();
         if !stays {
             self.stay_no_more();
@@ -325,17 +326,18 @@ impl FlashCache {
         stays
     }
 
-    /// The shutdown was refused, or can't leave pages here.
+    /// Ends [`stay_dirty`](Self::stay_dirty), because the shutdown was refused, or can't leave pages on
+    /// flash.
     pub(crate) fn stay_no_more(&self) {
         self.life.on(Event::KeepRunning { has_threads: self.around.has_threads });
     }
 
-    /// Whether a shutdown leaves changed pages here.
+    /// Whether a shutdown is leaving changed pages on flash now.
     pub(super) fn stays_dirty(&self) -> bool {
         self.life.state() == State::Leaving && self.keeps_back() && self.is_on()
     }
 
-    /// All slots.
+    /// The number of slots.
     pub(super) fn slots(&self) -> u32 {
         self.slots.shape.slots()
     }
@@ -348,19 +350,20 @@ impl FlashCache {
     pub(super) fn table_of(&self, id: PageId) -> Table<'_> {
         loop {
             let table = self.table(self.slots.partition_of(id));
-            // While the shape changes all of them are locked.
+            // The number of partitions changes only while all of them are locked. If it has changed while
+            // this thread waited for the lock, the page may belong to another partition now.
             if table.partition == self.slots.partition_of(id) {
                 return table;
             }
         }
     }
 
-    /// A partition by its number.
+    /// Locks the partition with this number.
     pub(super) fn table(&self, partition: usize) -> Table<'_> {
         Table { table: self.slots.lock(partition), cache: self, partition }
     }
 
-    /// All of them, one after the other.
+    /// Locks all partitions, one after the other.
     pub(super) fn tables(&self) -> impl Iterator<Item = Table<'_>> {
         (0..self.slots.partitions()).map(|partition| self.table(partition))
     }
@@ -378,7 +381,7 @@ impl FlashCache {
     }
 }
 
-/// Why a start does without the cache.
+/// The warning of a start that does not use the cache.
 fn without_cache(config: &FlashConfig, cause: &PagerError) -> String {
     match cause.is_no_space() {
         true => format!(
@@ -404,8 +407,8 @@ impl Level for FlashCache {
 
     fn put(&self, batch: &[Image], cause: Cause, need: Need) -> Result<()> {
         if !self.is_on() {
-            // An older version may still be here, or on its way: the cache was lost, or switched off,
-            // meanwhile.
+            // The cache may have been lost, or switched off, a moment ago. Then an older version of a page
+            // may still be in a slot, or on its way to the data files.
             batch.iter().for_each(|image| self.give_up_older(image));
             return self.around.below.put(batch, cause, need);
         }
@@ -427,7 +430,8 @@ impl Level for FlashCache {
         if !self.is_on() || !id.space().is_logged() {
             return;
         }
-        // Nobody waits under the replacer's lock for another design.
+        // The caller holds the lock of the pool's replacement, so it does not wait while another thread
+        // changes the design.
         if let Some(_gate) = self.policy.gate.try_read() {
             self.take_clean(id, why, copy);
         }
@@ -459,7 +463,8 @@ impl Level for FlashCache {
     fn checkpoint(&self, step: Step) -> Result<()> {
         let writes = step == Step::Begin && !self.around.has_threads;
         if writes && (self.records.hardening.is_turn() || self.is_hardening_awaited()) {
-            // Who asks writes himself: to the end of the round, and a whole one.
+            // There is no thread for the records, so the caller writes them: to the end of this round, and a
+            // whole round after it.
             self.await_hardening(self.around.log.durable_block());
             while !self.harden_some() {}
             while self.is_hardening_awaited() && !self.harden_some() {}

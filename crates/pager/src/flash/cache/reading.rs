@@ -24,20 +24,21 @@ use crate::level::{Got, Run, Tier, Want};
 
 use std::sync::atomic::Ordering::Relaxed;
 
-/// A slot that is being read.
+/// A slot that is being read, and what the slot table says about it.
 #[derive(Clone, Copy)]
 pub(in crate::flash) struct Pin {
     id: PageId,
     partition: usize,
     slot: SlotNo,
     lsn: Lsn,
-    /// If the page can't be read here, only redo can make it, and only if redo still runs.
+    /// The data files may lack the page. If it can't be read from the slot, only redo can make it, and only
+    /// while redo still runs.
     is_dirty: bool,
     is_unverified: bool,
 }
 
 impl Pin {
-    /// Whether a read found the page.
+    /// Checks that the read succeeded, and that the slot has the expected page with the expected LSN.
     fn look(&self, slot: &[u8], read: Result<()>) -> Result<()> {
         read?;
         if page::verify(slot, self.id).is_ok() && page::page_lsn(slot) == self.lsn {
@@ -47,14 +48,14 @@ impl Pin {
     }
 }
 
-/// Where a page is.
+/// Where the cache has a page.
 enum Source {
     Slot(Pin),
-    /// On its way to a slot.
+    /// The page is still in the queue of writes.
     Image(Image),
 }
 
-/// A page that is cached, and who wants it.
+/// A cached page, and the request that it is to fill.
 type Cached<'r, 'a> = (Source, PageId, &'r mut Want<'a>);
 
 fn is_wanted(want: &Want<'_>) -> bool {
@@ -83,7 +84,7 @@ impl FlashCache {
                         reached("flash: read on its way");
                         return Some(Source::Image(image));
                     }
-                    // The page has reached its slot meanwhile, or is about to be queued.
+                    // The page has just been written to its slot, or will be queued in a moment.
                     std::thread::yield_now();
                 }
             }
@@ -209,7 +210,7 @@ impl FlashCache {
             match self.end(pin, want, read.clone(), false) {
                 Ok(true) => {}
                 Ok(false) => failed.push((pin.id, want)),
-                // The others have to be let go of.
+                // The reads of the other slots must be ended, too.
                 Err(cause) => lost = Some(cause),
             }
         }
@@ -262,7 +263,7 @@ impl FlashCache {
         }
     }
 
-    /// Reads all of it.
+    /// Reads all requested pages, from flash or from the data files.
     pub(in crate::flash) fn read_runs(&self, runs: &mut [Run<'_, '_>], why: Access) -> Result<()> {
         if let [Run { first, want: [want @ Want::Page { .. }] }] = runs {
             if self.read_one(*first, want, true)? {
@@ -309,7 +310,8 @@ impl FlashCache {
                 }
                 match got.from {
                     Tier::Home if design.takes_read() => self.take_read(id, why, frame),
-                    // The ledger knows of a page when redo has come by it.
+                    // While redo runs, the dirty-page table does not yet know every page that the data files
+                    // lack.
                     Tier::Flash if design.gives_up_what_is_read() && !self.is_redo_running() => {
                         let taken = self.table_of(id).take(id);
                         got.taken = taken.unwrap_or(false);

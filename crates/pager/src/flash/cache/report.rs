@@ -16,11 +16,11 @@ impl FlashCache {
     pub(crate) fn count_kinds(&self, ops: Arc<dyn RedoOps>) {
         let counters = ops.counted_kinds().iter().map(|names| names.map(|name| (name, AtomicU64::new(0))));
         let counters = counters.collect();
-        // There is one engine.
+        // There is only one engine, so the value is set only once.
         let _first = self.counters.kinds.0.set(ByKind { ops, counters });
     }
 
-    /// Slots by state.
+    /// The number of slots in each state.
     pub(in crate::flash) fn counts(&self) -> Counts {
         let each = self.tables().map(|table| table.counts());
         each.fold(Counts::default(), Counts::plus)

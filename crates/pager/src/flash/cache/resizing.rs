@@ -54,7 +54,7 @@ impl FlashCache {
             Err(_) if grows => {
                 let _as_long_as_it_was = self.drive.store.set_length(self.slots());
             }
-            // Without the gate: a long file takes its time.
+            // The gate is open again, because shortening a long file takes time.
             Ok(()) if !grows => self.shorten(),
             _ => {}
         }
@@ -74,7 +74,7 @@ impl FlashCache {
     /// Changes the shape while the gate is closed and all slots are free. If the result is `Err`, the content
     /// of the header is unknown.
     fn reshape(&self, shape: &Shape) -> Result<()> {
-        // Who keeps records goes by the shape.
+        // Threads that write slot records use the shape, so they are locked out while it changes.
         let nobody_writes = self.records.hardening.nobody_writes();
         let mut noted = self.records.keeping.noted.lock();
         let whose = Whose { slots: shape.slots(), epoch: random_id(), ..self.records.hardening.whose() };
@@ -91,7 +91,7 @@ impl FlashCache {
         Ok(())
     }
 
-    /// Slots are counted, and lie, as the shape says.
+    /// Makes empty partitions for the new shape, and sets the offsets of the slots in the file.
     fn renew_tables(&self, shape: &Shape) {
         let (order, clean_order) = (self.policy.design().order(), self.policy.clean_order);
         let mut tables: Vec<Table<'_>> = self.tables().collect();
@@ -102,10 +102,10 @@ impl FlashCache {
         }
     }
 
-    /// The file has no more room than its slots need.
+    /// Shortens the file to the length that its slots need.
     fn shorten(&self) {
         if let Err(cause) = self.drive.store.set_length(self.slots()) {
-            // It only takes room, and the next start begins with an empty cache.
+            // The longer file does no harm: it occupies space, and the next start begins with an empty cache.
             self.note_error(&cause);
         }
     }

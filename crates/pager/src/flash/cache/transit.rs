@@ -9,7 +9,7 @@
 use super::underway::Underway;
 use super::watched::Watched;
 
-/// Pages on their way.
+/// The two sets.
 #[derive(Default)]
 pub(in crate::flash) struct Transit {
     /// Dirty pages that are being written to the data files.

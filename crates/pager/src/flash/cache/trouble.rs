@@ -31,28 +31,29 @@ use crate::flash::cache::life::Event;
 use crate::flash::cache::{FlashCache, add};
 use crate::level::Run;
 
-/// So many errors in a row end the cache.
+/// After this many errors in succession the cache is given up.
 const ERRORS_MAX: u32 = 8;
 
-/// Its errors, and what is told of them (where it stands: `life.rs`).
+/// The errors of the device, and the messages about them. The state of the cache is in `life.rs`.
 #[derive(Default)]
 pub(in crate::flash) struct Trouble {
     errors_in_a_row: AtomicU32,
-    /// It was lost with changed pages, which stops the database, unless something else had.
+    /// Set if the cache was lost with changed pages: the error that stops the database, unless another error
+    /// has stopped it before.
     lost_dirty: OnceLock<PagerError>,
-    /// Why nothing more is taken.
+    /// The error after which the cache takes no more pages.
     failing: Mutex<Option<PagerError>>,
-    /// What somebody should hear of all this.
+    /// Messages that the server has not yet fetched.
     notices: Mutex<Vec<String>>,
 }
 
 impl FlashCache {
-    /// Whether nothing is to be had of the device any more.
+    /// Whether the cache is lost, so that its device is not used any more.
     pub(crate) fn is_lost(&self) -> bool {
         self.life.is_lost()
     }
 
-    /// The device refused something.
+    /// Counts an error of the device. Too many errors in succession end the cache.
     pub(in crate::flash) fn note_error(&self, cause: &PagerError) {
         add(&self.counters.errors);
         if self.trouble.errors_in_a_row.fetch_add(1, Relaxed) + 1 < ERRORS_MAX {
@@ -63,7 +64,7 @@ impl FlashCache {
         if !self.has_dirty() {
             return self.lose(cause);
         }
-        // Whoever cleans brings home what can still be read.
+        // The cleaning threads write those changed pages to the data files that can still be read.
         reached("flash: dirty pages leave a failing device");
         self.transit.cleaning.ring();
         if is_news {
@@ -79,37 +80,38 @@ impl FlashCache {
         self.tell(&format!("{what}: {cause}; {then}"));
     }
 
-    /// What somebody should hear of the cache.
+    /// Adds a message about the cache for the server.
     pub(in crate::flash) fn tell(&self, what: &str) {
         let place = self.drive.directory.location();
         self.trouble.notices.lock().push(format!("the flash cache on {place} {what}"));
     }
 
-    /// What has happened since the last call that somebody should hear of.
+    /// Returns the messages since the last call.
     pub(crate) fn take_notices(&self) -> Vec<String> {
         std::mem::take(&mut *self.trouble.notices.lock())
     }
 
     /// From now on the cache takes no page. A thread that adds a changed page checks this under the lock of
-    /// the page's partition. So a later look at the partition finds all pages that will ever be dirty in it.
-    /// Returns whether the state has changed.
+    /// the page's partition. So a later search of the partition finds all pages that will ever be dirty in
+    /// it. Returns whether the state has changed.
     #[cold]
     fn take_no_more(&self, cause: &PagerError) -> bool {
         self.trouble.failing.lock().get_or_insert_with(|| cause.clone());
         self.life.on(Event::Fail)
     }
 
-    /// Whether home lacks a page that is here.
+    /// Whether the cache has a page that the data files lack.
     pub(in crate::flash) fn has_dirty(&self) -> bool {
         self.tables().any(|table| table.dirty_count() > 0)
     }
 
-    /// Whether the device is to be left.
+    /// Whether the device is failing or lost, so that the cache takes no more pages.
     pub(in crate::flash) fn is_failing(&self) -> bool {
         self.life.is_failing()
     }
 
-    /// Brings home what the failing device still has; then it is lost. Gives the pages brought home.
+    /// Writes all changed pages of a failing device to the data files. When they have all of them, the cache
+    /// is lost. Returns the number of pages written.
     #[cold]
     pub(in crate::flash) fn leave(&self) -> Result<usize> {
         let each = self.tables().flat_map(|table| table.dirty_pages());
@@ -123,20 +125,22 @@ impl FlashCache {
         Ok(cleaned)
     }
 
-    /// The device did what it was asked for.
+    /// A request to the device succeeded: resets the count of errors.
     pub(in crate::flash) fn note_success(&self) {
         if self.trouble.errors_in_a_row.load(Relaxed) > 0 {
             self.trouble.errors_in_a_row.store(0, Relaxed);
         }
     }
 
-    /// The device is of no use. What home lacks only redo brings back.
+    /// Gives the cache up, because its device is of no use. If the data files lack pages of the cache, the
+    /// log stops, because only redo can make these pages.
     #[cold]
     pub(in crate::flash) fn lose(&self, cause: &PagerError) {
         self.forget_unverified();
         self.take_no_more(cause);
         let dirty: u64 = self.tables().map(|table| table.dirty_count()).sum();
-        // First of all: whoever sees that the cache is lost finds the log stopped, if home lacks anything.
+        // This comes first. So a thread that sees a lost cache also sees that the log has stopped, if the
+        // data files lack pages.
         if dirty > 0 {
             let place = self.drive.directory.location();
             let why = format!("the flash cache on {place} is lost with {dirty} changed pages: {cause}");
@@ -186,7 +190,8 @@ impl FlashCache {
         self.around.log.check().err().unwrap_or(cause)
     }
 
-    /// Why the cache stopped the database, if it was the cache: what else stopped it first is not this.
+    /// The error with which the cache stopped the database. `None` if the cache did not stop it, or something
+    /// else stopped it first.
     pub(crate) fn why_stopped(&self) -> Option<&PagerError> {
         let is_why = |own: &&PagerError| match (own, self.around.log.check()) {
             (PagerError::Stopped { cause: own }, Err(PagerError::Stopped { cause })) => *own == cause,

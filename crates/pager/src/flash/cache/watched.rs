@@ -15,7 +15,7 @@ use varve_device::{planted, reached};
 
 use crate::base::ids::{PageId, PageRange};
 
-/// Runs that are known not to be readable, at most.
+/// The most entries of `unreadable`.
 const UNREADABLE_MAX: usize = 4096;
 
 /// Pages that are being read along.
@@ -23,7 +23,7 @@ const UNREADABLE_MAX: usize = 4096;
 pub(in crate::flash) struct Watched {
     /// For each page: whether a newer version has appeared since, or the page was dropped.
     pub(in crate::flash) pages: Mutex<FxHashMap<PageId, bool>>,
-    /// How many, for those who find none.
+    /// The number of pages in the set. A thread that reads zero does not take the lock.
     pub(in crate::flash) count: AtomicUsize,
     /// The first pages of groups of neighbours that could not be read together. A new extent may have pages
     /// that were never written.
@@ -52,7 +52,7 @@ impl Watched {
         !was_overtaken || planted("flash: what is read along is not watched")
     }
 
-    /// What was read along is not admitted.
+    /// Removes a page from the set, because it will not be admitted.
     pub(in crate::flash) fn forget(&self, id: PageId) {
         let _is_wanted = self.end(id);
     }
@@ -79,7 +79,7 @@ impl Watched {
     pub(in crate::flash) fn note_unreadable(&self, first: PageId) {
         let mut unreadable = self.unreadable.lock();
         if unreadable.len() >= UNREADABLE_MAX {
-            // They may be readable by now.
+            // Forgetting them is harmless: some may be readable by now, and the others are found again.
             unreadable.clear();
         }
         unreadable.insert(first);

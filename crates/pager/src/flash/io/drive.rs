@@ -12,12 +12,12 @@ use crate::flash::policy::throttle::Throttle;
 
 /// The device of the cache.
 pub(in crate::flash) struct Drive {
-    /// Where the file is.
+    /// The directory of the file.
     pub(in crate::flash) directory: Arc<dyn Directory>,
     /// The file.
     pub(in crate::flash) store: Store,
-    /// Pages on their way to the file.
+    /// The queue of pages that wait for their write to the file.
     pub(in crate::flash) writes: Writes,
-    /// Requests under way at the device.
+    /// Counts and limits the requests in progress at the device.
     pub(in crate::flash) throttle: Throttle,
 }

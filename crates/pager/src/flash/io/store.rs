@@ -54,7 +54,7 @@ const MAGIC: &[u8; 8] = b"VARVEFLC";
 const VERSION: u32 = 2;
 const CHECKSUM_AT: usize = HEADER_BYTES as usize - 4;
 
-/// Pages that a file of this length holds.
+/// The number of pages that fit into a file of this length.
 pub(crate) fn slots_of(size_bytes: u64, page_size: usize) -> u32 {
     let room = size_bytes.saturating_sub(HEADER_BYTES);
     let block = TABLE_BLOCK_BYTES as u64;
@@ -69,25 +69,26 @@ fn table_blocks(slots: u32) -> u32 {
     slots.div_ceil(RECORDS_OF_BLOCK as u32)
 }
 
-/// Whose a file is, and by what its records are told from older ones.
+/// The contents of the header: the database and shape of the file, and what distinguishes its records from
+/// older ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::flash) struct Whose {
     pub(in crate::flash) database: u64,
     pub(in crate::flash) page_size: usize,
     pub(in crate::flash) slots: u32,
-    /// How records are kept.
+    /// How records are kept (code of the restart scheme).
     pub(in crate::flash) how: u8,
     pub(in crate::flash) epoch: u64,
     pub(in crate::flash) marks: Marks,
     pub(in crate::flash) seal: Seal,
 }
 
-/// Numbers of the starts (control file) that a file is of. Zero is none.
+/// Numbers of the starts (see the control file) to which a file belongs. Zero means none.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(in crate::flash) struct Marks {
-    /// The one that has it in use, or had.
+    /// The start that uses the file, or used it last.
     pub(in crate::flash) mark: u64,
-    /// One that found it as that left it, and was about to have it in use.
+    /// A later start that found the file as `mark` left it, and was about to use it.
     pub(in crate::flash) announced: u64,
 }
 
@@ -96,18 +97,18 @@ impl Marks {
         Marks { mark, announced: 0 }
     }
 
-    /// Whether the file is as the start of this number left it.
+    /// Whether the file is as the start with this number left it.
     pub(in crate::flash) fn are_of(self, start: u64) -> bool {
         start != 0 && [self.mark, self.announced].contains(&start)
     }
 }
 
-/// What a shutdown says of the records.
+/// What a shutdown has written about the slot records.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(in crate::flash) struct Seal {
-    /// A random number; zero: there is no seal.
+    /// A random number; zero means that there is no seal.
     pub(in crate::flash) number: u64,
-    /// Over all blocks of records.
+    /// Checksum over all blocks of records.
     pub(in crate::flash) sum: u32,
 }
 
@@ -135,7 +136,7 @@ impl Whose {
         (self.page_size, self.slots) == (other.page_size, other.slots)
     }
 
-    /// `None`: torn, or of another version.
+    /// Decodes the header. `None` means that it is torn, or of another version.
     fn decode(header: &[u8]) -> Option<Whose> {
         let is_whole = crc32c::crc32c(&header[..CHECKSUM_AT]) == get_u32(header, CHECKSUM_AT);
         let is_known = header[..8] == MAGIC[..] && get_u32(header, 8) == VERSION;
@@ -151,16 +152,16 @@ impl Whose {
     }
 }
 
-/// Records and slots.
+/// The open file: records and slots.
 pub(in crate::flash) struct Store {
     file: Arc<dyn BlockFile>,
     page_size: usize,
     slots: AtomicU32,
-    /// What may be written; all that is written is spent here.
+    /// The daily limit. Every write takes its bytes from it.
     pub(in crate::flash) budget: Budget,
 }
 
-/// Why a file can't be gone on with.
+/// Why the pages in a file can't be used, so that the cache begins empty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::flash) enum Cold {
     Missing,
@@ -168,23 +169,23 @@ pub(in crate::flash) enum Cold {
     /// Its header is torn, or of another version.
     Unknown,
     OtherDatabase,
-    /// Another length, or number of bytes of a page.
+    /// The length of the file, or the page size, has changed.
     Resized,
-    /// Records were kept in another way.
+    /// The records belong to another restart scheme.
     OtherRecords,
-    /// Nobody keeps records in it any more, or did yet.
+    /// The file has no valid records, because no start keeps them any more, or none has kept them yet.
     Void,
-    /// It is an older copy, or a start between did without it.
+    /// The file is an older copy, or a start since then did not use it.
     Older,
-    /// Its records speak of a log that this database does not have.
+    /// The records refer to a log that this database does not have.
     OtherHistory,
-    /// They were others when they were read a moment before.
+    /// The records differed when they were read twice.
     Unsteady,
     Unreadable,
 }
 
 impl Cold {
-    /// In words, of a file.
+    /// The reason in words; the subject is the file.
     pub(in crate::flash) fn told(self) -> &'static str {
         match self {
             Cold::Missing => "is missing",
@@ -210,14 +211,14 @@ pub(crate) fn remove_of(directory: &dyn Directory, database: u64) {
     }
 }
 
-/// A file that was opened.
+/// The result of opening the file.
 pub(in crate::flash) struct OpenStore {
     pub(in crate::flash) store: Store,
-    /// Whose it is from now on. An epoch that it had before stays until a new epoch begins.
+    /// The header from now on. It has the old epoch until a new epoch begins.
     pub(in crate::flash) whose: Whose,
-    /// The marks that it had, if it could be gone on with.
+    /// The marks that the file had, or why its pages can't be used.
     pub(in crate::flash) earlier: std::result::Result<Marks, Cold>,
-    /// The seal that it had.
+    /// The seal that the file had.
     pub(in crate::flash) seal: Seal,
 }
 
@@ -261,7 +262,8 @@ impl Store {
             store.file.set_len(store.len_bytes()).map_err(PagerError::from).and_then(|()| store.sign(&whose));
         match made {
             Err(error) if is_new => {
-                // What was begun takes room that others may need; a device that refuses even this keeps it.
+                // An unfinished file would occupy space that others may need. If the device refuses to remove
+                // it, it stays.
                 let _ = directory.remove(FLASH_FILE);
                 Err(error)
             }
@@ -269,7 +271,8 @@ impl Store {
         }
     }
 
-    /// What the header of this database's file in a directory says; `None`: there is no file that says it is.
+    /// The header of this database's file in a directory. `None` means that no file there names this
+    /// database.
     fn of_database(directory: &dyn Directory, database: u64) -> Result<Option<Whose>> {
         if !directory.exists(FLASH_FILE)? {
             return Ok(None);
@@ -283,7 +286,8 @@ impl Store {
         Ok(Whose::decode(&header).filter(|found| found.database == database))
     }
 
-    /// The seal of the file of this database in a directory; `None`: there is no such file, or it has none.
+    /// The seal of this database's file in a directory. `None` means that there is no such file, or no seal
+    /// in it.
     pub(in crate::flash) fn seal_in(directory: &dyn Directory, database: u64) -> Result<Option<Seal>> {
         let found = Store::of_database(directory, database)?;
         Ok(found.map(|found| found.seal).filter(|seal| seal.number != 0))
@@ -307,12 +311,12 @@ impl Store {
         self.slots.store(slots, Relaxed);
     }
 
-    /// Says durably whose the file is.
+    /// Writes the header durably.
     pub(in crate::flash) fn sign(&self, whose: &Whose) -> Result<()> {
         Ok(self.file.write_at(0, &whose.encode(), Purpose::FlashMeta, Durability::Now)?)
     }
 
-    /// Makes durable what was written until now.
+    /// Makes all earlier writes durable.
     pub(in crate::flash) fn flush(&self) -> Result<()> {
         Ok(self.file.flush()?)
     }
@@ -321,7 +325,7 @@ impl Store {
         HEADER_BYTES + u64::from(block) * TABLE_BLOCK_BYTES as u64
     }
 
-    /// Writes blocks of records from this one on.
+    /// Writes blocks of records, beginning at `block`.
     pub(in crate::flash) fn write_records(
         &self,
         block: u32,
@@ -332,22 +336,22 @@ impl Store {
         Ok(self.file.write_at(Store::block_offset(block), bytes, Purpose::FlashMeta, durability)?)
     }
 
-    /// Reads blocks of records from this one on.
+    /// Reads blocks of records, beginning at `block`.
     pub(in crate::flash) fn read_records(&self, block: u32, bytes: &mut AlignedBuf) -> Result<()> {
         Ok(self.file.read_at(Store::block_offset(block), bytes, Purpose::FlashMeta)?)
     }
 
-    /// Blocks of records.
+    /// The number of blocks of records.
     pub(in crate::flash) fn table_blocks(&self) -> u32 {
         table_blocks(self.slots.load(Relaxed))
     }
 
-    /// Bytes of a page.
+    /// The page size in bytes.
     pub(in crate::flash) fn page_size(&self) -> usize {
         self.page_size
     }
 
-    /// Room for a page.
+    /// A buffer for one page.
     pub(in crate::flash) fn buffer(&self) -> AlignedBuf {
         AlignedBuf::new(self.page_size)
     }
@@ -356,7 +360,7 @@ impl Store {
         Store::block_offset(self.table_blocks()) + u64::from(slot) * self.page_size as u64
     }
 
-    /// Reads slots together.
+    /// Reads several slots in one batch.
     pub(in crate::flash) fn read<'f>(&self, slots: impl Iterator<Item = (u32, &'f mut [u8])>) -> Result<()> {
         let why = Purpose::FlashPage;
         let mut ops: Vec<ReadOp<'_>> =
@@ -364,7 +368,7 @@ impl Store {
         Ok(self.file.read_batch(&mut ops)?)
     }
 
-    /// Reads one.
+    /// Reads one slot.
     pub(in crate::flash) fn read_one(&self, slot: u32, buf: &mut [u8]) -> Result<()> {
         Ok(self.file.read_at(self.offset(slot), buf, Purpose::FlashPage)?)
     }

@@ -18,13 +18,13 @@ use rustc_hash::FxHashMap;
 
 use crate::base::image::Image;
 
-/// A page and where it belongs.
+/// A page that waits for its write, and its slot.
 #[derive(Clone)]
 pub(in crate::flash) struct Write {
     pub(in crate::flash) partition: usize,
     pub(in crate::flash) slot: u32,
     pub(in crate::flash) image: Image,
-    /// Home lacks it.
+    /// The data files lack this version of the page.
     pub(in crate::flash) is_dirty: bool,
 }
 
@@ -33,7 +33,7 @@ struct Queue {
     waiting: VecDeque<Write>,
     /// Dirty pages, by partition and slot: the data files lack their versions.
     only_here: FxHashMap<(usize, u32), Image>,
-    /// Places that were promised, and pages that are being written.
+    /// The number of promised places, plus the number of pages that are being written.
     outside: usize,
 }
 
@@ -48,7 +48,7 @@ pub(in crate::flash) struct Writes {
     limit: usize,
     queue: Mutex<Queue>,
     bell: Condvar,
-    /// Places were given back.
+    /// Signalled when places in the queue become free.
     room: Condvar,
 }
 
@@ -57,7 +57,8 @@ impl Writes {
         Writes { limit, queue: Mutex::default(), bell: Condvar::new(), room: Condvar::new() }
     }
 
-    /// Promises a place in the queue; it has to be used, or given back.
+    /// Reserves a place in the queue, if there is one. The caller must use it, or release it with
+    /// `give_back`.
     pub(in crate::flash) fn promise(&self) -> bool {
         let mut queue = self.queue.lock();
         let has_room = queue.waiting.len() + queue.outside < self.limit;
@@ -65,13 +66,13 @@ impl Writes {
         has_room
     }
 
-    /// Gives so many places back: they were promised and not used, or their pages are written.
+    /// Releases places: they were reserved and not used, or their pages are written.
     pub(in crate::flash) fn give_back(&self, places: usize) {
         self.queue.lock().outside -= places;
         self.room.notify_all();
     }
 
-    /// Whether there is room for so many pages, or for as many as the queue can have.
+    /// Whether the queue has space for `pages` pages. If that is more than its limit, whether it is empty.
     pub(in crate::flash) fn has_room(&self, pages: usize) -> bool {
         self.queue.lock().has_room(pages, self.limit)
     }
@@ -84,7 +85,8 @@ impl Writes {
         let _has_room = self.room.wait_while_for(&mut queue, is_full, longest);
     }
 
-    /// Queues a page, on a place that was promised or is given back by this.
+    /// Queues a page. It takes the place that was promised for it, or the place that it had while it was
+    /// being written.
     pub(in crate::flash) fn push(&self, write: Write) {
         let mut queue = self.queue.lock();
         queue.outside -= 1;
@@ -113,14 +115,14 @@ impl Writes {
         self.queue.lock().only_here.get(&(partition, slot)).cloned()
     }
 
-    /// The page is in its slot, or the slot no longer belongs to it.
+    /// Ends a write: the page is in its slot, or the slot no longer belongs to the page.
     pub(in crate::flash) fn done(&self, write: &Write) {
         if write.is_dirty {
             self.queue.lock().only_here.remove(&(write.partition, write.slot));
         }
     }
 
-    /// Pages queued or being written.
+    /// The number of pages that are queued or being written, plus promised places.
     pub(in crate::flash) fn pending(&self) -> usize {
         let queue = self.queue.lock();
         queue.waiting.len() + queue.outside

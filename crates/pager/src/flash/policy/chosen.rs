@@ -16,18 +16,18 @@ use super::temperature::Heat;
 use crate::flash::config::{FlashFill, FlashSettings};
 use crate::flash::table::CleanOrder;
 
-/// Which pages are taken, and which slots are given up or cleaned first.
+/// The policy: which pages the cache takes, and which slots are evicted or cleaned first.
 pub(in crate::flash) struct Policy {
     design: AtomicU8,
     /// How an empty cache is filled.
     fill: FlashFill,
     /// Which dirty slot is cleaned first.
     pub(in crate::flash) clean_order: CleanOrder,
-    /// How often extents are read, for the design that goes by that.
+    /// Temperatures of extents, for the design `temperature-aware`.
     pub(in crate::flash) heat: Heat,
-    /// Pages of scans.
+    /// Recognizes pages of scans.
     pub(in crate::flash) scans: Scans,
-    /// Held by those who take pages; held alone while the design or the size changes.
+    /// The gate. Threads that take pages hold it shared. It is held exclusively while
     pub(in crate::flash) gate: RwLock<()>,
     /// Held during a change of the design or the size.
     pub(in crate::flash) switching: Mutex<()>,
@@ -53,7 +53,7 @@ impl Policy {
         FlashDesign::ALL.into_iter().find(|design| *design as u8 == code).unwrap_or(FlashDesign::Off)
     }
 
-    /// Another design, under `switching` and the closed gate.
+    /// Changes the design. The caller holds `switching`, and has closed the gate.
     pub(in crate::flash) fn set_design(&self, design: FlashDesign) {
         self.design.store(design as u8, Relaxed);
     }

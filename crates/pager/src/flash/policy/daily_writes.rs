@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// Time since some moment.
+/// A clock: it returns the time since some fixed moment.
 pub(crate) type Clock = Arc<dyn Fn() -> Duration + Send + Sync>;
 
 const UNLIMITED: u64 = 0;
@@ -29,7 +29,7 @@ const PARTS: f64 = 25.0;
 const RECORDS_SHARE: f64 = 0.1;
 const AWAITED_SHARE: f64 = 0.5;
 
-/// That of the running time.
+/// The real clock, which starts at zero now.
 pub(crate) fn running() -> Clock {
     let began = Instant::now();
     Arc::new(move || began.elapsed())
@@ -37,9 +37,9 @@ pub(crate) fn running() -> Clock {
 
 #[derive(Default)]
 struct Bucket {
-    /// Below zero: overdrawn.
+    /// Bytes in the bucket. Below zero, more was written than allowed.
     bytes: f64,
-    /// It was looked at last then.
+    /// When bytes were last added.
     at: Duration,
     /// The bytes of records that were written, minus the records' share of the bytes that were added until
     /// then.
@@ -47,7 +47,7 @@ struct Bucket {
     owed_at: Duration,
 }
 
-/// The budget.
+/// The daily limit with its bucket.
 pub(in crate::flash) struct Budget {
     /// Bytes a day.
     daily: AtomicU64,
@@ -56,7 +56,7 @@ pub(in crate::flash) struct Budget {
 }
 
 impl Budget {
-    /// `None`: there is no limit. The bucket is full.
+    /// Begins with a full bucket. `None` means that there is no limit.
     pub(in crate::flash) fn new(daily: Option<u64>, clock: Clock) -> Budget {
         let budget = Budget { daily: AtomicU64::new(UNLIMITED), bucket: Mutex::default(), clock };
         budget.set(daily);
@@ -75,7 +75,7 @@ impl Budget {
         self.accrue(&mut bucket);
     }
 
-    /// Bytes a day, if there is a limit.
+    /// The limit in bytes a day, if there is one.
     fn daily(&self) -> Option<u64> {
         Some(self.daily.load(Relaxed)).filter(|daily| *daily != UNLIMITED)
     }
@@ -88,7 +88,7 @@ impl Budget {
         bucket.at = now;
     }
 
-    /// Whether anything more may be written.
+    /// Whether a page may be admitted.
     pub(in crate::flash) fn allows(&self) -> bool {
         if self.daily().is_none() {
             return true;
@@ -98,7 +98,7 @@ impl Budget {
         bucket.bytes > 0.0
     }
 
-    /// Whether more records may be written; `is_awaited`: somebody waits for them.
+    /// Whether more records may be written. `is_awaited` means that the redo position waits for them.
     pub(in crate::flash) fn allows_records(&self, is_awaited: bool) -> bool {
         let Some(daily) = self.daily() else { return true };
         let mut bucket = self.bucket.lock();
@@ -117,7 +117,7 @@ impl Budget {
         }
     }
 
-    /// So many bytes are being written.
+    /// Takes `bytes` bytes from the bucket, because they are being written.
     pub(in crate::flash) fn spend(&self, bytes: u64) {
         if self.daily().is_some() {
             let mut bucket = self.bucket.lock();

@@ -6,7 +6,7 @@
 use crate::base::ids::Access;
 use crate::flash::table::Order;
 
-/// Who is admitted, and when home is written.
+/// A design of the flash cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FlashDesign {
     /// Nothing is taken and nothing is looked up.
@@ -32,7 +32,7 @@ pub enum FlashDesign {
 }
 
 impl FlashDesign {
-    /// All of them.
+    /// All designs.
     pub const ALL: [FlashDesign; 8] = [
         FlashDesign::Off,
         FlashDesign::CleanWrite,
@@ -44,7 +44,7 @@ impl FlashDesign {
         FlashDesign::Inclusive,
     ];
 
-    /// Its name in the configuration file and in reports.
+    /// The name of the design in the configuration file and in reports.
     pub fn name(self) -> &'static str {
         match self {
             FlashDesign::Off => "off",
@@ -58,7 +58,7 @@ impl FlashDesign {
         }
     }
 
-    /// The one of this name.
+    /// The design with this name.
     pub fn of(name: &str) -> Option<FlashDesign> {
         FlashDesign::ALL.into_iter().find(|design| design.name() == name)
     }

@@ -17,13 +17,13 @@ use varve_device::reached;
 
 use crate::base::ids::{Access, PageId};
 
-/// So near to the page before: 512 KiB of the thesis' pages.
+/// The largest distance from the previous page that counts as near: 512 KiB with the page size of the thesis.
 const NEAR_PAGES: u64 = 64;
 /// The number of pages that are remembered: as many as a pool of 8 GiB has, of 8 KiB each. When it is
 /// reached, all are forgotten. So with a larger pool the cache takes some pages of scans.
 const REMEMBERED_MAX: usize = 1 << 20;
 
-/// What tells pages of scans from others.
+/// How pages of scans are recognized.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FlashScans {
     /// Whether read-ahead, or another part of a scan, asked for the page.
@@ -33,10 +33,10 @@ pub enum FlashScans {
 }
 
 impl FlashScans {
-    /// All of them.
+    /// Both classifiers.
     pub const ALL: [FlashScans; 2] = [FlashScans::ReadAhead, FlashScans::Proximity];
 
-    /// Its name in the configuration file and in reports.
+    /// The name of the classifier in the configuration file and in reports.
     pub fn name(self) -> &'static str {
         match self {
             FlashScans::ReadAhead => "read-ahead",
@@ -44,33 +44,33 @@ impl FlashScans {
         }
     }
 
-    /// The one of this name.
+    /// The classifier with this name.
     pub fn of(name: &str) -> Option<FlashScans> {
         FlashScans::ALL.into_iter().find(|scans| scans.name() == name)
     }
 }
 
-/// A classifier, and what it has to remember until pages leave the pool.
+/// A classifier, and the pages that it remembers until they leave the pool.
 pub(in crate::flash) struct Scans {
     by: FlashScans,
-    /// The page that was read from home last.
+    /// The page that was last read from the data files.
     last: AtomicU64,
-    /// Pages above that were read near the one before.
+    /// Pages in the pool that were read near the page before them.
     near: Mutex<FxHashSet<PageId>>,
 }
 
 impl Scans {
     pub(in crate::flash) fn new(by: FlashScans) -> Self {
-        // No page has that number.
+        // No page has this id.
         Self { by, last: AtomicU64::new(u64::MAX), near: Mutex::default() }
     }
 
-    /// Whether it wants to hear of what is read.
+    /// Whether the classifier needs a report of each page that is read.
     pub(in crate::flash) fn is_told(&self) -> bool {
         self.by == FlashScans::Proximity
     }
 
-    /// The page was read from home.
+    /// Reports a page that was read from the data files.
     pub(in crate::flash) fn note(&self, id: PageId) {
         if !self.is_told() {
             return;
@@ -95,7 +95,7 @@ impl Scans {
         }
     }
 
-    /// How a page in the pool was read; the pool says `why`.
+    /// Whether a page in the pool was read by a scan. `why` is the access that the pool reports.
     pub(in crate::flash) fn access(&self, id: PageId, why: Access) -> Access {
         match self.by {
             FlashScans::ReadAhead => why,
@@ -104,7 +104,7 @@ impl Scans {
         }
     }
 
-    /// As [`access`](Self::access), of a page that leaves the pool.
+    /// As [`access`](Self::access), for a page that leaves the pool and is then forgotten.
     pub(in crate::flash) fn leaves(&self, id: PageId, why: Access) -> Access {
         match self.by {
             FlashScans::ReadAhead => why,

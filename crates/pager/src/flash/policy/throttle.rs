@@ -22,7 +22,8 @@ use crate::flash::policy::daily_writes::Clock;
 /// The weight of the last read in the mean is one part in this number.
 const MEMORY: u64 = 16;
 
-/// The time of reads lately, in nanoseconds: an exponentially weighted moving average. 0: there was none.
+/// The mean time of recent reads, in nanoseconds: an exponentially weighted moving average. 0 means that
+/// there was no read.
 #[derive(Default)]
 struct Lately(AtomicU64);
 
@@ -49,7 +50,7 @@ pub(in crate::flash) struct Throttle {
     clock: Clock,
 }
 
-/// Pages in flight until it is dropped.
+/// Counts pages as in progress until it is dropped.
 pub(in crate::flash) struct InFlight<'t> {
     throttle: &'t Throttle,
     pages: usize,
@@ -62,24 +63,25 @@ impl Drop for InFlight<'_> {
 }
 
 impl Throttle {
-    /// So many pages may be under way.
+    /// Allows `limit` pages in progress.
     pub(in crate::flash) fn new(limit: usize, clock: Clock) -> Throttle {
         let (here, home) = Default::default();
         Throttle { limit, in_flight: AtomicUsize::new(0), here, home, clock }
     }
 
-    /// They are under way from now on.
+    /// Counts `pages` pages as in progress.
     pub(in crate::flash) fn begin(&self, pages: usize) -> InFlight<'_> {
         self.in_flight.fetch_add(pages, Relaxed);
         InFlight { throttle: self, pages }
     }
 
-    /// So many more may be written together.
+    /// How many more pages may be written together; at least one.
     pub(in crate::flash) fn room(&self) -> usize {
         self.limit.saturating_sub(self.in_flight.load(Relaxed)).max(1)
     }
 
-    /// Whether what home has is better read there.
+    /// Whether a page that the data files have should be read from there: the drive is at its limit, and the
+    /// data files are no slower.
     pub(in crate::flash) fn is_home_sooner(&self) -> bool {
         self.in_flight.load(Relaxed) >= self.limit && self.is_home_faster()
     }
@@ -95,7 +97,7 @@ impl Throttle {
         self.timed(&self.here, read)
     }
 
-    /// Reads one page from home.
+    /// Reads one page from the data files.
     pub(in crate::flash) fn read_home<T>(&self, read: impl FnOnce() -> T) -> T {
         self.timed(&self.home, read)
     }

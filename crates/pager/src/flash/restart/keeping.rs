@@ -17,7 +17,7 @@ use crate::flash::config::FlashRestart;
 use crate::flash::table::{Partition, SlotNo};
 
 impl FlashCache {
-    /// From now on what changes is kept.
+    /// From now on, a record is written whenever a slot changes.
     pub(in crate::flash) fn begin_keeping(&self) {
         if !matches!(self.records.scheme, FlashRestart::MemoryMapped | FlashRestart::LogBased) {
             return;
@@ -28,7 +28,7 @@ impl FlashCache {
         }
     }
 
-    /// Records of these slots, under the lock of their partition.
+    /// Writes the records of these slots. The caller holds the lock of their partition.
     pub(in crate::flash) fn keep_records(&self, partition: usize, table: &Partition, touched: &[SlotNo]) {
         if self.records.keeping.is_void.load(Relaxed) || !self.records.hardening.is_on() {
             return;

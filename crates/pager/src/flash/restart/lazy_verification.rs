@@ -73,7 +73,7 @@ impl FlashCache {
         has_ended
     }
 
-    /// What is written of it then.
+    /// Writes the records of a chunk, if that is worthwhile. Returns what is then known about the chunk.
     fn harden_if_worth(&self, chunk: u32, last: Chunk, awaited: Option<Lsn>) -> Chunk {
         let before = self.around.log.durable_block();
         let (content, bytes) = self.records_of_chunk(chunk, before);
@@ -81,7 +81,7 @@ impl FlashCache {
         let is_useless = awaited.is_some_and(|awaited| last.before < Some(awaited.min(before)));
         let is_late = last.content != Some(content) && last.rounds >= TIMES_ROUNDS;
         if is_same && content.records == 0 {
-            // Of nothing it says the same as a newer one would.
+            // A chunk without records needs no write: its blocks on flash stay right with the newer `before`.
             return Chunk { before: Some(before), content: Some(content), rounds: 0 };
         }
         if is_same && !is_useless && !is_late {
@@ -89,7 +89,7 @@ impl FlashCache {
         }
         match self.write_chunk(chunk, &bytes) {
             Ok(()) => Chunk { before: Some(before), content: Some(content), rounds: 0 },
-            // Older and newer ones may be there.
+            // After an error, some blocks may have the new records, and others the old ones.
             Err(_) => Chunk { content: None, ..last },
         }
     }
@@ -131,7 +131,7 @@ impl FlashCache {
         let moved = counters.hits.load(Relaxed) + counters.written.load(Relaxed);
         let seen = &self.records.hardening.moved_seen;
         let pages = moved.saturating_sub(seen.load(Relaxed));
-        // What is not enough for a chunk counts the next time.
+        // Pages that do not make up a whole chunk are counted at the next call.
         seen.store(moved - pages % pages_of_chunk, Relaxed);
         let beside = pages / pages_of_chunk;
         beside.clamp(u64::from(chunks.div_ceil(PAUSES_OF_ROUND)), u64::from(chunks)) as usize
@@ -143,27 +143,29 @@ impl FlashCache {
         if self.hardens() { self.records.hardening.oldest() } else { None }
     }
 
-    /// Somebody would like the redo position to pass records that are older than this.
+    /// A checkpoint calls this if it wants to move the redo position to `wanted`. Records older than that
+    /// must be written again first.
     pub(crate) fn await_hardening(&self, wanted: Lsn) {
         self.records.hardening.wait(wanted);
     }
 
-    /// Whether somebody does.
+    /// Whether a checkpoint waits for new records.
     pub(crate) fn is_hardening_awaited(&self) -> bool {
         self.records.hardening.awaited().is_some()
     }
 
-    /// Whether the redo position stays for their sake.
+    /// Records whether the redo position stays where it is because of the slot records.
     pub(crate) fn note_held(&self, is_held: bool) {
         self.records.hardening.is_held.store(is_held, Relaxed);
     }
 
-    /// Whether it does.
+    /// Whether the redo position stays where it is because of the slot records.
     pub(crate) fn holds_log(&self) -> bool {
         self.records.hardening.is_held.load(Relaxed)
     }
 
-    /// A checkpoint sees that so much was changed. Whether the one before saw the same.
+    /// A checkpoint reports the number of changes so far. Returns whether the checkpoint before reported the
+    /// same number.
     pub(crate) fn sees_pause(&self, changes: u64) -> bool {
         self.records.hardening.changes_seen.swap(changes, Relaxed) == changes
     }
@@ -215,7 +217,8 @@ impl FlashCache {
         }
     }
 
-    /// Under the lock of the page's partition.
+    /// Whether the cached version is the newest one, according to the dirty-page table. The caller holds the
+    /// lock of the page's partition.
     pub(in crate::flash) fn is_newest(&self, kept: &Kept) -> bool {
         self.around.ledger.is_held_by(kept.page, kept.lsn)
     }

@@ -29,7 +29,7 @@ use crate::log::record::{put_varint, take_varint};
 use crate::log::{Observe, Record as LogRecord};
 
 impl FlashCache {
-    /// Whether there is room in the log for them.
+    /// Appends note records of these slots to the log. Returns false if the log has no space for them.
     pub(super) fn note_slots(&self, slots: &[(u32, Kept)]) -> bool {
         if slots.is_empty() {
             return true;
@@ -88,7 +88,7 @@ impl FlashCache {
         Some(begin)
     }
 
-    /// Bytes of the notes of the whole table, at most.
+    /// The largest sizes, in bytes, of the note records of the whole slot table.
     fn notes_of_table(&self) -> Vec<usize> {
         let bytes = |slots: usize| EPOCH_BYTES + slots * NOTED_SLOT_BYTES as usize;
         let of_partition = |kept: u64| {
@@ -100,7 +100,7 @@ impl FlashCache {
     }
 }
 
-/// Slots as the log notes them, of the file's last epoch that it knows.
+/// The slots according to the note records in the log, for the last epoch in the log.
 #[derive(Default)]
 pub(crate) struct Noted {
     epoch: u64,
@@ -110,7 +110,7 @@ pub(crate) struct Noted {
 }
 
 impl Noted {
-    /// All of a file of this epoch.
+    /// The records of all slots, if the log's epoch is this one.
     pub(in crate::flash) fn records(&self, epoch: u64) -> impl Iterator<Item = (u32, Record)> + '_ {
         let slots = self.slots.iter().filter(move |_| epoch == self.epoch);
         slots.map(|(stored, record)| (*stored, *record))

@@ -21,14 +21,14 @@ use crate::flash::io::store::{Marks, Whose};
 use crate::flash::table::Kept;
 
 impl FlashCache {
-    /// All records of one block.
+    /// Writes records, all of one block, to flash.
     pub(super) fn keep_on_flash(&self, records: &[(u32, Option<Kept>)], durability: Durability) {
         let Some((first, _)) = records.first() else { return };
         let (block, epoch) = (block_of(*first), self.records.hardening.whose().epoch);
         let mirror = self.records.keeping.mirror.read();
         let mut bytes = mirror[block as usize].lock();
         for (stored, kept) in records {
-            // It is right as long as it is there.
+            // The record needs no log position, because it is removed before the page changes.
             let record = kept.map(|kept| Record::of(kept, Lsn::ZERO));
             Record::put(record, &mut bytes, epoch, *stored);
         }
@@ -52,12 +52,13 @@ impl FlashCache {
         }
     }
 
-    /// A record on flash may be wrong. Under the lock of a partition.
+    /// Marks the whole table on flash as invalid, because a record in it may be wrong. The caller holds the
+    /// lock of a partition.
     #[cold]
     fn void_records(&self, cause: &PagerError) {
         reached("flash: records are void");
         add(&self.counters.errors);
-        // Until they are, whoever changes something keeps its record, or comes here.
+        // Until the table is invalid, every thread that changes a slot writes its record, or waits here.
         let _one_at_a_time = self.records.keeping.voiding.lock();
         if self.records.keeping.is_void.load(Relaxed) {
             return;

@@ -11,16 +11,16 @@ use super::record::TABLE_BLOCK_BYTES;
 use crate::base::lsn::Lsn;
 use crate::flash::config::FlashRestart;
 
-/// What is kept at once.
+/// The state of records that are written at once.
 #[derive(Default)]
 pub(in crate::flash) struct Keeping {
     /// The records on flash, by block.
     pub(in crate::flash) mirror: RwLock<Vec<Mutex<AlignedBuf>>>,
-    /// The file says that nothing can be gone on with.
+    /// The header of the file says that its records are not valid.
     pub(in crate::flash) is_void: AtomicBool,
-    /// Held by who makes it say so.
+    /// Held by the thread that makes the records invalid.
     pub(in crate::flash) voiding: Mutex<()>,
-    /// Where the last notes of the whole table begin, and where the log ended behind them.
+    /// Where the last note records of the whole table begin in the log, and where the log ended after them.
     pub(in crate::flash) noted: Mutex<Option<(Lsn, Lsn)>>,
 }
 
@@ -31,7 +31,7 @@ impl Keeping {
         keeping
     }
 
-    /// There are so many blocks of records, and none has any.
+    /// Begins again with `blocks` blocks that have no records.
     pub(in crate::flash) fn reshape(&self, restart: FlashRestart, blocks: u32) {
         let count = if restart == FlashRestart::MemoryMapped { blocks } else { 0 };
         let zeros = || {

@@ -9,18 +9,18 @@
 //!
 //! What it does not know: who writes and reads it.
 
-/// Kind of the note (kinds below 16 are the pager's).
+/// Kind of the note record
 pub(in crate::flash) const NOTE_FLASH: u8 = 6;
 
 pub(in crate::flash) const EPOCH_BYTES: usize = 8;
 
-/// Slots of a note (section 4.3.2).
+/// The most slots in one note record (section 4.3.2).
 pub(in crate::flash) const NOTE_SLOTS_MAX: usize = 64;
 
-/// Bytes of one in a note, at most, but in a log of more than 2^49 bytes.
+/// The most bytes that a slot takes in a note record, if the log is shorter than 2^49 bytes.
 pub(in crate::flash) const NOTED_SLOT_BYTES: u64 = 18;
 
-/// Of the log, the largest part that a note of the whole table may take.
+/// The notes of the whole table may take at most one part in this number of the log.
 pub(in crate::flash) const TABLE_SHARE: u64 = 4;
 
 /// Whether a log of `log_bytes` bytes has room for the notes of `slots` slots.

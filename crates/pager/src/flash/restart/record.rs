@@ -31,12 +31,12 @@ use crate::log::format::{get_u32, get_u64, put_u32, put_u64};
 const RECORD_BYTES: usize = 64;
 /// Bytes of a block.
 pub(in crate::flash) const TABLE_BLOCK_BYTES: usize = 4096;
-/// Records of one.
+/// Records in a block.
 pub(in crate::flash) const RECORDS_OF_BLOCK: usize = TABLE_BLOCK_BYTES / RECORD_BYTES;
 const DIRTY_AT: usize = 48;
 const CHECKSUM_AT: usize = RECORD_BYTES - 4;
 
-/// What is known of a slot.
+/// The contents of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::flash) struct Record {
     pub(in crate::flash) page: PageId,
@@ -69,7 +69,7 @@ pub(in crate::flash) fn sum_of(sum: u32, blocks: &[u8]) -> u32 {
 }
 
 impl Record {
-    /// With this moment.
+    /// Makes the record of a slot, with the log position `before`.
     pub(in crate::flash) fn of(kept: Kept, before: Lsn) -> Record {
         let Kept { page, lsn, last, last_but_one, admitted, is_dirty } = kept;
         Record { page, lsn, before, last, last_but_one, admitted, is_dirty }
@@ -133,7 +133,7 @@ mod tests {
             damaged[RECORD_BYTES + bit / 8] ^= 1 << (bit % 8);
             assert_eq!(Record::get(&damaged, 9, 65), None, "bit {bit}");
         }
-        // A sum over all of them, too, and one that other records don't have.
+        // The sum over all records changes if any record changes.
         let sum = sum_of(7, &block);
         for bit in 0..block.len() * 8 {
             let mut damaged = block.clone();

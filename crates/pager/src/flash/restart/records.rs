@@ -12,7 +12,7 @@ use super::mirror::Keeping;
 use super::rounds::Hardening;
 use crate::flash::config::FlashRestart;
 
-/// The records, by one scheme.
+/// The records of the slots under one restart scheme.
 pub(in crate::flash) struct Records {
     /// The scheme.
     pub(in crate::flash) scheme: FlashRestart,

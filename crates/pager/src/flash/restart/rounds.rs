@@ -10,41 +10,42 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::base::lsn::Lsn;
 use crate::flash::io::store::{Cold, Marks, Seal, Whose};
 
-/// Chunks of the table, at most.
+/// The most chunks into which the table is divided.
 pub(in crate::flash) const CHUNKS_MAX: u32 = 1024;
-/// Blocks of a chunk, at least: requests count on a drive, not only bytes.
+/// The least number of blocks of a chunk. Smaller chunks would cost the drive more requests.
 pub(in crate::flash) const CHUNK_BLOCKS_MIN: u32 = 4;
 /// The number of pauses in a round when the drive has little work. With half a second each this is the speed
 /// of the thesis (1,024 chunks, 8 at once).
 pub(in crate::flash) const PAUSES_OF_ROUND: u32 = 128;
-/// Records may be one of so many bytes that the drive moves.
+/// Records may take one part in this number of the bytes that the drive moves.
 pub(in crate::flash) const SHARE_OF_TRAFFIC: u64 = 128;
-/// Times of accesses are worth a write once in so many rounds.
+/// If only the times of accesses have changed, a chunk is written once in this number of rounds.
 pub(in crate::flash) const TIMES_ROUNDS: u32 = 8;
 /// Without threads, one in this number of puts and checkpoints writes records. A thread would be late in the
-/// same way, and the late records test what a start does about them.
+/// same way, so tests also see how a start handles late records.
 pub(in crate::flash) const TURNS: u32 = 16;
 /// Rounds until every chunk has been read since a wait began: the rest of the present round, and a whole one.
 pub(in crate::flash) const ROUNDS_AWAITED: u8 = 2;
 
-/// What was written last of a chunk.
+/// What was last written of a chunk.
 #[derive(Clone, Copy, Default)]
 pub(in crate::flash) struct Chunk {
-    /// `before` of its records. `None`: nothing since the start, and it had no records then.
+    /// The `before` of its records. `None` means that nothing was written since the start, and that it had no
+    /// records then.
     pub(in crate::flash) before: Option<Lsn>,
-    /// `None`: unknown.
+    /// Its contents; `None` means unknown.
     pub(in crate::flash) content: Option<Content>,
-    /// Rounds since then.
+    /// The number of rounds since the last write.
     pub(in crate::flash) rounds: u32,
 }
 
-/// The records of the slots of a chunk.
+/// The records of a chunk, as hashes that can be compared.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(in crate::flash) struct Content {
-    /// Of their pages and page LSNs. (Where two of them are taken for one, older records stay, which are
-    /// right.)
+    /// Hash of the pages and page LSNs. If different contents have the same hash, older records stay, and
+    /// they are still right.
     pub(in crate::flash) pages: u64,
-    /// Of the times of accesses.
+    /// Hash of the times of accesses.
     pub(in crate::flash) times: u64,
     pub(in crate::flash) records: u64,
 }
@@ -70,28 +71,28 @@ impl Round {
     }
 }
 
-/// Where the work stands.
+/// The state of lazy verification.
 pub(in crate::flash) struct Hardening {
     pub(in crate::flash) whose: Mutex<Whose>,
-    /// The marks that the file had, and its seal.
+    /// The marks that the file had at the start, or why its pages can't be used.
     pub(in crate::flash) earlier: std::result::Result<Marks, Cold>,
     pub(in crate::flash) seal: Seal,
-    /// Held by who writes chunks, all the time.
+    /// Held by the thread that writes chunks, during the whole write.
     pub(in crate::flash) writing: Mutex<()>,
     /// Held for a moment only.
     pub(in crate::flash) round: Mutex<Round>,
     pub(in crate::flash) is_on: AtomicBool,
     /// The redo position waits for records that are at least as new as this LSN.
     pub(in crate::flash) awaited: AtomicU64,
-    /// It waits for this many rounds at most.
+    /// The redo position waits for this many more rounds at most.
     pub(in crate::flash) rounds_awaited: AtomicU8,
-    /// The last checkpoint left the position where it is for their sake.
+    /// The last checkpoint did not move the redo position, because of the records.
     pub(in crate::flash) is_held: AtomicBool,
-    /// What the last one saw of changes.
+    /// The number of changes that the last checkpoint saw.
     pub(in crate::flash) changes_seen: AtomicU64,
-    /// Pages moved to and from the drive when somebody looked last.
+    /// The number of pages moved to and from the drive at the last call of `chunks_at_once`.
     pub(in crate::flash) moved_seen: AtomicU64,
-    /// Who came by where there are no threads.
+    /// Without threads: the number of puts and checkpoints that could have written records.
     pub(in crate::flash) turns: AtomicU32,
 }
 
@@ -122,24 +123,25 @@ impl Hardening {
         *self.whose.lock()
     }
 
-    /// Keeps everybody from writing records in the background.
+    /// Prevents other threads from writing records in the background, until the guard is dropped.
     pub(in crate::flash) fn nobody_writes(&self) -> MutexGuard<'_, ()> {
         self.writing.lock()
     }
 
-    /// There are so many blocks of records, and none is written yet; nobody writes.
+    /// Begins again with `blocks` blocks of which none is written. The caller holds the guard of
+    /// `nobody_writes`.
     pub(in crate::flash) fn reshape(&self, whose: Whose, blocks: u32) {
         *self.whose.lock() = whose;
         *self.round.lock() = Round::of(blocks);
     }
 
-    /// Records are written from now on.
+    /// From now on records are written.
     pub(in crate::flash) fn begin(&self, whose: Whose) {
         *self.whose.lock() = whose;
         self.is_on.store(true, Relaxed);
     }
 
-    /// Whether they are.
+    /// Whether records are written.
     pub(in crate::flash) fn is_on(&self) -> bool {
         self.is_on.load(Relaxed)
     }
@@ -149,12 +151,13 @@ impl Hardening {
     pub(in crate::flash) fn found_from(&self, redo: Lsn, until: Lsn, next: Lsn) {
         self.round.lock().chunks.fill(Chunk { before: Some(redo), ..Chunk::default() });
         if redo >= until && next > redo {
-            // The log was empty, and its new life begins behind that: records are of use again after a round.
+            // The log was empty, and its new life begins after that position. The records become useful again
+            // after a round.
             self.wait(next);
         }
     }
 
-    /// Where there are no threads: whether who comes by writes records.
+    /// Without threads: whether the calling put or checkpoint writes records.
     pub(in crate::flash) fn is_turn(&self) -> bool {
         self.turns.fetch_add(1, Relaxed).is_multiple_of(TURNS)
     }
@@ -164,7 +167,7 @@ impl Hardening {
         self.rounds_awaited.store(ROUNDS_AWAITED, Relaxed);
     }
 
-    /// Up to where records have to be newer, if somebody waits for that.
+    /// Records older than this LSN must be written again, if a checkpoint waits for that.
     pub(in crate::flash) fn awaited(&self) -> Option<Lsn> {
         (self.rounds_awaited.load(Relaxed) > 0).then(|| Lsn::new(self.awaited.load(Relaxed)))
     }
@@ -177,20 +180,20 @@ impl Hardening {
         self.shape().1
     }
 
-    /// Blocks of a chunk, and chunks.
+    /// The number of blocks of a chunk, and the number of chunks.
     pub(in crate::flash) fn shape(&self) -> (u32, u32) {
         let round = self.round.lock();
         (round.chunk_blocks, round.chunks.len() as u32)
     }
 
-    /// First block of a chunk, and how many it has; `all`: blocks of the table.
+    /// The first block of a chunk, and its number of blocks. `all` is the number of blocks of the table.
     pub(in crate::flash) fn place(&self, chunk: u32, all: u32) -> (u32, u32) {
         let chunk_blocks = self.round.lock().chunk_blocks;
         let first = chunk * chunk_blocks;
         (first, chunk_blocks.min(all - first))
     }
 
-    /// The next chunk, and what was written of it.
+    /// The next chunk, and what was last written of it.
     pub(in crate::flash) fn turn(&self) -> (u32, Chunk) {
         let mut round = self.round.lock();
         let chunk = round.next;
@@ -202,12 +205,12 @@ impl Hardening {
         self.round.lock().chunks[chunk as usize] = written;
     }
 
-    /// None of the records is older.
+    /// The lowest `before` of all chunks. No record is older.
     pub(in crate::flash) fn oldest(&self) -> Option<Lsn> {
         self.round.lock().chunks.iter().filter_map(|chunk| chunk.before).min()
     }
 
-    /// A round has ended.
+    /// Ends a round.
     pub(in crate::flash) fn end_round(&self) {
         let left = self.rounds_awaited.load(Relaxed);
         let is_served = self.oldest().is_none_or(|oldest| oldest.get() >= self.awaited.load(Relaxed));

@@ -32,7 +32,7 @@ use crate::flash::io::store::{Seal, Store, Whose};
 use crate::flash::restart::start::{ANY_SUM, READ_BLOCKS};
 
 impl FlashCache {
-    /// Whether this design and this way to keep records go with a seal.
+    /// Whether a shutdown can write a seal with this design and this restart scheme.
     pub(crate) fn may_be_sealed(&self) -> bool {
         self.records.scheme == FlashRestart::LazyVerification
             && self.policy.design().may_end_dirty()
@@ -54,7 +54,7 @@ impl FlashCache {
         }
     }
 
-    /// A shutdown leaves pages here and has no seal, for this reason.
+    /// Reports that a shutdown leaves changed pages on flash without a seal, and why.
     pub(crate) fn tell_unsealed(&self, why: &str) {
         self.tell(&format!("is left without a seal, and the next start redoes what home lacks: {why}"));
     }
@@ -86,7 +86,7 @@ impl FlashCache {
         Some(format!("{stranger} is not here as the log has it"))
     }
 
-    /// Whether the records are as they were when they got this seal, in the start of this number.
+    /// Whether the records on flash are unchanged since start `start` wrote the seal `number`.
     pub(crate) fn has_seal(&self, number: u64, start: u64) -> bool {
         let is_meant = self.may_be_sealed() && self.is_on();
         let is_it = self.records.hardening.seal.number == number

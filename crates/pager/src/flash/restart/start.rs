@@ -48,44 +48,44 @@ use crate::flash::table::Kept;
 use crate::log::history::History;
 use crate::log::notes::written::BEFORE_REDO;
 
-/// Blocks of records read together.
+/// The number of blocks of records that are read together.
 pub(in crate::flash) const READ_BLOCKS: u32 = 64;
-/// A planted fault.
+/// The name of a planted fault: the sum over the records is not compared with the seal.
 pub(in crate::flash) const ANY_SUM: &str = "flash: any records are taken for sealed";
 
-/// What a start knows of the one before.
+/// What a start knows about the start before it.
 pub(crate) struct Earlier<'p> {
-    /// Its number (control file); zero: unknown.
+    /// The number of that start in the control file; zero means unknown.
     pub(crate) start: u64,
-    /// It was to keep records of a cache: somebody counts on a warm start.
+    /// That start was to keep records of a cache, so users expect that its pages are used again.
     pub(crate) has_cache: bool,
-    /// What the log says of pages.
+    /// What the log says about pages.
     pub(crate) history: &'p History,
-    /// What the log notes of slots, where it does.
+    /// What the log says about slots, under log-based restart.
     pub(crate) noted: Option<&'p Noted>,
-    /// The records have their seal, and nothing is redone: home lacks what is dirty, since this redo position
-    /// at most.
+    /// `Some` if the records are sealed and no redo runs. Then the data files lack the pages of dirty slots.
+    /// No change that they lack is older than this redo position.
     pub(crate) sealed: Option<Lsn>,
 }
 
-/// What records were found.
+/// Counts of the records that were found.
 #[derive(Default)]
 struct FoundRecords {
     left: u64,
     clean: u64,
     dirty: u64,
-    /// Last access.
+    /// The latest time of an access.
     newest: u64,
 }
 
-/// What becomes of a record.
+/// How a record is used.
 enum Fate {
-    /// Home has the page.
+    /// The slot is used, and the data files have its page.
     Clean,
-    /// Home may lack it, and redo comes by it.
+    /// The slot is used. The data files may lack its page, and redo will process the page.
     Dirty,
     Left,
-    /// It is of another history.
+    /// The record belongs to another history of the log, so no record of the file is used.
     Foreign,
 }
 
@@ -131,7 +131,8 @@ impl FlashCache {
                 reached("flash: a cache is used without records");
                 self.note_error(&cause);
                 self.tell(&format!("is used without records, and begins empty at the next start: {cause}"));
-                // What was announced is not what this start leaves.
+                // The cache file has the announced number, but this start did not use the file. So the start
+                // takes another number.
                 note(random_id())?;
             }
         }
@@ -155,7 +156,8 @@ impl FlashCache {
         signed.unwrap_or_else(|cause| self.note_error(&cause));
     }
 
-    /// Takes what was found for what is here: behind a seal home lacks what is dirty.
+    /// Finishes the search for pages. If none may be used, the slots become empty. After a shutdown with a
+    /// seal, the pages of dirty slots enter the dirty-page table.
     fn enter(&self, restored: Option<&Earlier<'_>>) {
         match restored {
             None => self.forget_all(),
@@ -211,7 +213,7 @@ impl FlashCache {
         Ok(())
     }
 
-    /// Whether the records are ours.
+    /// Reads the records of all slots. Returns false if a record belongs to another history.
     fn look_at_table(&self, earlier: &Earlier<'_>, found: &mut FoundRecords) -> Result<bool, Cold> {
         let (blocks, mut sum) = (self.drive.store.table_blocks(), 0);
         for first in (0..blocks).step_by(READ_BLOCKS as usize) {
@@ -230,7 +232,8 @@ impl FlashCache {
                 }
             }
         }
-        // What is believed is what was summed: a drive may answer otherwise than a moment ago.
+        // The sum is computed over the bytes that were used here, because a drive may return other bytes at a
+        // second read.
         if earlier.sealed.is_some() && sum != self.records.hardening.seal.sum && !planted(ANY_SUM) {
             reached("flash: records change between two reads");
             return Err(Cold::Unsteady);
@@ -238,7 +241,7 @@ impl FlashCache {
         Ok(true)
     }
 
-    /// Whether the record is ours.
+    /// Uses one record. Returns false if it belongs to another history.
     fn look_at(&self, stored: u32, record: &Record, earlier: &Earlier<'_>, found: &mut FoundRecords) -> bool {
         let fate = match earlier.sealed {
             Some(_) if record.is_dirty && !planted("flash: a seal's dirty slots are clean") => Fate::Dirty,
@@ -266,7 +269,7 @@ impl FlashCache {
     fn fate(&self, record: &Record, stored: u32, history: &History) -> Fate {
         let Record { page, lsn, before, .. } = *record;
         let (from, stable, end) = (history.from, history.stable, history.until.max(history.from));
-        // One that is right as long as it is there says nothing of a moment.
+        // A memory-mapped record is right as long as it exists, and has no log position.
         let is_kept = self.records.scheme == FlashRestart::MemoryMapped;
         if lsn > history.until || before > end {
             return Fate::Foreign;
@@ -274,7 +277,8 @@ impl FlashCache {
         let is_its_place =
             self.slots.partition_of(page) == (stored / self.slots.shape.partition_slots()) as usize;
         let is_possible = stored < self.slots() && SpaceId::DURABLE.contains(&page.space()) && is_its_place;
-        // Home may have a new one, that of a file which was cut and has grown again; nothing notes that.
+        // If the file was cut and has grown again, the data files may have a newer descriptor page, and no
+        // log record says so.
         let is_possible =
             is_possible && !Geometry::of(page.space(), self.drive.store.page_size()).is_descriptor(page);
         let is_read =
@@ -328,7 +332,7 @@ impl FlashCache {
         table.is_dirty(id) && !planted("flash: redo tells the ledger nothing of what only flash has")
     }
 
-    /// Redo is over. `has_place`: whether the page is within its space.
+    /// Called when redo has ended. `has_place` says whether a page is within its space.
     pub(crate) fn redone(&self, has_place: impl Fn(PageId) -> bool) {
         if !self.is_redo_running() {
             self.life.on(Event::RedoEnds);
@@ -346,7 +350,8 @@ impl FlashCache {
         self.begin_keeping();
     }
 
-    /// The device failed while redo runs: redo has what nobody has seen on it.
+    /// Called if the device fails while redo runs. Removes dirty slots that are not verified yet, because
+    /// redo can make their pages.
     #[cold]
     pub(in crate::flash) fn forget_unverified(&self) {
         if self.life.is_restoring() {
@@ -355,7 +360,7 @@ impl FlashCache {
         }
     }
 
-    /// Whether redo is still to come, or running.
+    /// Whether redo has not ended yet, and may use pages of the start before.
     pub(in crate::flash) fn is_redo_running(&self) -> bool {
         self.life.is_restoring()
     }

@@ -16,7 +16,7 @@ pub(in crate::flash) struct Heap {
 }
 
 impl Heap {
-    /// Of slots below `count`; none is in it.
+    /// An empty heap for slots with numbers below `count`.
     pub(in crate::flash) fn new(count: u32) -> Heap {
         Heap { slots: Vec::new(), places: vec![NOWHERE; count as usize] }
     }
@@ -24,7 +24,7 @@ impl Heap {
     /// Adds a slot.
     ///
     /// # Panics
-    /// If it is there.
+    /// If the slot is in the heap already.
     pub(in crate::flash) fn insert(&mut self, slot: u32, key: u64) {
         assert_eq!(self.places[slot as usize], NOWHERE, "slot {slot} is in the heap");
         self.slots.push((key, slot));
@@ -37,14 +37,14 @@ impl Heap {
         self.slots.first().map(|(_, slot)| *slot)
     }
 
-    /// Takes the slot with the smallest key.
+    /// Removes and returns the slot with the smallest key.
     pub(in crate::flash) fn pop(&mut self) -> Option<u32> {
         let slot = self.slots.first()?.1;
         self.remove(slot);
         Some(slot)
     }
 
-    /// Takes this one out. Whether it was there.
+    /// Removes a slot. Returns whether it was in the heap.
     pub(in crate::flash) fn remove(&mut self, slot: u32) -> bool {
         let at = std::mem::replace(&mut self.places[slot as usize], NOWHERE);
         if at == NOWHERE {
@@ -97,7 +97,7 @@ mod tests {
     #[test]
     fn slots_come_out_by_key_and_any_can_be_taken_out() {
         let mut heap = Heap::new(100);
-        // 37 and 100 have no common factor: all keys once, in no order.
+        // 37 and 100 have no common factor, so each key occurs once, and they are not sorted.
         (0..100_u32).for_each(|slot| heap.insert(slot, u64::from(slot) * 37 % 100));
         let gone = [0, 50, 99, 3, 64];
         assert!(gone.iter().all(|slot| heap.remove(*slot)) && !heap.remove(50));

@@ -46,26 +46,26 @@ pub(super) enum Order {
     /// Evicts the page whose last but one access is longest ago (LRU-2, O'Neil 1993). For a page that was
     /// used once since it was admitted, the time of admission counts.
     Lru2,
-    /// The slot that was filled longest ago: the slots are a ring.
+    /// Evicts the slot that was filled longest ago: the slots are a ring.
     Fifo,
-    /// That of the coldest page, by what `heat` says.
+    /// Evicts the page whose extent has the lowest temperature.
     Heat,
 }
 
 /// Which dirty slot is cleaned next (Do 2012: chapter 3 and chapter 4 differ).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CleanOrder {
-    /// That of the page whose last but one access is longest ago.
+    /// First the page whose last but one access is longest ago.
     LastUse,
-    /// That of the page whose oldest change is the oldest, so that the log can be cut.
+    /// First the page with the lowest recovery LSN, so that the log can be cut.
     RecoveryLsn,
 }
 
 impl CleanOrder {
-    /// All of them.
+    /// Both orders.
     pub const ALL: [CleanOrder; 2] = [CleanOrder::LastUse, CleanOrder::RecoveryLsn];
 
-    /// Its name in the configuration file.
+    /// The name of the order in the configuration file.
     pub fn name(self) -> &'static str {
         match self {
             CleanOrder::LastUse => "last-use",
@@ -73,13 +73,13 @@ impl CleanOrder {
         }
     }
 
-    /// The one of this name.
+    /// The order with this name.
     pub fn of(name: &str) -> Option<CleanOrder> {
         CleanOrder::ALL.into_iter().find(|order| order.name() == name)
     }
 }
 
-/// The table.
+/// The slot table of one partition.
 pub(super) struct Partition {
     slots: Vec<Slot>,
     by_page: FxHashMap<PageId, SlotNo>,
@@ -99,7 +99,7 @@ impl Partition {
         Partition {
             slots: vec![UNUSED; count as usize],
             by_page: FxHashMap::default(),
-            // Low ones first, so that the file fills from its beginning.
+            // Slots with low numbers are used first, so that the file fills from its beginning.
             free: (0..count).rev().collect(),
             clean: Heap::new(count),
             dirty: Heap::new(count),
@@ -120,7 +120,7 @@ impl Partition {
         self.touched.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Goes on with other victims.
+    /// Changes the order in which slots are evicted and cleaned.
     pub(super) fn reorder(&mut self, order: Order, clean_order: CleanOrder) {
         (self.order, self.clean_order) = (order, clean_order);
         (0..self.slots.len() as u32).for_each(|no| self.place(no));
@@ -185,14 +185,15 @@ impl Partition {
         self.by_page.get(&id).map(|no| (*no, &self.slots[*no as usize]))
     }
 
-    /// Whether the page has a valid slot; that counts as an access.
+    /// Returns whether the page has a valid slot. If so, the call counts as an access.
     pub(super) fn touch(&mut self, id: PageId, now: u64) -> bool {
         let Some((no, Slot { is_invalid: false, .. })) = self.found(id) else { return false };
         self.update(no, |slot| (slot.last_but_one, slot.last) = (slot.last, now));
         true
     }
 
-    /// Where to read the page; that counts as an access. `None`: at home, or above.
+    /// Returns where to read the page, and counts an access. `None` means that the page must be read from the
+    /// data files.
     pub(super) fn begin_read(&mut self, id: PageId, now: u64) -> Option<ReadFrom> {
         let (no, slot) = self.found(id).filter(|(_, slot)| !slot.is_invalid)?;
         let Slot { lsn, is_dirty, is_written, readers, is_unverified, .. } = *slot;
@@ -212,7 +213,8 @@ impl Partition {
     /// Ends a read. Returns whether the slot was given up because of what the read found.
     pub(super) fn end_read(&mut self, no: SlotNo, saw: Saw) -> bool {
         let slot = &self.slots[no as usize];
-        // Redo has what home lacks of a page that nobody has seen on flash since the start.
+        // Redo can make a page that the data files lack, if the page was not verified on flash since the
+        // start.
         let can_go = !slot.is_dirty || slot.is_unverified;
         let gives_up = saw == Saw::Other && !slot.is_doomed && can_go;
         if gives_up {
@@ -226,11 +228,12 @@ impl Partition {
         gives_up
     }
 
-    /// A slot for this version of the page, unless it has one.
+    /// Reserves a slot for this version of the page, unless the page has a slot with this version or a newer
+    /// one.
     pub(super) fn admit(&mut self, new: Arrival, heat_of: impl Fn(PageId) -> u64) -> Admitted {
         let found = self.found(new.id).map(|(no, slot)| (no, *slot));
         if let Some((no, slot)) = found {
-            // What is kept back has to be there.
+            // A version that the data files lack needs a slot whose content is certain.
             let is_sure = !slot.is_unverified || new.lacks.is_none();
             if !slot.is_invalid && slot.lsn >= new.lsn && is_sure {
                 self.touch(new.id, new.now);
@@ -370,7 +373,8 @@ impl Partition {
         was_valid
     }
 
-    /// As `remove`, of a page that goes up for good; not while it is being cleaned. Whether home may lack it.
+    /// As `remove`, for a page that moves to the pool (exclusive caching). Returns whether the data files may
+    /// lack it; `None` if the page has no valid slot, or its slot is being cleaned.
     pub(super) fn take(&mut self, id: PageId) -> Option<bool> {
         let (no, slot) = self.found(id).filter(|(_, slot)| !slot.is_cleaning && !slot.is_invalid)?;
         let is_dirty = slot.is_dirty;
@@ -393,7 +397,7 @@ impl Partition {
         is_older && self.remove(id)
     }
 
-    /// As `remove`, of a range of pages. How many.
+    /// As `remove`, for a range of pages. Returns how many had a valid slot.
     pub(super) fn remove_range(&mut self, ids: PageRange) -> u64 {
         if ids.count as usize > self.by_page.len() {
             return self.remove_all(|id| ids.contains(id));
@@ -401,18 +405,18 @@ impl Partition {
         (0..ids.count).filter(|at| self.remove(ids.first.plus(*at))).count() as u64
     }
 
-    /// As `remove`, of all pages that `is_meant`. How many.
+    /// As `remove`, for all pages for which `is_meant` is true. Returns how many had a valid slot.
     pub(super) fn remove_all(&mut self, is_meant: impl Fn(PageId) -> bool) -> u64 {
         let meant: Vec<PageId> = self.by_page.keys().copied().filter(|id| is_meant(*id)).collect();
         meant.iter().filter(|id| self.remove(**id)).count() as u64
     }
 
-    /// As `remove`, of all pages that home has.
+    /// As `remove`, for all pages that the data files have.
     pub(super) fn remove_clean(&mut self) -> u64 {
         self.remove_clean_if(|_| true)
     }
 
-    /// As `remove_clean`, of those that are meant.
+    /// As `remove_clean`, for those pages for which `is_meant` is true.
     pub(super) fn remove_clean_if(&mut self, is_meant: impl Fn(PageId) -> bool) -> u64 {
         let is_clean = |no: &SlotNo| !self.slots[*no as usize].is_dirty;
         let pages = self.by_page.iter().filter(|(id, no)| is_clean(no) && is_meant(**id));
@@ -460,7 +464,7 @@ impl Partition {
         true
     }
 
-    /// All slots that the restart looks for were found.
+    /// Ends the search of a start for slots: the other slots are free.
     pub(super) fn found_all(&mut self) {
         self.free =
             (0..self.slots.len() as u32).rev().filter(|no| self.slots[*no as usize].is_free).collect();
@@ -488,17 +492,17 @@ impl Partition {
         });
     }
 
-    /// Slots by state.
+    /// The number of slots in each state.
     pub(super) fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// All slots.
+    /// The number of slots.
     pub(super) fn slot_count(&self) -> u32 {
         self.slots.len() as u32
     }
 
-    /// Whether all of them are free.
+    /// Whether all slots are free.
     pub(super) fn is_empty(&self) -> bool {
         self.counts.free == self.slots.len() as u64
     }
@@ -509,13 +513,13 @@ impl Partition {
         *self = other;
     }
 
-    /// Slots with versions that the data files may lack.
+    /// The number of dirty slots.
     pub(super) fn dirty_count(&self) -> u64 {
         self.counts.dirty
     }
 
-    /// Whether more than a twentieth is free: until then whatever leaves the pool is welcome (Do 2012,
-    /// section 3.3.1, "aggressive filling").
+    /// Whether more than a twentieth of the slots is free. While this is so, the cache takes every clean page
+    /// that leaves the pool
     pub(super) fn is_filling(&self) -> bool {
         self.free.len() * 20 > self.slots.len()
     }
@@ -526,7 +530,7 @@ impl Partition {
         self.slots.iter().all(|slot| slot.is_free || slot.is_idle())
     }
 
-    /// Pages that are whole in a valid slot.
+    /// Pages that are completely written to a valid slot.
     pub(super) fn pages(&self) -> Vec<PageId> {
         let is_whole = |id: &PageId| self.version(*id).is_some();
         self.by_page.keys().copied().filter(is_whole).collect()
@@ -538,7 +542,7 @@ impl Partition {
         Some((slot.lsn, slot.is_dirty))
     }
 
-    /// Pages that home may lack.
+    /// Pages that the data files may lack.
     pub(super) fn dirty_pages(&self) -> Vec<PageId> {
         let is_dirty = |no: &SlotNo| self.slots[*no as usize].is_dirty;
         self.by_page.iter().filter(|(_, no)| is_dirty(no)).map(|(id, _)| *id).collect()

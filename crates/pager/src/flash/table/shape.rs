@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// Most partitions of the slot table (Do 2012, section 3.3.4).
 pub(in crate::flash) const PARTITIONS_MAX: u32 = 16;
-/// Fewest slots of one.
+/// The least number of slots of a partition.
 const PARTITION_SLOTS_MIN: u32 = 64;
 
-/// How slots are spread over partitions.
+/// The number of partitions with slots, and the number of slots of each.
 pub(in crate::flash) struct Shape {
     pub(in crate::flash) partitions: AtomicU32,
     pub(in crate::flash) partition_slots: AtomicU32,
@@ -23,22 +23,22 @@ impl Shape {
         Shape { partitions: partitions.into(), partition_slots: (slots / partitions).into() }
     }
 
-    /// Partitions that have slots.
+    /// The number of partitions that have slots.
     pub(in crate::flash) fn partitions(&self) -> u32 {
         self.partitions.load(Relaxed)
     }
 
-    /// Slots of each of them.
+    /// The number of slots of each such partition.
     pub(in crate::flash) fn partition_slots(&self) -> u32 {
         self.partition_slots.load(Relaxed)
     }
 
-    /// All slots.
+    /// The number of all slots.
     pub(in crate::flash) fn slots(&self) -> u32 {
         self.partitions() * self.partition_slots()
     }
 
-    /// Slots of a partition by its number.
+    /// The number of slots of the partition with this number.
     pub(in crate::flash) fn slots_of(&self, partition: u32) -> u32 {
         if partition < self.partitions() { self.partition_slots() } else { 0 }
     }

@@ -9,12 +9,12 @@ use crate::base::lsn::Lsn;
 /// A slot, by its number within the partition.
 pub(in super::super) type SlotNo = u32;
 
-/// A slot as the table knows it.
+/// The state of a slot.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Slot {
     pub(super) page: Option<PageId>,
     pub(super) lsn: Lsn,
-    /// Oldest change that home may lack.
+    /// The oldest change of the page that the data files may lack.
     pub(super) since: Lsn,
     pub(super) last: u64,
     pub(super) last_but_one: u64,
@@ -26,15 +26,15 @@ pub(super) struct Slot {
     pub(super) is_dirty: bool,
     pub(super) is_cleaning: bool,
     pub(super) is_invalid: bool,
-    /// It was removed while it was in use.
+    /// The slot was removed while a thread used it. It becomes free when that use ends.
     pub(super) is_doomed: bool,
-    /// It is as an earlier start left it, and nobody has looked since whether its page is in it.
+    /// An earlier start filled the slot, and no thread has checked since then that it still has its page.
     pub(super) is_unverified: bool,
-    /// Home had no room for its page.
+    /// The data files had no space for the page.
     pub(super) is_passed_over: bool,
 }
 
-/// One that has no page.
+/// A free slot.
 pub(super) const UNUSED: Slot = Slot {
     page: None,
     lsn: Lsn::ZERO,
@@ -55,7 +55,7 @@ pub(super) const UNUSED: Slot = Slot {
 };
 
 impl Slot {
-    /// Whether nobody reads, writes or cleans it.
+    /// Whether no thread reads, writes or cleans the slot.
     pub(super) fn is_idle(&self) -> bool {
         self.is_written && !self.is_cleaning && self.readers == 0
     }
@@ -66,19 +66,20 @@ impl Slot {
 pub(in super::super) struct Arrival {
     pub(in super::super) id: PageId,
     pub(in super::super) lsn: Lsn,
-    /// `Some`: home lacks it, since this change.
+    /// `Some`: the data files lack the page's changes from this LSN on.
     pub(in super::super) lacks: Option<Lsn>,
     pub(in super::super) now: u64,
-    /// It comes only in place of a colder page; `None`: whatever is the next victim.
+    /// `Some`: the page is admitted only if it replaces a page with a lower temperature. `None`: it replaces
+    /// the next victim.
     pub(in super::super) heat: Option<u64>,
 }
 
-/// What became of an admission.
+/// The result of an admission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) enum Admitted {
-    /// The page belongs into this slot, which is being written from now on.
+    /// The page got this slot, which counts as being written from now on.
     Slot(SlotNo),
-    /// Its slot has this version or a newer one, and is dirty or not.
+    /// The page has a slot with this version or a newer one already.
     Has { is_dirty: bool },
     /// All slots are dirty, or being read, written or cleaned.
     Busy,
@@ -100,9 +101,9 @@ pub(in super::super) enum ReadFrom {
 pub(in super::super) enum Saw {
     /// The page, as the table says.
     Page,
-    /// Something else.
+    /// Something else than the page.
     Other,
-    /// Nothing: it was not read.
+    /// Nothing, because the slot was not read.
     Nothing,
 }
 
@@ -110,14 +111,14 @@ pub(in super::super) enum Saw {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) struct Reading {
     pub(in super::super) slot: SlotNo,
-    /// What its page has to have.
+    /// The page LSN that the page in the slot must have.
     pub(in super::super) lsn: Lsn,
     pub(in super::super) is_dirty: bool,
-    /// Whether its page may not be in it: then redo has what home lacks.
+    /// Whether the slot may have another page. In that case redo can make the page.
     pub(in super::super) is_unverified: bool,
 }
 
-/// What is to be known of a slot after a restart.
+/// What a restart must know about a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) struct Kept {
     pub(in super::super) page: PageId,
@@ -125,7 +126,7 @@ pub(in super::super) struct Kept {
     pub(in super::super) last: u64,
     pub(in super::super) last_but_one: u64,
     pub(in super::super) admitted: u64,
-    /// Home lacks it.
+    /// The data files lack the page.
     pub(in super::super) is_dirty: bool,
 }
 
@@ -149,7 +150,7 @@ pub(in super::super) struct Cleaning {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(in super::super) struct Counts {
     pub(in super::super) free: u64,
-    /// Being written, and removed ones that are still in use.
+    /// Slots that are being written, and removed slots that are still in use.
     pub(in super::super) writing: u64,
     pub(in super::super) clean: u64,
     pub(in super::super) dirty: u64,
@@ -157,7 +158,7 @@ pub(in super::super) struct Counts {
 }
 
 impl Counts {
-    /// The one that counts slots in this one's state.
+    /// The counter for the state of `slot`.
     pub(super) fn of(&mut self, slot: &Slot) -> &mut u64 {
         match slot {
             Slot { is_free: true, .. } => &mut self.free,
@@ -169,7 +170,7 @@ impl Counts {
         }
     }
 
-    /// Both together.
+    /// The sums of both.
     pub(in super::super) fn plus(self, other: Counts) -> Counts {
         Counts {
             free: self.free + other.free,

@@ -15,7 +15,7 @@ use super::shape::{PARTITIONS_MAX, Shape};
 use super::{CleanOrder, Order, Partition, SlotNo};
 use crate::base::ids::PageId;
 
-/// What spreads neighbouring pages over the partitions: 2^64 divided by the golden ratio.
+/// A factor that spreads neighbouring pages over the partitions:
 const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// The slot table.
@@ -27,7 +27,7 @@ pub(in crate::flash) struct Slots {
 }
 
 impl Slots {
-    /// Empty ones.
+    /// Empty partitions.
     pub(in crate::flash) fn new(shape: Shape, order: Order, clean_order: CleanOrder) -> Slots {
         let partition = |no| Mutex::new(Partition::new(shape.slots_of(no), order, clean_order));
         let partitions = (0..PARTITIONS_MAX).map(partition).collect();
@@ -40,17 +40,17 @@ impl Slots {
         self.clock.fetch_add(1, Relaxed)
     }
 
-    /// Accesses from now on are later than this one.
+    /// Moves the clock past `last`, so that all further accesses are later.
     pub(in crate::flash) fn tick_past(&self, last: u64) {
         self.clock.fetch_max(last + 1, Relaxed);
     }
 
-    /// Number of partitions, also of those without slots.
+    /// The number of partitions, including those without slots.
     pub(in crate::flash) fn partitions(&self) -> usize {
         self.partitions.len()
     }
 
-    /// The partition that has the page's slot, as long as the shape stays.
+    /// The number of the page's partition. It is valid until the shape changes.
     #[inline]
     pub(in crate::flash) fn partition_of(&self, id: PageId) -> usize {
         (id.to_u64().wrapping_mul(SPREAD) >> 32) as usize % self.shape.partitions() as usize

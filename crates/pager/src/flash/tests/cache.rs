@@ -26,7 +26,7 @@ use crate::log::redo::{RedoError, RedoOps};
 
 pub(in crate::flash) const PAGE_BYTES: usize = 4096;
 
-/// Pages by number.
+/// Data files in memory.
 #[derive(Default)]
 struct Home(Mutex<BTreeMap<PageId, Vec<u8>>>);
 
@@ -136,7 +136,7 @@ fn open_all(
     cache.expect("its device is sound")
 }
 
-/// Everything is in the log.
+/// A log that counts as durable without an end.
 pub(in crate::flash) struct NoLog;
 
 impl WriteAhead for NoLog {
@@ -159,7 +159,7 @@ impl WriteAhead for NoLog {
 #[derive(Default)]
 pub(in crate::flash) struct Stoppable {
     cause: OnceLock<PagerError>,
-    /// What somebody else stops it with, just before the next call to `stop` does.
+    /// The reason with which another thread stops the log, just before
     pub(in crate::flash) first: Mutex<Option<PagerError>>,
 }
 
@@ -198,7 +198,7 @@ impl Random {
     }
 }
 
-/// Reads a run with holes; whether each page has the LSN that `known` says.
+/// Reads a run with holes. Returns whether each page has the LSN
 pub(in crate::flash) fn read(cache: &FlashCache, first: u32, holes: &[bool], known: &[u64]) -> bool {
     let mut buffers: Vec<AlignedBuf> = holes.iter().map(|_| AlignedBuf::new(PAGE_BYTES)).collect();
     let mut want: Vec<Want<'_>> = buffers
@@ -256,7 +256,8 @@ fn runs_with_holes_are_read_from_both() {
     assert_eq!(damages, Vec::<String>::new());
 }
 
-/// What nobody writes fills the queue, and then nothing more is taken; what changes meanwhile is not found.
+/// No thread writes, so the queue becomes full, and the cache takes no more pages. A queued page that changes
+/// is not found any more.
 #[test]
 fn a_queue_that_is_full_takes_no_more() {
     let cache = open(40, true);
@@ -304,7 +305,8 @@ fn a_put_waits_for_room_and_its_pages_stay() {
         is_over.store(true, Relaxed);
         all.expect("nothing fails");
     });
-    // One that waits longer than it may goes home: a thread that writes may be held up as long.
+    // A put that has waited for its longest time writes its pages to the data files. That may happen, because
+    // the operating system may stop the writing thread for so long.
     let at_home = home.0.lock().len();
     assert!(at_home <= 20, "{at_home} of {} pages went home", 5 * PUTS);
 }
@@ -316,7 +318,7 @@ fn a_put_far_beyond_the_limit_cleans_about_what_it_brings() {
     let how: (bool, Arc<dyn WriteAhead>) = (true, Arc::new(NoLog));
     let cache = open_on(MemoryDirectory::new(), 640, FlashDesign::LazyCleaning, how);
     let put = |no| cache.put(&[image(no, 5)], Cause::Evict, Need::Held).expect("home takes all");
-    // No two of them lie beside each other, and are cleaned together.
+    // No two of the pages are neighbours, which would be cleaned together.
     for no in 0..PAGES {
         put(2 * no);
         while cache.write_some(Duration::ZERO).expect("nothing fails") {}
@@ -349,7 +351,7 @@ fn a_slot_that_a_change_overtook_gets_no_record() {
     };
     cache.harden_all(Lsn::ZERO).unwrap();
     assert_eq!(found(&cache), [(page(1), Lsn::new(100))]);
-    // Home has the newer one, and the put took the older one away.
+    // The data files have the newer version, and the put has removed the older one from its slot.
     cache.put(&[image(2, 140)], Cause::Evict, Need::Held).unwrap();
     cache.around.ledger.stable(page(2), Lsn::new(140));
     cache.harden_all(Lsn::ZERO).unwrap();
@@ -378,7 +380,7 @@ fn what_a_lost_cache_still_has_is_read() {
     cache.lose(&PagerError::Corrupt { what: "a test says so".into() });
     assert!(log.check().is_err(), "it has stopped the log");
     assert!(read(&cache, 0, &[false; 8], &[5; 8]), "from slots, and from the queue");
-    // One of each changes, with and without a word; and one of each is dropped.
+    // One page of each kind changes with a report of the change, one without, and one is dropped.
     [1, 5].into_iter().for_each(|no| cache.changed(page(no)));
     [1..3, 5..7].into_iter().for_each(|pages| put(pages, 9));
     let gone = |no| {
@@ -405,7 +407,8 @@ fn what_a_lost_cache_still_has_is_read() {
     );
 }
 
-/// Pages that are refused go home; what is there already is read, and brought home, as ever.
+/// If the budget is used up, put pages are written to the data files. Pages that are in the cache already are
+/// still read and cleaned.
 #[test]
 fn a_budget_that_is_used_up_takes_no_more_until_an_hour_has_passed() {
     const HOUR: u64 = 3600;
@@ -469,7 +472,7 @@ fn records_are_written_beyond_the_budget_and_made_up_for() {
     assert!(takes());
 }
 
-/// Nothing is taken any more, though who puts may have seen a cache that is not lost.
+/// The cache is lost after the put has seen that it is not lost. It takes no page all the same.
 #[test]
 fn a_put_that_the_loss_overtakes_goes_home() {
     let log = (true, Arc::new(NoLog) as Arc<dyn WriteAhead>);

@@ -23,16 +23,16 @@ use crate::level::{Cause, Got, Level, LevelReport, Need, Run, Step, Tier, Want};
 
 type Hook = Box<dyn FnOnce() + Send>;
 
-/// Pages by number, and what happens behind the back of who reads or writes them.
+/// Data files in memory, with hooks that run during a read or a put.
 #[derive(Default)]
 pub(in crate::flash) struct Home {
     pages: Mutex<BTreeMap<PageId, Image>>,
     ledger: Arc<Ledger>,
-    /// After the bytes were copied, before they are handed up.
+    /// Runs after the bytes were copied, and before the read returns them.
     in_read: Mutex<Option<Hook>>,
-    /// Before pages are there.
+    /// Runs before the data files have the pages of a put.
     in_put: Mutex<Option<Hook>>,
-    /// Pages of the last read.
+    /// The pages that the last read asked for.
     asked: Mutex<Vec<u32>>,
 }
 
@@ -119,7 +119,7 @@ pub(in crate::flash) fn open(
     (cache, home)
 }
 
-/// The page LSN that is read, and from where.
+/// Reads a page. Returns its LSN, and the level that it came from.
 pub(in crate::flash) fn read(cache: &FlashCache, no: u32, why: Access) -> (u64, Tier) {
     let mut bytes = AlignedBuf::new(PAGE_BYTES);
     let mut want = [Want::Page { frame: &mut bytes, got: None }];
@@ -150,7 +150,7 @@ fn a_miss_brings_the_neighbours_to_flash() {
         if widens {
             assert_eq!(from_flash(&cache, 0..40), [8, 9, 10, 12, 13, 14, 15]);
             assert_eq!(read(&cache, 14, Access::Random), (5, Tier::Flash));
-            // What has a slot is not read along.
+            // A page that has a slot is not read as a neighbour.
             assert_eq!(read(&cache, 11, Access::Random), (5, Tier::Home));
             assert_eq!(*home.asked.lock(), [11]);
             assert_eq!(read(&cache, 16, Access::Sequential), (5, Tier::Home));
@@ -187,7 +187,8 @@ fn neighbours_that_are_not_there_are_not_asked_for_again() {
     assert_eq!(refused, Some(&("widened_refused", 1)));
 }
 
-/// The watch is what keeps an older version out: without it, it is admitted.
+/// The set of watched pages prevents that an older version is admitted: without it, the older version is
+/// admitted.
 #[test]
 fn an_older_version_is_admitted_where_nobody_watches() {
     for fault in [None, Some("flash: what is read along is not watched")] {
@@ -204,7 +205,7 @@ fn an_older_version_is_admitted_where_nobody_watches() {
     }
 }
 
-/// The page is read along as it was; then it is put, changed, dropped, or nobody says what becomes of it.
+/// A page is read as a neighbour, in an older version. Meanwhile it is put, changed or dropped.
 #[test]
 fn what_is_overtaken_while_it_is_read_along_is_not_admitted() {
     type Overtake = fn(&FlashCache, &Home);
@@ -226,7 +227,8 @@ fn what_is_overtaken_while_it_is_read_along_is_not_admitted() {
         let ids = PageRange { first: page(9), count: 1 };
         cache.discard(ids, Lsn::ZERO).expect("nothing fails");
     };
-    // A mini-transaction had said before that it would change.
+    // A mini-transaction has entered the page in the dirty-page table, because it is about to change the
+    // page.
     let logged = |_: &FlashCache, home: &Home| {
         home.ledger.first_change(page(9), Lsn::new(8), Lsn::new(8));
     };
@@ -249,7 +251,8 @@ fn what_home_may_lack_is_not_read_along() {
     home.ledger.first_change(page(9), Lsn::new(8), Lsn::new(8));
     read(&cache, 11, Access::Random);
     assert_eq!(*home.asked.lock(), [8, 10, 11, 12, 13, 14, 15], "its newest version is above");
-    // Kept back, on its way home, and dropped meanwhile: nobody but who brings it home knows of it.
+    // The page is on flash only, is being cleaned, and is dropped meanwhile. Then only the cleaning thread
+    // knows about it.
     home.ledger.stable(page(9), Lsn::new(20));
     cache.put(&[image(17, 9)], Cause::Evict, Need::Held).expect("flash takes it");
     let (inner, below) = (cache.clone(), home.clone());

@@ -29,7 +29,7 @@ use crate::level::{Cause, Level, Need};
 use crate::log::WriteAhead;
 use crate::log::history::History;
 
-/// Chunks, and their slots.
+/// The number of chunks of the cache.
 const CHUNKS: u64 = 10;
 const BLOCKS: u64 = CHUNKS * CHUNK_BLOCKS_MIN as u64;
 const SLOTS: u64 = BLOCKS * RECORDS_OF_BLOCK as u64;
@@ -65,7 +65,7 @@ struct Rig {
     device: Arc<Faulty>,
 }
 
-/// Full of pages; the log is durable up to 1000.
+/// A cache that is full of pages, with a log that is durable up to LSN 1000.
 fn full(daily: Option<u64>, clock: Clock) -> Rig {
     let (log, device) = (Arc::new(Durable(AtomicU64::new(1000))), Faulty::wrap(MemoryDirectory::new()));
     let how: (bool, Arc<dyn WriteAhead>) = (true, log.clone());
@@ -84,7 +84,7 @@ impl Rig {
         while self.cache.write_some(Duration::ZERO).expect("nothing fails") {}
     }
 
-    /// A round; chunks that were written in it.
+    /// Runs a round. Returns the number of chunks that were written in it.
     fn round(&self) -> u64 {
         let before = self.cache.counters.hardened.load(Relaxed);
         while !self.cache.harden_some() {}
@@ -93,7 +93,7 @@ impl Rig {
         blocks / u64::from(CHUNK_BLOCKS_MIN)
     }
 
-    /// The oldest moment that a record on flash was written of.
+    /// The lowest `before` of all records on flash.
     fn oldest(&self) -> Option<Lsn> {
         let slots = (0..self.cache.slots()).filter_map(|slot| {
             let mut block = AlignedBuf::new(TABLE_BLOCK_BYTES);
@@ -175,7 +175,8 @@ fn a_busy_drive_has_more_records_written() {
     assert_eq!(rig.cache.chunks_at_once() as u64, CHUNKS, "a round at a time");
 }
 
-/// What could not be written is older than whoever cuts the log is told.
+/// If the records of a chunk could not be written, the log is still needed from the position of its older
+/// records.
 #[test]
 fn a_write_that_fails_moves_nothing_on() {
     let rig = full(None, running());
@@ -201,7 +202,8 @@ fn a_failing_cache_holds_nobody_up() {
     assert!(!rig.cache.is_hardening_awaited());
 }
 
-/// A tenth of what may be written, or half of it for who waits: the rest is that of pages.
+/// Records may take a tenth of the budget, or half of it if the redo position waits for them. The rest is for
+/// pages.
 #[test]
 fn records_have_a_share_of_the_budget() {
     const HOUR: u64 = 3600;
@@ -293,7 +295,7 @@ fn nobody_changes_a_page_before_its_record_is_void() {
         .find(|id| cache.slots.partition_of(*id) != cache.slots.partition_of(one));
     let other = other.expect("there are several partitions");
     let write = |when, fault| Rule { operation: Some(Operation::Write), space: None, when, fault };
-    // The record, then the header.
+    // First the write of the record fails, and then the write of the header is slow.
     device.arm(write(When::Nth(1), Fault::Fails(ErrorKind::Io(5))));
     device.arm(write(When::Nth(2), Fault::Slow(SLOW)));
     let believed = std::thread::scope(|scope| {
@@ -325,7 +327,7 @@ fn history() -> History {
     History::empty(start)
 }
 
-/// Redo is to run, and pages come here that it has not yet brought up to the end of the log.
+/// Redo has not ended, and puts pages that lack later changes in the log.
 #[test]
 fn no_record_is_written_before_redo_is_over() {
     for restart in [FlashRestart::LazyVerification, FlashRestart::MemoryMapped] {
@@ -348,7 +350,7 @@ fn no_record_is_written_before_redo_is_over() {
     }
 }
 
-/// Nothing notes that a file was cut and has grown again, with other descriptor pages.
+/// A file can be cut and grow again, with other descriptor pages. No log record says so.
 #[test]
 fn descriptor_pages_are_not_found_again() {
     let files = MemoryDirectory::new();

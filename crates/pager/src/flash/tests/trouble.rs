@@ -25,17 +25,17 @@ use crate::log::WriteAhead;
 
 type Hook = Box<dyn FnOnce() + Send>;
 
-/// Pages by number.
+/// Data files in memory that can refuse pages.
 #[derive(Default)]
 struct Home {
     pages: Mutex<BTreeMap<PageId, Vec<u8>>>,
-    /// There is no room for these.
+    /// Pages for which there is no space.
     full: Mutex<BTreeSet<PageId>>,
-    /// It takes nothing any more.
+    /// Every put fails.
     is_broken: AtomicBool,
-    /// Happens in the middle of the next read.
+    /// Runs in the middle of the next read.
     in_read: Mutex<Option<Hook>>,
-    /// Happens in the middle of the next put.
+    /// Runs in the middle of the next put.
     in_put: Mutex<Option<Hook>>,
 }
 
@@ -121,7 +121,7 @@ impl Rig {
         report[0].counters.iter().find(|(found, _)| *found == name).map_or(0, |(_, count)| *count)
     }
 
-    /// The next reads of the drive, so many of them, fail.
+    /// Makes the next `count` reads of the drive fail.
     fn fail_reads(&self, count: u64) {
         let fault = Fault::Fails(ErrorKind::Io(5));
         let when = When::Between(1, 1 + count);
@@ -145,7 +145,7 @@ fn a_page_without_room_keeps_no_other_from_home() {
     assert!(rig.cache.is_at_rest() && rig.home.lsn(3) == 5);
 }
 
-/// Neither in its own partition nor in another.
+/// The refused page is cleaned after all others of its partition, and does not delay other partitions.
 #[test]
 fn what_is_cleaned_next_is_not_what_home_has_just_refused() {
     let rig = Rig::new(128, FlashDesign::LazyCleaning);
@@ -178,7 +178,8 @@ fn who_puts_beyond_the_limit_cleans() {
     assert!(rig.counter("dirty") > 100, "without room at home flash takes what comes");
 }
 
-/// Redo reads ahead all the time: the throttle would have it write page by page.
+/// Redo reads ahead all the time, so the drive is always busy. With the throttle, redo would write one page
+/// at a time.
 #[test]
 fn without_threads_a_busy_drive_gets_whole_batches() {
     let rig = Rig::new(200, FlashDesign::LazyCleaning);
@@ -213,7 +214,7 @@ fn a_read_that_fails_once_costs_nothing() {
     assert_eq!((rig.counter("clean"), rig.counter("damaged")), (5, 3));
 }
 
-/// A cleaner was faster.
+/// A page can't be read from flash, but a cleaning thread has just written it to the data files.
 #[test]
 fn what_can_not_be_read_but_is_home_by_now_is_read_there() {
     let rig = Rig::new(40, FlashDesign::LazyCleaning);
@@ -279,7 +280,7 @@ fn the_cleaner_hears_of_too_many_dirty_slots() {
     std::thread::scope(|scope| {
         let began = Instant::now();
         let cleaner = scope.spawn(|| rig.cache.wait_for_dirty(Duration::from_secs(60)));
-        // It may not be waiting yet when it is rung.
+        // The thread may not be waiting yet at the first call, so the test repeats it.
         for no in (4..40).cycle() {
             if cleaner.is_finished() {
                 break;

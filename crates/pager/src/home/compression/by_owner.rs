@@ -27,51 +27,52 @@ use crate::log::notes::stored_forms::{Form, Forms};
 #[derive(Default)]
 pub(crate) struct Compressions {
     table: Mutex<Arc<Table>>,
-    /// Whether stored pages teach (redo).
+    /// Whether the table learns the compression of owners from stored pages. It does so during redo.
     is_learning: AtomicBool,
-    /// What was written since the start, of owners whose pages are to be compressed.
+    /// The pages written since the start, for each owner whose pages are to be compressed.
     written: Mutex<HashMap<Owner, StoredPages>>,
 }
 
-/// Pages that were written, and were to be compressed.
+/// Counts of the written pages that were to be compressed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StoredPages {
-    /// Their number; a page counts each time that it is written.
+    /// The number of pages; a page counts
     pub pages: u64,
-    /// Bytes of them as they are.
+    /// Their length in bytes without compression.
     pub plain_bytes: u64,
-    /// Bytes that were written of them.
+    /// Their length in bytes as written.
     pub stored_bytes: u64,
 }
 
-/// Whose page it is.
+/// The owner of a page: the space, and the number of the owner in this space.
 type Owner = (SpaceId, u32);
 
-/// Compression by owner.
+/// The compression of each owner.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Table {
     by_owner: HashMap<Owner, Compression>,
-    /// Of owners that are not told yet: what the log notes,
+    /// Compressions according to the log. They count until the engine has set the table.
     noted: Forms,
-    /// and what stored pages of others have.
+    /// Compressions of stored pages, for owners that the log does not name. They count until the engine has
+    /// set the table.
     learned: HashMap<Owner, Compression>,
-    /// Of owners that are not named.
+    /// The compression of all other owners.
     default: Compression,
 }
 
 impl Compressions {
-    /// Nobody is named.
+    /// A table in which all owners have the default compression.
     pub(crate) fn new(default: Compression) -> Compressions {
         let table = Mutex::new(Arc::new(Table { default, ..Table::default() }));
         Compressions { table, is_learning: AtomicBool::new(false), written: Mutex::default() }
     }
 
-    /// Whether stored pages teach from now on.
+    /// Sets whether the table learns from stored pages.
     pub(crate) fn set_learning(&self, is_learning: bool) {
         self.is_learning.store(is_learning, Relaxed);
     }
 
-    /// A page that was stored compressed so has been read.
+    /// Reports that a page was read that was stored with this algorithm.
     #[inline]
     pub(crate) fn was_stored(&self, page: &[u8], algorithm: Algorithm) {
         if self.is_learning.load(Relaxed) {
@@ -90,14 +91,14 @@ impl Compressions {
         }
     }
 
-    /// How owners' pages are stored until those are told.
+    /// Sets the compressions that the log recorded. They count until the engine has set the table.
     pub(crate) fn set_noted(&self, forms: Forms) {
         if !forms.is_empty() {
             self.change(|table| table.noted = forms);
         }
     }
 
-    /// Owners that have a compression of their own, told or, as long as they are not, noted.
+    /// The owners with a compression of their own: as the engine has set it, or else as the log recorded it.
     pub(crate) fn own(&self) -> Vec<Form> {
         let table = self.table();
         let told = table.by_owner.iter().map(|((space, owner), how)| (*space, *owner, Some(*how)));
@@ -106,7 +107,7 @@ impl Compressions {
         told.chain(noted.map(|((space, owner), how)| (*space, *owner, *how))).collect()
     }
 
-    /// What is in force now.
+    /// The table in force.
     pub(crate) fn table(&self) -> Arc<Table> {
         self.table.lock().clone()
     }
@@ -118,12 +119,12 @@ impl Compressions {
         *table = Arc::new(next);
     }
 
-    /// How pages of owners that are not named are stored.
+    /// Sets the compression of owners that have none of their own.
     pub(crate) fn set_default(&self, how: Compression) {
         self.change(|table| table.default = how);
     }
 
-    /// How pages of these owners are stored; `None`: as those of others. Whether that is new.
+    /// Sets the compression of these owners; `None` means the default. Returns whether this changes anything.
     pub(crate) fn set(&self, space: SpaceId, owners: &[(u32, Option<Compression>)]) -> bool {
         let now = self.table();
         if owners.iter().all(|(owner, how)| now.by_owner.get(&(space, *owner)).copied() == *how) {
@@ -140,12 +141,12 @@ impl Compressions {
         true
     }
 
-    /// The owner is about to go: what was written of it.
+    /// Removes the counts of an owner that is about to be dropped.
     pub(crate) fn forget_written(&self, space: SpaceId, owner: u32) {
         self.written.lock().remove(&(space, owner));
     }
 
-    /// A page that was to be compressed is written, in so many bytes.
+    /// Counts a written page that was to be compressed. `stored_bytes` is its length as written.
     pub(crate) fn wrote(&self, page: &[u8], stored_bytes: u64) {
         let mut written = self.written.lock();
         let sum = written.entry(owner_of(page)).or_default();
@@ -154,14 +155,15 @@ impl Compressions {
         sum.stored_bytes += stored_bytes;
     }
 
-    /// What was written since the start, by owner.
+    /// The counts of pages written since the start, for each owner.
     pub(crate) fn written(&self, space: SpaceId) -> HashMap<u32, StoredPages> {
         let written = self.written.lock();
         let of_space = written.iter().filter(|((of, _), _)| *of == space);
         of_space.map(|((_, owner), sum)| (*owner, *sum)).collect()
     }
 
-    /// All owners with a compression of their own are told: what was learned before goes.
+    /// Sets the compression of all owners that have one of their own. What the log recorded, and what was
+    /// learned from pages, is dropped.
     pub(crate) fn tell(&self, space: SpaceId, owners: &[(u32, Compression)]) {
         self.change(|table| {
             table.noted.clear();
@@ -186,12 +188,12 @@ impl Table {
             && self.noted.values().all(noted_is_none)
     }
 
-    /// Of owners that are not named.
+    /// The compression of owners that have none of their own.
     pub(crate) fn of_others(&self) -> Compression {
         self.default
     }
 
-    /// How this page is stored.
+    /// The compression for this page.
     pub(crate) fn of(&self, page: &[u8]) -> Compression {
         let owner = owner_of(page);
         if let Some(told) = self.by_owner.get(&owner) {
@@ -216,7 +218,8 @@ mod tests {
         bytes
     }
 
-    /// Redo wrote pages plain whose tables were compressed: nobody had told it.
+    /// Once, redo wrote pages of compressed tables without compression, because it did not know their
+    /// compression.
     #[test]
     fn stored_pages_teach_until_their_owners_are_told() {
         let all = Compressions::new(Compression::of(Algorithm::Lz4));

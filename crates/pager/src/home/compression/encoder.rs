@@ -17,18 +17,18 @@ use crate::home::compression::by_owner::Compressions;
 use crate::home::compression::stored_page::{Form, Stored};
 use crate::level::meter;
 
-/// What a layout makes its pages' stored forms with.
+/// Makes the stored forms of the pages of a layout.
 pub(crate) struct Forms {
     compressions: Arc<Compressions>,
-    /// Stored pages take whole units, in bytes.
+    /// The length of a stored page is a multiple of this.
     unit_bytes: usize,
-    /// Pages written compressed.
+    /// Number of pages that were written in compressed form.
     compressed: AtomicU64,
-    /// Pages read that were compressed.
+    /// Number of pages that were read in compressed form.
     decompressed: AtomicU64,
-    /// Bytes of pages whose owner wants them compressed, as they are.
+    /// Bytes, without compression, of the written pages whose owner demands compression.
     plain_bytes: AtomicU64,
-    /// Bytes that were written of them.
+    /// Bytes of the same pages as written.
     stored_bytes: AtomicU64,
 }
 
@@ -38,7 +38,7 @@ impl Forms {
         Forms { compressions, unit_bytes, compressed, decompressed, plain_bytes, stored_bytes }
     }
 
-    /// Pages as they go to the device.
+    /// The stored forms of pages.
     pub(crate) fn encode<'i>(&self, images: &[&'i Image]) -> Vec<Stored<'i>> {
         let table = self.compressions.table();
         if table.is_idle() {
@@ -63,7 +63,7 @@ impl Forms {
         stored
     }
 
-    /// A page was read that had this form.
+    /// Reports that a page with this stored form was read.
     #[inline]
     pub(crate) fn read(&self, page: &[u8], form: Form) {
         if let Form::Compressed(algorithm, bytes) = form {

@@ -57,17 +57,17 @@ const PLAIN_CHECKSUM: usize = 32;
 const ZERO_2: usize = 36;
 const _: () = assert!(ALGORITHM == page::RESERVED && ZERO_2 + 4 == STORED_HEADER_BYTES);
 
-/// What a page was stored as.
+/// The form in which a page was stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// As it is.
+    /// Plain.
     Plain,
     /// Compressed, in this many bytes with the header.
     Compressed(Algorithm, usize),
 }
 
 impl Form {
-    /// How many bytes mean something, of a page of this size.
+    /// The number of used bytes of a stored page, for this page size.
     pub(crate) fn bytes(self, page_size: usize) -> usize {
         match self {
             Form::Plain => page_size,
@@ -76,25 +76,25 @@ impl Form {
     }
 }
 
-/// An image as it goes to a device.
+/// An image in its stored form.
 pub(crate) struct Stored<'i> {
     image: &'i Image,
     encoded: Option<AlignedBuf>,
 }
 
 impl<'i> Stored<'i> {
-    /// As it is.
+    /// The plain form.
     pub(crate) fn plain(image: &'i Image) -> Stored<'i> {
         Stored { image, encoded: None }
     }
 
-    /// Compressed if that saves a `unit` (a power of two, at least the device's sector), else as it is.
+    /// Compressed if that saves a `unit` (a power of two, at least the device's sector), otherwise plain.
     pub(crate) fn of(image: &'i Image, how: Compression, unit: usize) -> Stored<'i> {
         let encoded = if how.is_none() { None } else { encode(image, how, unit) };
         Stored { image, encoded }
     }
 
-    /// Which page.
+    /// The id of the page.
     pub(crate) fn id(&self) -> PageId {
         self.image.id()
     }
@@ -109,7 +109,7 @@ impl<'i> Stored<'i> {
         self.encoded.is_some()
     }
 
-    /// What is written: whole units; the page if it is plain.
+    /// The bytes to write: whole units if the page is compressed, otherwise the page.
     pub(crate) fn bytes(&self) -> &[u8] {
         let Some(stored) = &self.encoded else { return self.image.bytes() };
         if planted("stored: the length is one sector short") {
@@ -119,11 +119,11 @@ impl<'i> Stored<'i> {
     }
 }
 
-/// What a thread needs to compress and decompress.
+/// The codecs and the buffer with which a thread compresses and decompresses.
 #[derive(Default)]
 struct Bench {
     codecs: Codecs,
-    /// Compressed bytes on their way.
+    /// A buffer for compressed bytes.
     scratch: Vec<u8>,
 }
 
@@ -132,7 +132,7 @@ thread_local! {
 }
 
 impl Bench {
-    /// Scratch of at least this length.
+    /// The codecs, and a buffer of this length.
     fn scratch(&mut self, bytes: usize) -> (&mut Codecs, &mut [u8]) {
         if self.scratch.len() < bytes {
             self.scratch.resize(bytes, 0);
@@ -141,13 +141,14 @@ impl Bench {
     }
 }
 
-/// Pages that are read before anything is known stay plain.
+/// Whether a page may be compressed. Pages that a start reads before it knows how pages are stored stay
+/// plain.
 fn may_be_compressed(page: &[u8]) -> bool {
     let kind = page::page_kind(page);
     let is_pagers = [kind::SPACE_HEADER, kind::DESCRIPTOR, kind::ROOT].contains(&kind)
         || page::page_owner(page) == OWNER_SYSTEM
         || page::page_identity(page).space() == SpaceId::TEMPORARY;
-    // What has no place in the stored form is not lost.
+    // The stored form has no place for these bytes of the page header, so they must be zero.
     let is_formatted = page[page::FLAGS] == 0 && page[page::RESERVED..PAGE_HEADER_BYTES] == [0; 8];
     !is_pagers && is_formatted
 }
@@ -178,7 +179,7 @@ fn encode(image: &Image, how: Compression, unit: usize) -> Option<AlignedBuf> {
     })
 }
 
-/// All of the header but the checksum.
+/// Writes the header of the stored form, except its checksum.
 fn put_header(stored: &mut [u8], page: &[u8], algorithm: Algorithm, count: usize) {
     stored[page::PAGE_NO..page::RESERVED].copy_from_slice(&page[page::PAGE_NO..page::RESERVED]);
     stored[page::FLAGS] = COMPRESSED;
@@ -188,7 +189,7 @@ fn put_header(stored: &mut [u8], page: &[u8], algorithm: Algorithm, count: usize
     stored[PLAIN_CHECKSUM..PLAIN_CHECKSUM + 4].copy_from_slice(&page[..page::PAGE_NO]);
 }
 
-/// Whether these bytes say that they are a compressed page.
+/// Whether the flags say that this is a compressed page.
 #[inline]
 fn is_compressed(stored: &[u8]) -> bool {
     stored.get(page::FLAGS) == Some(&COMPRESSED)
@@ -198,7 +199,7 @@ fn damage(what: StoredDamage) -> PageDamage {
     PageDamage::Stored { what }
 }
 
-/// Bytes of the compressed page that begins here, of which no more than `at_most` can be.
+/// Length in bytes of the compressed page at the beginning of `stored`. A length above `at_most` is damage.
 fn compressed_bytes(stored: &[u8], at_most: usize) -> Result<usize, PageDamage> {
     let has = stored.len().min(at_most);
     let says = match stored.len() {
@@ -209,7 +210,8 @@ fn compressed_bytes(stored: &[u8], at_most: usize) -> Result<usize, PageDamage> 
     if bytes <= has { Ok(bytes) } else { Err(damage(StoredDamage::Length { says, has: has as u32 })) }
 }
 
-/// Checks everything that can be checked before decompressing; gives algorithm and length with the header.
+/// Checks everything that can be checked before decompressing. Returns the algorithm and the length with the
+/// header.
 fn check(stored: &[u8], id: PageId, page_size: usize) -> Result<(Algorithm, usize), PageDamage> {
     let bytes = compressed_bytes(stored, page_size)?;
     let (found, computed) = (u32_at(stored, page::CHECKSUM), crc32c::crc32c(&stored[page::PAGE_NO..bytes]));
@@ -229,7 +231,7 @@ fn check(stored: &[u8], id: PageId, page_size: usize) -> Result<(Algorithm, usiz
     Ok((algorithm, bytes))
 }
 
-/// Makes the plain page of a compressed one that was checked.
+/// Decompresses a page that `check` has accepted.
 fn unpack(
     codecs: &mut Codecs,
     algorithm: Algorithm,
@@ -273,7 +275,8 @@ pub(crate) fn verify(stored: &[u8], id: PageId, page_size: usize) -> Result<(), 
     page::verify(plain, id)
 }
 
-/// As [`decode`] of stored bytes that lie in the frame already. After an error the frame holds anything.
+/// As [`decode`], for stored bytes that are in the frame already. After an error the content of the frame is
+/// undefined.
 #[inline]
 pub(crate) fn decode_in(frame: &mut [u8], id: PageId) -> Result<Form, PageDamage> {
     if is_compressed(frame) {
@@ -282,7 +285,7 @@ pub(crate) fn decode_in(frame: &mut [u8], id: PageId) -> Result<Form, PageDamage
     page::verify(frame, id).map(|()| Form::Plain)
 }
 
-/// Copies the compressed bytes aside.
+/// Decodes a compressed page in its frame, through a copy of the compressed bytes.
 fn decode_aside(frame: &mut [u8], id: PageId) -> Result<Form, PageDamage> {
     let (algorithm, bytes) = check(frame, id, frame.len())?;
     BENCH.with(|bench| {

@@ -37,23 +37,23 @@ use crate::home::files::{SpaceFile, SpaceFiles};
 use crate::home::punch::Punches;
 use crate::home::trim::TrimSetting;
 
-/// What a hint says of a place of which nothing is known: it may have all its blocks.
+/// The hint of an address range of which nothing is known. All its blocks may be allocated.
 const UNKNOWN: u8 = 0;
 
-/// What is known of the pages' places.
+/// The hints of all pages.
 pub(crate) struct Holes {
     spaces: Vec<Places>,
     trim: Arc<TrimSetting>,
 }
 
-/// The places of one space.
+/// The hints of one space. A *place* is the address range of one page.
 struct Places {
     space: SpaceId,
-    /// Length of a block; that of a place, where no hole fits into one.
+    /// Length of a block of the file system. If no hole fits into a place, this is the length of a place.
     block_bytes: u64,
-    /// Blocks of a place.
+    /// The number of blocks of a place.
     blocks: u8,
-    /// By page number.
+    /// The hints, by page number.
     hints: Chunks<AtomicU8>,
 }
 
@@ -71,12 +71,12 @@ impl Places {
         }
     }
 
-    /// Blocks that so many bytes reach into, of a place.
+    /// The number of blocks of a place that `bytes` bytes need.
     fn blocks_of(&self, bytes: usize) -> u8 {
         u8::try_from((bytes as u64).div_ceil(self.block_bytes)).map_or(self.blocks, |n| n.min(self.blocks))
     }
 
-    /// Most blocks that the place of a page has.
+    /// The number of blocks of the page's place that may be allocated.
     fn has(&self, id: PageId) -> u8 {
         match self.hints.get(id.no().0).map_or(UNKNOWN, |hint| hint.load(Relaxed)) {
             UNKNOWN => self.blocks,
@@ -90,7 +90,7 @@ impl Places {
 }
 
 impl Holes {
-    /// Nothing is known yet.
+    /// Begins without hints.
     pub(crate) fn new(files: &SpaceFiles, page_size: usize, trim: Arc<TrimSetting>) -> Holes {
         let logged = files.each().filter(|file| file.space().is_logged());
         let spaces = logged.map(|file| Places::new(file, page_size)).collect();
@@ -101,8 +101,8 @@ impl Holes {
         self.spaces.iter().find(|places| places.space == space)
     }
 
-    /// These pages are in their places, durably, and their writes are in flight still: takes what they leave
-    /// of them.
+    /// Punches holes after these stored pages. The pages are durable, and their writes still count as in
+    /// flight.
     pub(crate) fn punch_behind(&self, punches: &Punches, files: &SpaceFiles, pages: &[Stored<'_>]) {
         for page in pages {
             let space = page.id().space();
@@ -130,12 +130,14 @@ impl Holes {
         }
     }
 
-    /// A refused write may have given these pages any of their blocks.
+    /// Removes the hints of pages whose write failed, because the write may have allocated any of their
+    /// blocks.
     pub(crate) fn forget_written(&self, pages: &[Stored<'_>]) {
         pages.iter().for_each(|page| self.forget_one(page.id()));
     }
 
-    /// Their places go, or get room in another way than by a write.
+    /// Removes the hints of pages whose places are cut off, or get blocks in another way than by a page
+    /// write.
     pub(crate) fn forget(&self, pages: PageRange) {
         pages.pages().for_each(|id| self.forget_one(id));
     }

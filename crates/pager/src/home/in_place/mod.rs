@@ -42,7 +42,7 @@ pub(crate) mod holes;
 const CUT_BYTES_MIN: u64 = 64 << 10;
 const CUT_BYTES_MAX: u64 = 8 << 20;
 
-/// What the layout works with.
+/// The parts of the pager that the layout uses.
 pub(crate) struct InPlaceParts {
     pub(crate) files: Arc<SpaceFiles>,
     pub(crate) protection: Box<dyn Protection>,
@@ -51,17 +51,18 @@ pub(crate) struct InPlaceParts {
     pub(crate) compressions: Arc<Compressions>,
     pub(crate) trim: Arc<TrimSetting>,
     pub(crate) page_size: usize,
-    /// Stored pages take whole units, in bytes.
+    /// The length of a stored page is a multiple of this.
     pub(crate) unit_bytes: usize,
 }
 
-/// The layout of spaces whose pages stay where they are.
+/// The in-place layout.
 pub(crate) struct InPlace {
     parts: InPlaceParts,
     forms: Forms,
     pub(crate) holes: Holes,
     punches: Punches,
-    /// At a checkpoint: pages with a held copy that nobody needs any more, once the log is durable.
+    /// During a checkpoint: pages whose doublewrite copy is held, but not needed any more once the log is
+    /// durable.
     unneeded: Mutex<Vec<(PageId, u32)>>,
 }
 
@@ -192,14 +193,15 @@ impl Layout for InPlace {
         let file = self.parts.files.of(ids.first)?;
         let (start, bytes) = file.range(ids)?;
         file.file().reserve(start, bytes)?;
-        // A crash before it is durable gives the room to others, and redo would be refused.
+        // If a crash came before the reservation is durable, other files could take the space, and redo would
+        // fail.
         file.file().flush()?;
         self.holes.forget(ids);
         Ok(())
     }
 
-    /// A half-written page that was discarded will never be put again: its copy goes once the discard is
-    /// durable.
+    /// A half-written page that was discarded will never be put again. So its copy is released when the
+    /// discard is durable.
     fn checkpoint(&self, step: Step) -> Result<()> {
         let mut unneeded = self.unneeded.lock();
         match step {
@@ -209,7 +211,8 @@ impl Layout for InPlace {
             }
             Step::BeforeEnd => {}
             Step::End => {
-                // One that was made anew meanwhile may be half written again, in the same slot.
+                // A page that was created again meanwhile may be half written again, with a copy in the same
+                // slot.
                 unneeded.retain(|(id, _)| !self.parts.ledger.has(*id));
                 self.parts.protection.forget(&std::mem::take(&mut *unneeded));
             }

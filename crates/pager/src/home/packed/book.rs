@@ -42,33 +42,33 @@ use crate::base::lsn::{LSN_MAX, Lsn};
 /// A held page.
 #[derive(Debug, Clone, Copy)]
 struct HeldPage {
-    /// LSN of its image; 0 if it was only moved.
+    /// The LSN of its image; 0 if the page was only moved.
     lsn: Lsn,
     place: UnitRun,
     is_moved: bool,
 }
 
-/// What is known of a packed space in memory.
+/// The book. The file header describes it.
 pub(crate) struct Book {
     map: Arc<PageMap>,
-    /// Pages that the map names.
+    /// The number of pages in the map.
     mapped_count: u32,
     extents: Extents,
-    /// The extent that pages are written into.
+    /// The extent into which pages are written now.
     filling: Option<Filling>,
-    /// Written, in no note.
+    /// Pages that are written, and named in no log record yet.
     pending: BTreeMap<PageNo, HeldPage>,
-    /// On the way into a note.
+    /// Pages whose log record is being written.
     noting: BTreeMap<PageNo, HeldPage>,
-    /// What a crash would find.
+    /// The places that a crash would find, for held pages.
     durable: BTreeMap<PageNo, Option<UnitRun>>,
     graves: BTreeMap<Lsn, Vec<UnitRun>>,
     dirty: BTreeSet<u32>,
 }
 
 impl Book {
-    /// The book of a space whose pages are where `map` says. `dirty`: map pages that the last checkpoint has
-    /// otherwise.
+    /// The book of a space whose pages are where `map` says. `dirty` has the map pages that differ from the
+    /// last checkpoint.
     pub(crate) fn new(map: Arc<PageMap>, extents: Extents, dirty: BTreeSet<u32>) -> Book {
         let mapped_count = u32::try_from(map.each().count()).unwrap_or(u32::MAX);
         Book {
@@ -89,7 +89,7 @@ impl Book {
         &self.extents
     }
 
-    /// The extents, for who takes slots that no page names yet, or gives free ones back.
+    /// The extents, for callers that take slots that no page names yet, or return free extents to the device.
     pub(crate) fn extents_mut(&mut self) -> &mut Extents {
         &mut self.extents
     }
@@ -102,12 +102,13 @@ impl Book {
         let mut survivors: Vec<(PageNo, UnitRun)> =
             pages.filter(|(_, place)| self.extents.extent_of(*place) == no).collect();
         survivors.sort_unstable_by_key(|(_, place)| place.address());
-        // A page that was written twice into the extent is named twice.
+        // A page that was written twice into the extent is in the list twice.
         survivors.dedup();
         survivors
     }
 
-    /// A slot for a page that is going to be written; `None`: the next extent has to be begun.
+    /// Takes a slot for a page that is about to be written. `None` means that the next extent must be begun
+    /// first.
     pub(crate) fn take(&mut self, no: PageNo, units: u32) -> Option<UnitRun> {
         self.extents.take(self.filling.as_mut()?, no, units)
     }
@@ -122,7 +123,7 @@ impl Book {
         if self.has_room_for(units) {
             return Ok(());
         }
-        // All that was written there was refused, or is dead by now.
+        // All writes into this extent failed, or their slots are dead by now.
         if let Some(dead) = self.filling.take_if(|filling| self.extents.is_dead(filling)) {
             self.extents.finish(dead);
         }
@@ -152,12 +153,12 @@ impl Book {
         self.hold(no, old);
         let replaced = self.pending.insert(no, HeldPage { lsn, place, is_moved: false });
         if let Some(replaced) = replaced {
-            // No note ever named it.
+            // No log record ever named the replaced slot.
             self.extents.die(replaced.place);
         }
     }
 
-    /// The write of a slot failed: nothing names it.
+    /// Releases a slot whose write failed.
     pub(crate) fn abandoned(&mut self, place: UnitRun) {
         self.extents.landed(place);
         self.extents.die(place);
@@ -166,8 +167,8 @@ impl Book {
         }
     }
 
-    /// The stored page was copied from one slot to another. Whether that counts: the page may be elsewhere by
-    /// now.
+    /// Enters that a stored page was copied from one slot to another. Returns false if the page has another
+    /// slot by now; then the copy is released.
     pub(crate) fn moved(&mut self, no: PageNo, from: UnitRun, to: UnitRun) -> bool {
         if self.map.load(no) != Some(from) && !planted("packed: reclamation ignores a newer slot") {
             self.abandoned(to);
@@ -184,7 +185,8 @@ impl Book {
         }
         match self.pending.entry(no) {
             Entry::Occupied(mut held) => {
-                // No note has named the first slot: the page was written to the second one instead.
+                // No log record has named the first slot, so it is as if the page had been written to the
+                // second slot.
                 let first = std::mem::replace(&mut held.get_mut().place, to);
                 self.extents.die(first);
             }
@@ -195,7 +197,8 @@ impl Book {
         true
     }
 
-    /// The page is going to be held: notes what a crash finds until it is noted.
+    /// Begins to hold a page: records the place that a crash would find until the new place is in the durable
+    /// log.
     fn hold(&mut self, no: PageNo, old: Option<UnitRun>) {
         if let Entry::Vacant(vacant) = self.durable.entry(no) {
             let dies = old.filter(|_| planted("packed: an extent is free while its notes are not durable"));
@@ -204,23 +207,23 @@ impl Book {
         }
     }
 
-    /// Pages written and in no note.
+    /// The number of pages that are written, and named in no log record yet.
     pub(crate) fn pending_count(&self) -> usize {
         self.pending.len()
     }
 
-    /// Pages that a crash would lose from where they are.
+    /// The number of held pages.
     pub(crate) fn held_count(&self) -> usize {
         self.durable.len()
     }
 
-    /// Takes what is pending on its way. One settling at a time.
+    /// Begins to settle all pending pages. Only one settle runs at a time.
     pub(crate) fn begin_settle(&mut self) {
         assert!(self.noting.is_empty(), "two settle at once");
         self.noting = std::mem::take(&mut self.pending);
     }
 
-    /// What has to be noted, without what was discarded meanwhile.
+    /// The places that the log record must name. Pages discarded meanwhile are left out.
     pub(crate) fn to_note(&self) -> Vec<Said> {
         let said = |(no, held): (&PageNo, &HeldPage)| {
             let said = Said { no: *no, lsn: held.lsn, place: held.place, is_moved: held.is_moved };
@@ -232,7 +235,8 @@ impl Book {
         self.noting.iter().map(said).collect()
     }
 
-    /// The note is durable: gives the pages that are stable now, with the LSNs of their images.
+    /// Ends a settle: the log record is durable. Returns the pages that are stable now, with the LSNs of
+    /// their images.
     pub(crate) fn settled(&mut self) -> Vec<(PageNo, Lsn)> {
         let mut stable = Vec::new();
         for (no, held) in std::mem::take(&mut self.noting) {
@@ -249,7 +253,7 @@ impl Book {
         stable
     }
 
-    /// There was no room for the note, and none was appended: the pages are pending again.
+    /// Cancels a settle, because the log had no space for the record. The pages are pending again.
     pub(crate) fn unsettle(&mut self) {
         for (no, held) in std::mem::take(&mut self.noting) {
             match self.pending.entry(no) {
@@ -257,7 +261,7 @@ impl Book {
                 Entry::Occupied(mut newer) => {
                     let newer = newer.get_mut();
                     if newer.is_moved {
-                        // The move was of this image, which is still to be noted.
+                        // The moved copy has this image, and the log must still name it.
                         (newer.lsn, newer.is_moved) = (held.lsn, held.is_moved);
                     }
                     self.extents.die(held.place);
@@ -266,7 +270,7 @@ impl Book {
         }
     }
 
-    /// The pages mean nothing any more once the log is durable up to `after`.
+    /// Discards pages. Their content is not needed any more once the log is durable up to `after`.
     pub(crate) fn discard(&mut self, pages: Range<u32>, after: Lsn) {
         let mut grave = Vec::new();
         for no in pages.map(PageNo) {
@@ -280,7 +284,7 @@ impl Book {
                 None => Some(last),
             };
             pending.into_iter().for_each(|pending| self.extents.die(pending.place));
-            // The note of it may be in the log already, before that of the discard.
+            // The log record of this place may be in the log already, before the record of the discard.
             grave.extend(noting.map(|noting| noting.place));
             grave.extend(found);
         }
@@ -292,7 +296,7 @@ impl Book {
         }
     }
 
-    /// The log is durable up to `durable`: what discards before it left behind dies.
+    /// The log is durable up to `durable`, so the slots in graves of earlier discards die.
     pub(crate) fn bury(&mut self, durable: Lsn) {
         while let Some(entry) = self.graves.first_entry().filter(|entry| *entry.key() <= durable) {
             reached("packed: grave buried");
@@ -300,27 +304,27 @@ impl Book {
         }
     }
 
-    /// Pages that lie somewhere.
+    /// The number of pages that have a place.
     pub(crate) fn mapped_count(&self) -> u32 {
         self.mapped_count
     }
 
-    /// Up to where the log has to be durable for all discards so far to count.
+    /// The LSN up to which the log must be durable so that all discards so far are final.
     pub(crate) fn last_grave(&self) -> Option<Lsn> {
         self.graves.last_key_value().map(|(after, _)| *after)
     }
 
-    /// Whether slots live that the map does not name.
+    /// Whether there are live slots that the map does not name.
     pub(crate) fn is_under_way(&self) -> bool {
         !self.durable.is_empty() || !self.graves.is_empty() || self.extents.has_flights()
     }
 
-    /// Where a crash would find the page.
+    /// The place at which a crash would find the page.
     pub(crate) fn found_by_crash(&self, no: PageNo) -> Option<UnitRun> {
         self.durable.get(&no).copied().unwrap_or_else(|| self.map.load(no))
     }
 
-    /// Map pages that the last checkpoint has otherwise.
+    /// The map pages that differ from the last checkpoint.
     pub(crate) fn dirty(&self) -> &BTreeSet<u32> {
         &self.dirty
     }
@@ -346,7 +350,7 @@ impl Book {
         MapPage { number, checkpoint, places: (first..first + u64::from(PLACES)).map(place).collect() }
     }
 
-    /// The checkpoint came to nothing.
+    /// Marks map pages as dirty again, because their checkpoint failed.
     pub(crate) fn give_back_dirty(&mut self, pages: BTreeSet<u32>) {
         self.dirty.extend(pages);
     }

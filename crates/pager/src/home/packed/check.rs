@@ -18,11 +18,11 @@ use crate::base::error::Result;
 use crate::base::ids::PageNo;
 use crate::home::compression::stored_page;
 
-/// Damages that are named before the rest is not.
+/// The check ends after this many damages.
 const NAMED_MAX: usize = 100;
 
 impl PackedSpace {
-    /// Appends what it finds.
+    /// Appends the damages that it finds.
     pub(super) fn check_slots(&self, damages: &mut Vec<String>) -> Result<()> {
         self.check_extents(damages);
         let mut frame = AlignedBuf::new(self.shape.page_size as usize);
@@ -30,14 +30,14 @@ impl PackedSpace {
             if damages.len() >= NAMED_MAX {
                 break;
             }
-            // None: it was discarded meanwhile.
+            // `None` means that the page was discarded meanwhile.
             let Some(slot) = self.hold(no) else { continue };
             damages.extend(self.check_slot(no, slot.place, &mut frame)?);
         }
         Ok(())
     }
 
-    /// What is wrong with a held slot, whatever the page is.
+    /// The damage of the page in a slot that the caller holds, if there is any.
     fn check_slot(&self, no: PageNo, place: UnitRun, frame: &mut [u8]) -> Result<Option<String>> {
         let window = self.window(place);
         let mut bytes = AlignedBuf::new(window.len_bytes);

@@ -26,9 +26,9 @@ use crate::base::lsn::Lsn;
 use crate::log::notes::discards::{self, NOTE_DISCARD};
 use crate::log::{GROUP_SLACK_BYTES, record};
 
-/// Part of the log after which the map is copied.
+/// A checkpoint of the map is due when the log since the last one exceeds one part in this number of the log.
 const LOG_SHARE: u64 = 8;
-/// Map pages that differ at which it is copied, too.
+/// A checkpoint is also due when this many map pages are dirty.
 pub(super) const DIRTY_MAX: usize = 4096;
 
 impl PackedSpace {
@@ -43,7 +43,7 @@ impl PackedSpace {
         self.checkpoint_map()
     }
 
-    /// Copies the map.
+    /// Takes a checkpoint of the map.
     pub(super) fn checkpoint_map(&self) -> Result<()> {
         let gate = self.gate.close();
         let _settling = self.settling.lock();
@@ -90,12 +90,13 @@ impl PackedSpace {
         after.into_iter().for_each(|after| book.discard(first..first + ids.count, after));
     }
 
-    /// Whether any of the pages lies somewhere.
+    /// Whether any of the pages has a place.
     pub(super) fn names_any(&self, ids: PageRange) -> bool {
         ids.pages().any(|id| self.map.load(id.no()).is_some())
     }
 
-    /// Makes the notes of all discards durable: pages behind a shorter end would be there again without them.
+    /// Makes the log records of all discards durable. Without them, a crash after the file was shortened
+    /// would find pages beyond its end.
     pub(super) fn flush_discards(&self) -> Result<()> {
         let last = self.book.lock().last_grave();
         if let Some(after) = last.filter(|_| !planted("packed: a shorter length is durable before its notes"))

@@ -8,22 +8,23 @@ use super::format::{EXTENT_BYTES_MAX, EXTENT_BYTES_MIN, is_extent};
 use crate::base::error::Result;
 use crate::base::refuse::require;
 
-/// Pages that an extent of a packed space must hold, one of which the header block may take.
+/// The least length of an extent of a packed space, in pages. The header block may take the space of one
+/// page.
 const EXTENT_PAGES_MIN: u64 = 4;
 
-/// How packed spaces work.
+/// The settings of packed spaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PackedConfig {
     /// Length of an extent in bytes: a power of two in [`EXTENT_BYTES`](Self::EXTENT_BYTES), at least four
     /// pages. Existing files keep their length, and the configuration of an open pager has this length.
     pub extent_bytes: u64,
-    /// Pages written and in no note at which a thread that writes makes them stable.
+    /// When this many pages are written and not yet named in the log, a writing thread makes them stable.
     pub held_pages_max: usize,
     /// The part of the file, in percent, that may hold pages before the file grows. Below this limit,
     /// reclamation frees space. The value is in [`FILL_PERCENT`](Self::FILL_PERCENT).
     pub fill_percent: u8,
-    /// Pages are moved with every extent that is filled, however many are free: for tests, which see more of
-    /// it so.
+    /// For tests: pages are moved for every extent that is filled, even if many extents are free. So tests
+    /// see more moves.
     pub moves_always: bool,
 }
 
@@ -31,9 +32,10 @@ impl PackedConfig {
     /// Extents of 2 MiB, a thousand held pages, filled to three fifths (decision 0258).
     pub const DEFAULT: PackedConfig =
         PackedConfig { extent_bytes: 2 << 20, held_pages_max: 1024, fill_percent: 60, moves_always: false };
-    /// What the fill may be: pages can be moved only where there is room.
+    /// The allowed values of `fill_percent`. The limit is below 100 because pages can be moved only into free
+    /// space.
     pub const FILL_PERCENT: RangeInclusive<u8> = 50..=90;
-    /// Shortest and longest extent.
+    /// The shortest and the longest extent.
     pub const EXTENT_BYTES: RangeInclusive<u64> = EXTENT_BYTES_MIN..=EXTENT_BYTES_MAX;
 
     /// Refuses what cannot work.
@@ -49,7 +51,7 @@ impl PackedConfig {
     }
 }
 
-/// Whether packed files can be filled so far.
+/// Checks a value of `fill_percent`.
 pub(crate) fn check_fill(percent: u8) -> Result<()> {
     require(PackedConfig::FILL_PERCENT.contains(&percent), || {
         format!(

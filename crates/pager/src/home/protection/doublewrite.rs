@@ -359,6 +359,8 @@ impl Doublewrite {
         Ok(())
     }
 
+    /// Single-page doublewrite: writes the page durably to a slot for single pages, and then durably to its
+    /// address in the data file. A thread that needs a frame, and finds no clean page to evict, calls this.
     fn write_single(&self, page: &Stored<'_>) -> Result<()> {
         let slot = self.take_single()?;
         reached("doublewrite: single page");

@@ -7,13 +7,13 @@
 use lz4_flex::block::CompressTable;
 use lzokay::compress::Dict;
 
-/// What compressing needs from call to call. Decompressing needs nothing.
+/// State for compressing that is kept between calls.
 #[derive(Default)]
 pub(super) struct Fast {
     lz4: Option<CompressTable>,
     lzo: Option<Box<Dict>>,
     snappy: Option<snap::raw::Encoder>,
-    /// lz4 and snappy want room for the worst case, which is longer than a page.
+    /// A buffer for lz4 and snappy. They need space for the worst case, which is longer than a page.
     room: Vec<u8>,
 }
 
@@ -38,7 +38,7 @@ impl Fast {
     }
 }
 
-/// Compresses into `room`, and copies what fits.
+/// Compresses into `room`, and copies the result to `out` if it fits.
 fn through(
     room: &mut Vec<u8>,
     most: usize,

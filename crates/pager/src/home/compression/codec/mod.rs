@@ -27,7 +27,7 @@ pub(crate) struct Codecs {
 }
 
 impl Codecs {
-    /// Compresses into `out`; gives the number of bytes, or `None` if they don't fit.
+    /// Compresses into `out`. Returns the number of bytes, or `None` if they don't fit.
     pub(crate) fn compress(&mut self, how: Compression, plain: &[u8], out: &mut [u8]) -> Option<usize> {
         let level = how.effective_level();
         match how.algorithm {
@@ -42,7 +42,7 @@ impl Codecs {
         }
     }
 
-    /// Decompresses `from`; true exactly if `out` was filled and `from` used up.
+    /// Decompresses `from`. Returns true exactly if `out` was filled and all of `from` was used.
     pub(crate) fn decompress(&mut self, algorithm: Algorithm, from: &[u8], out: &mut [u8]) -> bool {
         match algorithm {
             Algorithm::None => false,
@@ -71,7 +71,7 @@ mod tests {
         })
     }
 
-    /// Compresses, and shows that what comes back is the same.
+    /// Compresses, and checks that decompressing gives the same bytes. Returns the compressed length.
     fn round_trip(codecs: &mut Codecs, how: Compression, plain: &[u8]) -> usize {
         let mut stored = vec![0; 2 * plain.len() + 1024];
         let count = codecs.compress(how, plain, &mut stored).expect("there is room for anything");
@@ -125,7 +125,7 @@ mod tests {
         let plain = text(8160);
         for how in every_way() {
             let needed = round_trip(codecs, how, &plain);
-            // zlib wants to see that there is room left.
+            // zlib reports success only if there is space left in the output.
             let mut out = vec![0; needed + 8];
             assert_eq!(codecs.compress(how, &plain, &mut out), Some(needed), "{how:?}: just enough");
             assert_eq!(codecs.compress(how, &plain, &mut out[..needed - 1]), None, "{how:?}: a byte short");
@@ -153,8 +153,8 @@ mod tests {
         }
     }
 
-    /// A length that is not exactly right is a failure: fewer bytes would leave old ones, more would be a
-    /// bomb.
+    /// Output of another length than `out` is an error. With fewer bytes, old bytes would remain at the end
+    /// of `out`. More bytes would be a decompression bomb.
     #[test]
     fn other_lengths_are_refused() {
         let codecs = &mut Codecs::default();
@@ -176,7 +176,7 @@ mod tests {
         }
     }
 
-    /// A few bytes that stand for gigabytes fill `out` and no more.
+    /// Input of a few bytes that would decompress to gigabytes fills `out`, and writes no more.
     #[test]
     fn bombs_go_off_in_a_box() {
         let codecs = &mut Codecs::default();

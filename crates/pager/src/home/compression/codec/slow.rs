@@ -8,11 +8,11 @@
 use bzip2::{Action as Bzip2Action, Compress, Compression, Decompress, Status as Bzip2Status};
 use liblzma::stream::{Action, Filters, LzmaOptions, Status, Stream};
 
-/// Blocks of 100 kB: a page is smaller.
+/// Blocks of 100 kB, the smallest size. A page is smaller than that.
 const BZIP2_BLOCK: u32 = 1;
-/// The library's own choice of when to give up on repetitive input.
+/// 0 means the library's default for when to give up on repetitive input.
 const BZIP2_WORK_FACTOR: u32 = 0;
-/// Least dictionary of LZMA2, in bytes.
+/// The smallest dictionary of LZMA2, in bytes.
 const DICTIONARY_MIN_BYTES: usize = 4096;
 
 pub(super) fn compress_bzip2(plain: &[u8], out: &mut [u8]) -> Option<usize> {
@@ -25,7 +25,7 @@ pub(super) fn decompress_bzip2(from: &[u8], out: &mut [u8]) -> bool {
     let mut bzip2 = Decompress::new(false);
     let mut status = bzip2.decompress(from, out);
     if status == Ok(Bzip2Status::Ok) && bzip2.total_out() == out.len() as u64 {
-        // All bytes are there; the end of the stream has not been looked at.
+        // `out` is full, but the end of the stream was not checked yet.
         let rest = from.get(bzip2.total_in() as usize..).unwrap_or_default();
         status = bzip2.decompress(rest, &mut []);
     }
@@ -50,12 +50,12 @@ pub(super) fn compress_lzma(level: u8, plain: &[u8], out: &mut [u8]) -> Option<u
 }
 
 pub(super) fn decompress_lzma(from: &[u8], out: &mut [u8]) -> bool {
-    // The level means nothing here: what the decoder must know of it is in the stream.
+    // The level does not matter here, because the stream has everything that the decoder needs.
     let stream = lzma_filters(1, out.len()).and_then(|filters| Stream::new_raw_decoder(&filters).ok());
     let Some(mut lzma) = stream else { return false };
     let mut status = lzma.process(from, out, Action::Finish);
     if status == Ok(Status::Ok) && lzma.total_out() == out.len() as u64 {
-        // All bytes are there; the mark of the end has not been read.
+        // `out` is full, but the mark at the end of the stream was not read yet.
         let rest = from.get(lzma.total_in() as usize..).unwrap_or_default();
         status = lzma.process(rest, &mut [], Action::Finish);
     }

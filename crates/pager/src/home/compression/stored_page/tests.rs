@@ -29,7 +29,7 @@ fn image(page_size: usize, body: impl Fn(usize) -> u8) -> Image {
     image_of(page_size, KIND, OWNER, body)
 }
 
-/// Noise, then text.
+/// The byte at this offset of a body with noise followed by text.
 fn mixed(at: usize) -> u8 {
     if at % 8192 < 1500 { noise(at) } else { b"addlink, getlinklist, 12.5; "[at % 28] ^ (at / 997) as u8 }
 }
@@ -46,13 +46,13 @@ fn every_way() -> impl Iterator<Item = Compression> {
     })
 }
 
-/// Both ways of decoding give the image back; gives the form.
+/// Checks that both ways of decoding give the image. Returns the form.
 fn decoded(stored: &[u8], image: &Image) -> Form {
     let size = image.bytes().len();
     let mut apart = vec![0xEE; size];
     let form = decode(stored, id(), &mut apart).unwrap();
     assert!(apart == image.bytes(), "another page comes back");
-    // In place, behind it what a longer page of an earlier time left.
+    // In place, followed by bytes of a longer page that was stored there before.
     let mut inside = vec![0xEE; size];
     inside[..stored.len()].copy_from_slice(stored);
     assert_eq!(decode_in(&mut inside, id()), Ok(form));
@@ -107,7 +107,7 @@ fn pages_that_are_read_first_stay_plain() {
     assert!(!plain(&image(4096, |_| 0)));
 }
 
-/// A change here is a change of the format: databases in use could not be read.
+/// If this test fails, the format has changed, and existing databases can't be read.
 #[test]
 fn the_stored_form_keeps_its_layout() {
     let image = image(4096, |at| b"varve"[at % 5]);
@@ -130,7 +130,7 @@ fn a_flipped_byte_is_damage_or_padding() {
     for how in every_way().filter(|how| !how.is_none()) {
         let stored = Stored::of(&image, how, SECTOR);
         let Form::Compressed(_, used) = decoded(stored.bytes(), &image) else { panic!("{how:?}") };
-        // All bytes of one algorithm, some of those that take long.
+        // For one algorithm every byte is changed. For the slower ones only some bytes are.
         let step = if how == LZ4 { 1 } else { 11 };
         for at in (0..stored.bytes().len()).step_by(step) {
             for flip in [1, 0x80] {
@@ -159,7 +159,8 @@ fn a_cut_page_is_damage() {
     }
 }
 
-/// The stored page with changes, and the checksum made right again over as many bytes as it says.
+/// Decodes a stored page after a change of its bytes. The checksum is computed again, over the length in the
+/// changed header.
 fn resealed(change: impl Fn(&mut [u8])) -> Result<Form, PageDamage> {
     let image = image(8192, mixed);
     let mut bytes = Stored::of(&image, LZ4, SECTOR).bytes().to_vec();
@@ -170,8 +171,8 @@ fn resealed(change: impl Fn(&mut [u8])) -> Result<Form, PageDamage> {
     decode(&bytes, id(), &mut vec![0; 8192])
 }
 
-/// Under a right checksum everything is looked at still: the page may be of another version, or the codec
-/// wrong.
+/// All fields are checked even if the checksum is right, because another version may have written the page,
+/// or the codec may be faulty.
 #[test]
 fn fields_are_checked() {
     assert!(resealed(|_| ()).is_ok());
@@ -182,7 +183,7 @@ fn fields_are_checked() {
     assert_eq!(resealed(|bytes| bytes[26] = 1), is(StoredDamage::Reserved));
     assert_eq!(resealed(|bytes| bytes[39] = 1), is(StoredDamage::Reserved));
     assert_eq!(resealed(|bytes| bytes[33] ^= 1), is(StoredDamage::Contents));
-    // The header of the plain page is under its checksum too.
+    // The checksum of the plain page also covers its header.
     assert_eq!(resealed(|bytes| bytes[20] ^= 1), is(StoredDamage::Contents));
     let other = PageDamage::Identity { space: SpaceId::DATA, no: PageNo(0x1235) };
     assert_eq!(resealed(|bytes| bytes[4] ^= 1), Err(other));
@@ -192,7 +193,7 @@ fn fields_are_checked() {
     assert_eq!(resealed(|bytes| bytes[28..32].fill(0)), is(StoredDamage::Decompress(Algorithm::Lz4)));
 }
 
-/// Bytes of another algorithm give no page.
+/// If the header names another algorithm, the page is damaged.
 #[test]
 fn another_algorithm_is_damage() {
     for algorithm in

@@ -31,7 +31,7 @@ use crate::log::WriteAhead;
 const PAGES: u32 = 6;
 const SECTOR: usize = 512;
 
-/// A log that is durable.
+/// A log that always counts as durable.
 struct Durable;
 
 impl WriteAhead for Durable {
@@ -52,7 +52,7 @@ fn id(no: u32) -> PageId {
     PageId::new(SpaceId::DATA, PageNo(no))
 }
 
-/// A layout in place over a recorded device, and what it should have.
+/// An in-place layout over a recorded device, and the model that it is compared with.
 struct Rig {
     page_size: usize,
     hole_bytes: usize,
@@ -62,7 +62,7 @@ struct Rig {
     protection: ProtectionKind,
     layout: InPlace,
     lsn: u64,
-    /// What was written last, where that is known.
+    /// The image that was last written of each page; `None` if it is unknown.
     pages: Vec<Option<Image>>,
 }
 
@@ -106,7 +106,7 @@ impl Rig {
         self.layout = open(&self.device, (self.page_size, self.protection), &self.trim, false);
     }
 
-    /// A page of which so many bytes don't compress.
+    /// A page in which `noise` bytes don't compress.
     fn image(&mut self, no: u32, noise: usize) -> Image {
         self.lsn += 1;
         let mut bytes = AlignedBuf::new(self.page_size);
@@ -130,13 +130,13 @@ impl Rig {
         written
     }
 
-    /// Blocks that the page's image reaches into.
+    /// The number of blocks that the stored image needs.
     fn blocks_needed(&self, image: &Image) -> usize {
         let stored = Stored::of(image, Compression::of(Algorithm::Lz4), SECTOR);
         stored.bytes().len().div_ceil(self.hole_bytes)
     }
 
-    /// The blocks that the file has, by what the device was told.
+    /// The allocated blocks of the file, according to the recorded requests.
     fn blocks(&self) -> BTreeSet<usize> {
         let recording = self.record.recording();
         let mut name = None;
@@ -153,7 +153,7 @@ impl Rig {
                     blocks.retain(|block| !whole.contains(block));
                 }
                 Change::SetLen { file, len_bytes } if name == Some(*file) => {
-                    // A longer file has its room at once (decision 0101).
+                    // When a file gets longer, all its new blocks are allocated (decision 0101).
                     blocks.extend(of(length)..of(*len_bytes));
                     blocks.retain(|block| *block < of(*len_bytes));
                     length = *len_bytes;
@@ -164,7 +164,7 @@ impl Rig {
         blocks
     }
 
-    /// Those of them in a page's place, counted from its start.
+    /// Those of `blocks` that are in the page's place, counted from its start.
     fn within(&self, blocks: &BTreeSet<usize>, no: u32) -> BTreeSet<usize> {
         let each = self.page_size.div_ceil(self.hole_bytes);
         let first = no as usize * each;
@@ -236,7 +236,7 @@ fn plain_pages_are_not_punched_and_leave_no_hints() {
     assert_eq!(rig.blocks_of(1).len(), 8);
 }
 
-/// As most file systems are: a page of 4 KiB is a block, and no part of it can go.
+/// On most file systems a page of 4 KiB is one block, so no part of it can be a hole.
 #[test]
 fn blocks_as_long_as_pages_are_left_alone() {
     for (page_size, hole_bytes) in [(4096, 4096), (4096, 65536), (8192, 1 << 20)] {
@@ -275,13 +275,13 @@ fn what_could_not_be_punched_is_tried_with_the_next_write() {
     rig.check();
 }
 
-/// A full device took half of it.
+/// A full device writes half of a page, and then refuses.
 #[test]
 fn a_refused_write_leaves_no_hint() {
     for protection in [NONE, TWICE] {
         let mut rig = Rig::new(4096, 512, protection);
         rig.write(0, 100).unwrap();
-        // The second write of the batch is that of the place, where there are copies.
+        // With doublewrite, the first write makes the copies, and the second one writes to the place.
         let nth = if protection == NONE { 1 } else { 2 };
         let (operation, space) = (Some(Operation::Write), Some(Space::Data));
         rig.device.arm(Rule { operation, space, when: When::Nth(nth), fault: Fault::HalfFull });
@@ -294,7 +294,7 @@ fn a_refused_write_leaves_no_hint() {
     }
 }
 
-/// A place that was cut off comes back with all its room.
+/// If a place is cut off, and the file grows again, all blocks of the place are allocated.
 #[test]
 fn hints_go_with_their_places() {
     let mut rig = Rig::new(4096, 512, NONE);
