@@ -27,21 +27,21 @@ use super::tell;
 use varve_bench::workload::Workload;
 use varve_bench::{BenchError, Result};
 
-/// The largest dilation. A point that still doesn't count is shown without a verdict.
+/// The largest dilation. If a point doesn't count even at this dilation, it is shown without a verdict.
 const DILATION_MAX: f64 = 8.0;
 
-/// The values of a factor that the user asked for.
+/// A factor, and the values of it for which the user wants points.
 struct Only {
     factor: String,
     values: BTreeSet<String>,
-    /// Whether any point had the factor.
+    /// Whether any point of the experiments had this factor.
     is_known: Cell<bool>,
 }
 
 /// The environment of measurements.
 pub struct Lab<'a> {
     scale: Scale,
-    /// The scale before the preferences of an experiment.
+    /// The scale that the user asked for, without the preferences of an experiment.
     asked: Scale,
     device: Device,
     bench: Bench,
@@ -50,7 +50,7 @@ pub struct Lab<'a> {
     only: Vec<Only>,
     out: &'a mut dyn Write,
     rows: Option<BufWriter<File>>,
-    /// A file for tables in Markdown.
+    /// The file for tables in Markdown, if the user named one.
     markdown: Option<File>,
     /// The directory for charts, if the user wants them, and the rows of the experiment from which they are
     /// drawn.
@@ -58,22 +58,22 @@ pub struct Lab<'a> {
     experiment: &'static str,
     figure: &'static str,
     dilation: f64,
-    /// The program `varve-lab`, if it is not this process's.
+    /// The path of the program `varve-lab`, if this process is another program.
     program: Option<PathBuf>,
 }
 
-/// One call of a comparison that counts only if the emulation kept up.
+/// One attempt to measure a comparison. It counts only if the emulation was fast enough.
 #[derive(Debug, Clone, Copy)]
 pub struct Attempt {
-    /// The factor of all device times.
+    /// The factor on all times of the drives.
     pub dilation: f64,
-    /// Whether the call must return results.
+    /// Whether the attempt must return results, because no larger dilation is permitted.
     pub is_last: bool,
 }
 
 impl<'a> Lab<'a> {
-    /// Databases are in `directory`, or in a new one. Regions of persistent memory are in `memory`, or in the
-    /// machine's memory.
+    /// Makes the environment. Databases are in `directory`, or in a new directory. Regions of persistent
+    /// memory are in `memory`, or in the machine's memory.
     pub fn new(
         scale: Scale,
         device: Device,
@@ -101,17 +101,17 @@ impl<'a> Lab<'a> {
         })
     }
 
-    /// Sets the program `varve-lab`, for a caller that is another one.
+    /// Sets the path of `varve-lab`. A caller that is another program (such as a test) must do this.
     pub fn set_program(&mut self, program: &Path) {
         self.program = Some(program.to_owned());
     }
 
-    /// The program that experiments run in processes of their own.
+    /// The path of `varve-lab`, which experiments start as processes of their own.
     pub fn program(&self) -> Result<PathBuf> {
         Ok(self.program.clone().map_or_else(std::env::current_exe, Ok)?)
     }
 
-    /// Sets the numbers of sessions instead of those of the experiment. An empty list changes nothing.
+    /// Sets numbers of sessions that replace those of the experiment. An empty list changes nothing.
     pub fn choose_clients(&mut self, clients: &[usize]) -> Result<()> {
         if clients.contains(&0) {
             return Err(BenchError::Arguments("there must be at least one session".to_owned()));
@@ -120,14 +120,14 @@ impl<'a> Lab<'a> {
         Ok(())
     }
 
-    /// Sets the numbers of transactions behind which processes are killed, instead of those of the experiment.
-    /// An empty list changes nothing.
+    /// Sets the numbers of transactions after which processes are killed. They replace those of the
+    /// experiment. An empty list changes nothing.
     pub fn choose_kills(&mut self, kills: &[usize]) {
         kills.clone_into(&mut self.kills);
         self.kills.sort_unstable();
     }
 
-    /// The numbers that the user asked for, if any.
+    /// The numbers of transactions after which processes are killed, if the user named some.
     pub fn kills(&self) -> Option<&[usize]> {
         (!self.kills.is_empty()).then_some(&self.kills)
     }
@@ -163,13 +163,13 @@ impl<'a> Lab<'a> {
         })
     }
 
-    /// Writes rows to a file.
+    /// Writes rows to this file instead of the output for people.
     pub fn write_rows_to(&mut self, path: &Path) -> Result<()> {
         self.rows = Some(BufWriter::new(File::create(path)?));
         Ok(())
     }
 
-    /// Writes the tables of [`Lab::say_tables`] to a file, too, in Markdown.
+    /// Writes the tables of [`Lab::say_tables`] to this file, too, in Markdown.
     pub fn write_markdown_to(&mut self, path: &Path) -> Result<()> {
         self.markdown = Some(File::create(path)?);
         Ok(())
@@ -191,14 +191,14 @@ impl<'a> Lab<'a> {
         self.say(&format!("charts in {}: {}", directory.display(), names.join(", ")))
     }
 
-    /// Begins an experiment: later rows belong to it.
+    /// Begins an experiment. Rows that are written later belong to it.
     pub fn begin(&mut self, experiment: &'static str, figure: &'static str) {
         (self.experiment, self.figure, self.dilation) = (experiment, figure, 1.0);
         self.scale = self.asked;
     }
 
-    /// Sets the lengths of rounds and of their warm-up in milliseconds, in quick and in full, unless the user
-    /// asked for another length.
+    /// Sets the lengths of rounds and of the load before them, in milliseconds, for both scales. A length
+    /// that the user asked for stays.
     pub fn prefer_lengths(&mut self, round_ms: ByScale<u64>, warm_ms: ByScale<u64>) {
         let is_full = self.scale.is_full();
         let own = if is_full { Scale::FULL } else { Scale::QUICK };
@@ -210,7 +210,7 @@ impl<'a> Lab<'a> {
         }
     }
 
-    /// Sets the number of rounds, in quick and in full, unless the user asked for another number.
+    /// Sets the number of rounds for both scales. A number that the user asked for stays.
     pub fn prefer_rounds(&mut self, rounds: ByScale<usize>) {
         let is_full = self.scale.is_full();
         let own = if is_full { Scale::FULL } else { Scale::QUICK };
@@ -219,8 +219,9 @@ impl<'a> Lab<'a> {
         }
     }
 
-    /// Runs a comparison that counts only if the emulation kept up. While `run` returns `None`, it is called
-    /// again with all device times doubled. Later comparisons of the experiment begin with the same dilation.
+    /// Measures a comparison that counts only if the emulation was fast enough. While `run` returns `None`,
+    /// it is called again with the dilation doubled. Later comparisons of the experiment begin with the last
+    /// dilation.
     pub fn dilated<T>(&mut self, mut run: impl FnMut(&mut Self, Attempt) -> Result<Option<T>>) -> Result<T> {
         loop {
             let is_last = self.dilation >= DILATION_MAX;
@@ -246,7 +247,7 @@ impl<'a> Lab<'a> {
         }
     }
 
-    /// The scale.
+    /// The sizes and durations of the experiment.
     pub fn scale(&self) -> Scale {
         self.scale
     }
@@ -256,7 +257,8 @@ impl<'a> Lab<'a> {
         self.device.clone()
     }
 
-    /// The numbers of sessions that the user asked for, or those of `full` or `quick`, in increasing order.
+    /// The numbers of sessions in increasing order: those of the user, or those of the experiment for the
+    /// scale.
     pub fn clients(&self, quick: &[usize], full: &[usize]) -> Vec<usize> {
         let mut clients = match () {
             () if !self.clients.is_empty() => self.clients.clone(),
@@ -267,12 +269,12 @@ impl<'a> Lab<'a> {
         clients
     }
 
-    /// A line for people.
+    /// Prints a line for people.
     pub fn say(&mut self, text: &str) -> Result<()> {
         Ok(writeln!(self.out, "{text}")?)
     }
 
-    /// Tables for people. A document gets them in Markdown, if the user named its file.
+    /// Prints tables for people. They are also written in Markdown to the file that the user named.
     pub fn say_tables(&mut self, tables: &[TextTable]) -> Result<()> {
         for table in tables.iter().filter(|table| !table.is_empty()) {
             self.say(&format!("\n{table}"))?;
@@ -283,7 +285,7 @@ impl<'a> Lab<'a> {
         Ok(())
     }
 
-    /// A line for programs.
+    /// Writes a row for programs: a line of JSON.
     pub fn write_row(&mut self, row: &impl serde::Serialize) -> Result<()> {
         let text = serde_json::to_string(row).map_err(std::io::Error::other)?;
         if let Some((_, drawn)) = &mut self.charts {
@@ -298,24 +300,24 @@ impl<'a> Lab<'a> {
         }
     }
 
-    /// The experiment and the figure that rows belong to.
+    /// The experiment and its figure, to which rows belong.
     pub fn subject(&self) -> Subject {
         Subject { experiment: self.experiment, figure: self.figure }
     }
 
-    /// Copies of loaded databases, one for each variant that the user asked for.
+    /// Copies loaded databases, one for each variant that the user asked for.
     pub fn stands(&self, workload: &dyn Workload, sizes: Sizes, variants: &[Variant]) -> Result<Vec<Stand>> {
         let wanted: Vec<Variant> =
             variants.iter().filter(|variant| self.wants(&variant.factors)).cloned().collect();
         Stand::of_all(&self.bench, workload, sizes, &wanted)
     }
 
-    /// An empty directory, which is removed when the result is dropped.
+    /// Makes an empty directory. It is removed when the result is dropped.
     pub fn empty(&self, name: &str) -> Result<Copied> {
         self.bench.empty(name)
     }
 
-    /// A database that no other stand shares, loaded on this device, and the report of its load.
+    /// Loads a database on this device, for one stand alone. Returns also the report of the load.
     pub fn fresh(
         &self,
         workload: &dyn Workload,
@@ -326,7 +328,7 @@ impl<'a> Lab<'a> {
         Stand::fresh(&self.bench, workload, sizes, device, variant)
     }
 
-    /// Measures all stands in turns. Returns a point for each, in their order.
+    /// Measures all stands in turns. Returns a point for each stand, in the order of the stands.
     pub fn compare(
         &mut self,
         stands: &[Stand],
@@ -351,8 +353,8 @@ impl<'a> Lab<'a> {
         }
     }
 
-    /// All rounds of all stands. Returns `None` if one of them was spoilt and a larger dilation may help. The
-    /// last stands are the fastest ones, which are spoilt most easily. So they are measured first.
+    /// Runs all rounds of all stands. Returns `None` if one round was spoilt and a larger dilation may help.
+    /// The last stands are the fastest ones, which are spoilt most easily. So they are measured first.
     fn rounds(
         &self,
         stands: &[Stand],
@@ -387,7 +389,7 @@ impl<'a> Lab<'a> {
         Ok(claim)
     }
 
-    /// The tables for people.
+    /// Prints the tables of points, times and claims.
     pub fn tell(&mut self, points: &[Point], claims: &[Claim]) -> Result<()> {
         let scales: std::collections::BTreeSet<&str> =
             points.iter().map(|point| point.scale.as_str()).collect();

@@ -25,27 +25,29 @@ use varve_bench::Result;
 use varve_bench::tpcc::Tpcc;
 use varve_bench::workload::Workload;
 
-/// Bytes of data pages for each node of the graph: an estimate. The ratio that comes of it is printed with the points.
+/// Bytes of data pages for each node of the graph. This is an estimate. The field `scale` of a result row has
+/// the real ratio of database and pool.
 const BYTES_OF_A_NODE: u64 = 1_000;
-/// The size of a database in pools: 100 GB with 50 (section 5), and 200 with 20 in the page-size study
-/// (section 5.4).
+/// The size of the database, as a multiple of the pool. The paper has 100 GB with a pool of 50 (section 5),
+/// and in the study of page sizes 200 GB with a pool of 20 (section 5.4).
 pub(super) const DATABASE_OF_POOL: u64 = 2;
 const DATABASE_OF_POOL_BY_PAGE_SIZE: u64 = 10;
-/// Page size of the loads, and the default of MariaDB.
+/// The page size of the loads, which is the default of MariaDB.
 pub(super) const PAGE_BYTES: usize = 16 << 10;
 const POOL_BYTES_MIN: u64 = 4 << 20;
 
-/// lz4 over none, in LinkBench (6 % less, section 5.2) and TPC-C (less than 3 %, section 5.3).
+/// The published throughput with lz4, divided by that without compression: in LinkBench (6 % less, section
+/// 5.2) and in TPC-C (less than 3 % less, section 5.3).
 const LZ4_LINKBENCH: f64 = 0.94;
 const LZ4_TPCC: f64 = 0.97;
-/// The same with pages of 16 KiB (section 5.4).
+/// The same ratio in the study of page sizes, for pages of 16 KiB (section 5.4).
 const LZ4_BY_16_KIB: f64 = 0.95;
-/// The bars of this project for lz4 in place, and packed, over plain pages in place.
+/// The bars of this project for lz4, in place and packed. Both are compared with uncompressed pages in place.
 const BAR_IN_PLACE: f64 = 0.95;
 const BAR_PACKED: f64 = 1.0;
-/// The published range of saved bytes (section 5.2).
+/// The published share of the bytes that compression saves, as a range (section 5.2).
 const SAVED: (f64, f64) = (0.32, 0.48);
-/// Bytes written with compression and atomic writes, less than plain (conclusions: "about 4x").
+/// How many times fewer bytes are written with compression and atomic writes (conclusions: "about 4x").
 const WRITTEN_LESS: f64 = 4.0;
 
 pub(super) const NONE: &str = "none";
@@ -66,13 +68,13 @@ pub(super) fn sizes_of_tpcc(lab: &Lab<'_>) -> Sizes {
     Sizes::new(PAGE_BYTES, lab.scale().pool_bytes * 30 / DATABASE_OF_POOL as usize)
 }
 
-/// Pages compressed with this algorithm, in place.
+/// The variant with pages in place that this algorithm compresses.
 fn compressed(algorithm: Algorithm) -> Variant {
     let set = move |config: &mut PagerConfig| config.compression = Compression::of(algorithm);
     Variant::new(set).with("compression", algorithm.name()).loaded_as_it_is()
 }
 
-/// Packed pages, compressed with this algorithm.
+/// The variant with packed pages that this algorithm compresses.
 fn packed(algorithm: Algorithm) -> Variant {
     let set = move |config: &mut PagerConfig| {
         lay_out_packed(config);
@@ -93,7 +95,7 @@ fn name_of(point: &Point) -> &str {
     point.factors.get("compression").and_then(|name| name.as_str()).unwrap_or_default()
 }
 
-/// Each codec's points over the plain ones beside them.
+/// Claims that compare each codec with uncompressed pages. All other factors of the two points are the same.
 fn claim_codecs(
     lab: &mut Lab<'_>,
     compared: &[Point],
@@ -119,7 +121,7 @@ fn claim_codecs(
     Ok(claims)
 }
 
-/// lz4 is compared with the paper and the bar, the other codecs with nothing.
+/// The values with which codecs are compared: lz4 with the paper's value and the bar, other codecs with none.
 fn of_lz4(published: f64) -> impl Fn(&str) -> Vec<Expects> {
     move |name| match name {
         "lz4" => {
@@ -129,7 +131,7 @@ fn of_lz4(published: f64) -> impl Fn(&str) -> Vec<Expects> {
     }
 }
 
-/// Packed pages over plain ones in place: lz4 has a bar.
+/// Claims that compare packed pages with uncompressed pages in place. For lz4 there is a bar.
 fn claim_packed(lab: &mut Lab<'_>, compared: &[Point]) -> Result<Vec<Claim>> {
     let Some(plain) = compared.iter().find(|point| name_of(point) == NONE) else { return Ok(Vec::new()) };
     let claim = |point: &Point| {
@@ -146,11 +148,11 @@ fn claim_packed(lab: &mut Lab<'_>, compared: &[Point]) -> Result<Vec<Claim>> {
     compared.iter().filter(|point| is_packed(point)).map(claim).collect()
 }
 
-/// Codecs that are fast enough for a mix.
+/// The codecs that are fast enough for a load of transactions.
 const FAST: [Algorithm; 5] =
     [Algorithm::None, Algorithm::Lz4, Algorithm::Lzo, Algorithm::Zlib, Algorithm::Zstd];
 
-/// Figures 7 and 10: LinkBench and TPC-C, by codec and layout.
+/// Figures 7 and 10: throughput of LinkBench and TPC-C, by codec and layout.
 pub fn throughput(lab: &mut Lab<'_>) -> Result<()> {
     let codecs: &[Algorithm] = if lab.scale().is_full() { &FAST } else { &FAST[..4] };
     let in_place = codecs.iter().map(|codec| compressed(*codec).with("layout", IN_PLACE));
@@ -177,7 +179,7 @@ pub fn throughput(lab: &mut Lab<'_>) -> Result<()> {
     lab.tell(&points, &claims)
 }
 
-/// Figure 12: TPC-C with more and more sessions.
+/// Figure 12: throughput of TPC-C, by number of sessions.
 pub fn threads(lab: &mut Lab<'_>) -> Result<()> {
     let workload = Tpcc::new(lab.scale().tpcc);
     let variants = [Algorithm::None, Algorithm::Lz4, Algorithm::Lzo].map(compressed);
@@ -192,7 +194,7 @@ pub fn threads(lab: &mut Lab<'_>) -> Result<()> {
     lab.tell(&points, &claims)
 }
 
-/// Points of LinkBench with lz4 and without.
+/// Measures LinkBench with lz4 and without compression.
 fn plain_and_lz4(lab: &mut Lab<'_>) -> Result<Vec<Point>> {
     let workload = linkbench(lab)?;
     let variants = [Algorithm::None, Algorithm::Lz4].map(compressed);
@@ -226,7 +228,7 @@ pub fn write_amount(lab: &mut Lab<'_>) -> Result<()> {
     ))
 }
 
-/// Figures 13 to 15.
+/// Figures 13 to 15: throughput of LinkBench, by page size.
 pub fn page_size(lab: &mut Lab<'_>) -> Result<()> {
     let workload = linkbench(lab)?;
     let codecs: &[Algorithm] = if lab.scale().is_full() {
@@ -253,7 +255,8 @@ pub fn page_size(lab: &mut Lab<'_>) -> Result<()> {
     lab.tell(&points, &claims)
 }
 
-/// lz4 is 5 % below plain pages at 16 KiB, and above them beyond.
+/// The expected throughput for a page size: the paper has lz4 5 % below uncompressed pages at 16 KiB, and
+/// above them at larger sizes.
 fn by_page_size(codec: &str, page_kib: usize) -> Expects {
     match (codec, page_kib) {
         ("lz4", 16) => Expects::Published(Some(LZ4_BY_16_KIB), Better::Higher),
@@ -262,7 +265,7 @@ fn by_page_size(codec: &str, page_kib: usize) -> Expects {
     }
 }
 
-/// Figure 5: seconds to load LinkBench's graph, by codec.
+/// Figure 5: seconds of a load of LinkBench's graph, by codec.
 pub fn load(lab: &mut Lab<'_>) -> Result<()> {
     let rows = loads(lab)?;
     let Some(plain) = rows.first().map(|row| row.seconds) else { return Ok(()) };
@@ -274,7 +277,7 @@ pub fn load(lab: &mut Lab<'_>) -> Result<()> {
     lab.say(&format!("\n{table}"))
 }
 
-/// Figure 6: bytes that LinkBench's graph takes, by codec.
+/// Figure 6: allocated bytes of LinkBench's graph, by codec.
 pub fn space(lab: &mut Lab<'_>) -> Result<()> {
     let rows = loads(lab)?;
     let mut table =
@@ -295,13 +298,13 @@ pub fn space(lab: &mut Lab<'_>) -> Result<()> {
     ))
 }
 
-/// Layouts and codecs that are loaded.
+/// The combinations of layout and codec with which the graph is loaded.
 fn loaded_so() -> Vec<(&'static str, Algorithm)> {
     let packed = [Algorithm::None, Algorithm::Lz4, Algorithm::Zstd].map(|codec| (PACKED, codec));
     Algorithm::ALL.map(|codec| (IN_PLACE, codec)).into_iter().chain(packed).collect()
 }
 
-/// Loads the graph once with each codec, on the device.
+/// Loads the graph on the device, once for each layout and codec.
 fn loads(lab: &mut Lab<'_>) -> Result<Vec<LoadRow>> {
     let workload = linkbench(lab)?;
     let (sizes, device) = (sizes(lab, PAGE_BYTES, DATABASE_OF_POOL), lab.device());

@@ -21,20 +21,22 @@ use varve_bench::Result;
 use varve_bench::tpcc::Tpcc;
 use varve_bench::workload::Workload;
 
-/// The published gain of atomic writes over doublewrite, in plain tables of LinkBench (section 5.1).
+/// The published throughput with atomic writes, divided by that with doublewrite: LinkBench without
+/// compression (section 5.1).
 const ATOMIC: f64 = 1.13;
-/// The published gain of trims there (section 5.1).
+/// The published throughput of LinkBench with trims, divided by that without (section 5.1).
 const TRIM: f64 = 1.07;
-/// The cost of a trim for the drive, in microseconds (section 5.5: file systems differ by 8).
+/// The times of a trim on the drive that are compared, in microseconds. (File systems differ by 8 in what a
+/// trim costs, section 5.5.)
 const TRIMS_US: [f64; 3] = [0.0, 100.0, 1000.0];
 
-/// Threads that write pages.
+/// The numbers of flush workers, which are the threads that write pages.
 const WORKERS: [usize; 3] = [1, 2, 4];
 
 const LINKBENCH: &str = "linkbench";
 const TPCC: &str = "tpcc";
 
-/// A protection in place, or none: packed pages.
+/// The protection of pages in place. `None` means packed pages, which need no protection.
 type Protects = Option<ProtectionKind>;
 
 const DOUBLEWRITE: Protects = Some(ProtectionKind::DOUBLEWRITE);
@@ -43,14 +45,15 @@ const FULL_PAGE_LOG: Protects = Some(ProtectionKind::FullPageLog);
 const NVM: Protects = Some(ProtectionKind::Nvm);
 const UNPROTECTED: Protects = Some(ProtectionKind::None);
 const OUT_OF_PLACE: Protects = None;
-/// Those of the paper.
+/// The protections that the paper has.
 const THEIRS: [Protects; 3] = [UNPROTECTED, DOUBLEWRITE, ATOMIC_WRITE];
 
 fn name_of(protects: Protects) -> &'static str {
     protects.map_or(PACKED, ProtectionKind::name)
 }
 
-/// The combinations, each with each number of flush workers.
+/// The measured combinations of protection, codec and trim. Each is measured with each number of flush
+/// workers.
 const PARTS: [(Protects, Algorithm, Trim); 17] = [
     (UNPROTECTED, Algorithm::None, Trim::Off),
     (DOUBLEWRITE, Algorithm::None, Trim::Off),
@@ -71,12 +74,13 @@ const PARTS: [(Protects, Algorithm, Trim); 17] = [
     (OUT_OF_PLACE, Algorithm::Lz4, Trim::On),
 ];
 
-/// Figure 4, and the same with TPC-C.
+/// Figure 4: throughput of LinkBench for each combination. It is measured for TPC-C, too.
 pub fn parts(lab: &mut Lab<'_>) -> Result<()> {
     let (graph, tpcc) = (linkbench(lab)?, Tpcc::new(lab.scale().tpcc));
     let mixes: [(&str, &dyn Workload, Sizes); 2] =
         [(LINKBENCH, &graph, sizes(lab, PAGE_BYTES, DATABASE_OF_POOL)), (TPCC, &tpcc, sizes_of_tpcc(lab))];
-    // Without an emulation nothing says that pages are written whole.
+    // Without emulation, variants with atomic writes are left out: nothing says that the drive writes pages
+    // atomically.
     let is_emulated = lab.device().is_emulated();
     let (device, mut points, mut claims) = (lab.device(), Vec::new(), Vec::new());
     for (mix, workload, sizes) in mixes {
@@ -118,7 +122,8 @@ fn part_with(
         }
     };
     let variant = Variant::new(set).with("compression", algorithm.name()).with("trim", trim.name());
-    // What doesn't trim is measured on what nobody trimmed: its writes find their room.
+    // A variant without trims gets a database that was loaded without trims. In such files no blocks were
+    // given back, so its writes need not allocate blocks.
     let variant = match (is_packed, algorithm, trim) {
         (false, Algorithm::None, _) => variant,
         (false, _, Trim::Off) => variant.shared_load("lz4-untrimmed", |config| untrimmed(config, lz4)),
@@ -154,7 +159,8 @@ fn packed_lz4(config: &mut PagerConfig) {
     lay_out_packed(config);
 }
 
-/// Against the plain, doublewritten tables of one worker, which are the paper's baseline.
+/// Claims that compare each variant with the paper's baseline: uncompressed tables with doublewrite and one
+/// worker.
 fn claim_parts(lab: &mut Lab<'_>, compared: &[Point]) -> Result<Vec<Claim>> {
     let of = |point: &Point, name: &str| point.factors.get(name).map(tell::plain).unwrap_or_default();
     let key = |point: &Point| ["protection", "compression", "trim", "workers"].map(|name| of(point, name));
@@ -190,7 +196,8 @@ fn is_of_theirs(protection: &str) -> bool {
     THEIRS.map(name_of).contains(&protection)
 }
 
-/// Each variant that trims over the same one that doesn't; the paper's is in place, compressed, under doublewrite or atomic writes.
+/// Claims that compare each variant with trims with the same variant without. The paper has a value for
+/// compressed pages in place with doublewrite.
 fn claim_trim(lab: &mut Lab<'_>, compared: &[Point]) -> Result<Vec<Claim>> {
     let trims = |point: &Point, so: &str| point.factors.get("trim").is_some_and(|trim| trim == so);
     let rest = |point: &Point| {
@@ -219,7 +226,8 @@ fn claim_trim(lab: &mut Lab<'_>, compared: &[Point]) -> Result<Vec<Claim>> {
     Ok(claims)
 }
 
-/// No figure of the paper: how much the gain of trims depends on their cost for the emulated drive.
+/// Measures how much the gain of trims depends on the time of a trim on the emulated drive. The paper has no
+/// such figure.
 pub fn trim_sweep(lab: &mut Lab<'_>) -> Result<()> {
     let workload = linkbench(lab)?;
     let parts = [(DOUBLEWRITE, Algorithm::Lz4), (OUT_OF_PLACE, Algorithm::Lz4)];

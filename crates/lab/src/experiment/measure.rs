@@ -21,7 +21,8 @@ use varve_bench::embedded::Embedded;
 use varve_bench::report::{Configuration, Spread};
 use varve_bench::workload::Workload;
 
-/// Counters of levels that go into rows, by their names there. They count work, not states.
+/// The counters of levels that are written into rows, by their names. All of them count work. None is a
+/// state.
 const LEVEL_COUNTERS: &[&str] = &[
     "nvm.puts",
     "nvm.inline_puts",
@@ -57,45 +58,45 @@ const LEVEL_COUNTERS: &[&str] = &[
 /// The number of samples in a round.
 const LOOKS: u32 = 10;
 
-/// The load and the lab of a measurement.
+/// The conditions under which a stand is measured.
 #[derive(Clone, Copy)]
 pub struct Conditions<'a> {
-    /// The load.
+    /// The workload.
     pub workload: &'a dyn Workload,
-    /// The drive.
+    /// The drives.
     pub device: &'a Device,
-    /// Sessions.
+    /// The number of sessions.
     pub clients: usize,
-    /// Device times are multiplied by this.
+    /// The factor on all times of the drives.
     pub dilation: f64,
 }
 
-/// What one round measured.
+/// The results of one round.
 pub struct Measured {
     round: Round,
     counts: Counts,
     configuration: String,
-    /// Of each drive that is emulated.
+    /// The report of each emulated drive.
     reports: Vec<(&'static str, EmulationReport)>,
-    /// Bytes written to the drives for each transaction, by tenths of the round.
+    /// Bytes written to the drives for each transaction, in each tenth of the round.
     over_time: Vec<f64>,
     warmth: Option<Warmth>,
     cache: Option<CacheStates>,
 }
 
 impl Measured {
-    /// Whether the emulation kept up. On real drives a round always counts.
+    /// Whether the emulation was fast enough. On real drives a round always counts.
     pub fn counts(&self) -> bool {
         let rounds = std::slice::from_ref(&self.reports);
         Emulation::of_drives(rounds, 0.0).is_none_or(|emulation| emulation.counts)
     }
 }
 
-/// Counters of a database.
+/// The counters of a database at a moment, or their growth in an interval.
 #[derive(Default)]
 struct Counts {
     written_bytes: BTreeMap<&'static str, u64>,
-    /// Bytes read and written by drive.
+    /// Bytes read and written, by drive.
     moved_bytes: BTreeMap<&'static str, [u64; 2]>,
     nvm_bytes: BTreeMap<&'static str, u64>,
     spent_ns: BTreeMap<&'static str, u64>,
@@ -139,23 +140,23 @@ impl Counts {
     }
 }
 
-/// Bytes written to all drives, for all purposes.
+/// Bytes that were written to all drives so far, for all purposes.
 fn bytes_of(opened: &OpenStand) -> u64 {
     opened.drives.iter().map(|drive| moved_bytes(&drive.account)[1]).sum()
 }
 
-/// MiB a second, read and written, between two moments of [`moved_bytes`].
+/// MiB a second that were read and written between two results of [`moved_bytes`].
 pub(super) fn mib_per_second(from: [u64; 2], to: [u64; 2], seconds: f64) -> [f64; 2] {
     std::array::from_fn(|way| (to[way] - from[way]) as f64 / f64::from(1 << 20) / seconds.max(1e-3))
 }
 
-/// Bytes read, and bytes written.
+/// Bytes that were read so far, and bytes that were written.
 pub(super) fn moved_bytes(account: &Accounting) -> [u64; 2] {
     let rows = account.rows();
     [rows.iter().map(|row| row.read.bytes).sum(), rows.iter().map(|row| row.written.bytes).sum()]
 }
 
-/// Bytes written by purpose.
+/// Bytes that were written so far, by purpose.
 fn written_bytes<'a>(accounts: impl Iterator<Item = &'a Accounting>) -> BTreeMap<&'static str, u64> {
     let mut sums = BTreeMap::new();
     for row in accounts.flat_map(Accounting::rows).filter(|row| row.written.bytes > 0) {
@@ -179,7 +180,7 @@ fn subtract(from: &mut BTreeMap<&'static str, u64>, before: &BTreeMap<&'static s
     }
 }
 
-/// Measures a stand once. `number` determines the requests of the sessions.
+/// Measures one round of a stand. `number` determines the requests of the sessions.
 pub fn round(stand: &Stand, on: Conditions<'_>, scale: Scale, number: u64) -> Result<Measured> {
     let opened = stand.open(on.device, on.dilation)?;
     let settings = format!("{}, {}", stand.describe(), on.device.describe(on.dilation));
@@ -218,18 +219,18 @@ pub fn round(stand: &Stand, on: Conditions<'_>, scale: Scale, number: u64) -> Re
     let counts = Counts::of(&opened, stand.sizes.page_bytes).since(&before);
     let configuration = Configuration::of(&target, on.workload, plan).hash();
     drop(target);
-    // Nobody waits for what is measured no longer.
+    // The shutdown is not measured. If the warm-up had no delays of drives, the shutdown has none either.
     opened.take_times(stand.variant.warm_transactions().is_none());
     opened.database.shutdown()?;
     Ok(Measured { round, counts, configuration, reports, over_time, warmth, cache })
 }
 
-/// Drives that are emulated, by name.
+/// The emulated drives, with their names.
 fn emulated(opened: &OpenStand) -> impl Iterator<Item = (&'static str, &Emulated)> {
     opened.drives.iter().filter_map(|drive| Some((drive.name, &**drive.emulated.as_ref()?)))
 }
 
-/// The work of each drive for a transaction, if there are several drives.
+/// The work of each drive for a transaction. It is empty if there is only one drive.
 fn drives(
     rounds: &[Measured],
     transactions: f64,
@@ -256,7 +257,7 @@ fn drives(
     last.counts.moved_bytes.keys().map(|name| (*name, figures(name))).collect()
 }
 
-/// The point of at least one round, of this experiment and figure.
+/// Summarizes at least one round of a stand as a point of this experiment and figure.
 pub fn point(
     Subject { experiment, figure }: Subject,
     stand: &Stand,
@@ -311,7 +312,7 @@ pub fn point(
     }
 }
 
-/// Tenth by tenth, the mean of the rounds.
+/// Bytes written for each transaction in each tenth of a round, as means over the rounds.
 fn over_time(rounds: &[Measured]) -> Vec<f64> {
     let tenths = rounds.iter().map(|one| one.over_time.len()).min().unwrap_or(0);
     let mean = |at: usize| rounds.iter().map(|one| one.over_time[at]).sum::<f64>() / rounds.len() as f64;

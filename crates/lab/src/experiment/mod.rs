@@ -121,7 +121,7 @@ pub struct ExperimentArgs {
     /// Items of a warehouse of the memory-oriented engines; customers are in proportion
     #[arg(long)]
     items: Option<i64>,
-    /// Numbers of transactions behind which `nvm-recovery` kills processes, such as 1000,1000000
+    /// Numbers of transactions after which `nvm-recovery` kills processes, such as 1000,1000000
     #[arg(long, value_delimiter = ',')]
     kills: Vec<usize>,
     /// Measure only points with these values, such as `variant=packed,workers=4`; points without such a
@@ -399,15 +399,15 @@ const EXPERIMENTS: &[Experiment] = &[
     },
 ];
 
-/// Most warehouses of a partition.
+/// The most warehouses of a partition.
 const WAREHOUSES_MAX: i64 = 1_000;
-/// Fewest items of a warehouse: with fewer, some last name has no customer.
+/// The fewest items of a warehouse. With fewer items, some last name would have no customer.
 const ITEMS_MIN: i64 = 100;
 
 const CAUTION: &str = "An emulated ratio is evidence about policies and algorithms, not about real devices. A dilation of n stands for a \
                        machine whose processors and memory are n times as fast.";
 
-/// Runs the command; rows and tables go to `out`.
+/// Runs the command. Rows and tables are written to `out`.
 pub fn run(args: &ExperimentArgs, out: &mut dyn Write) -> Result<()> {
     if args.name == "list" {
         return list(out);
@@ -424,7 +424,7 @@ pub fn run(args: &ExperimentArgs, out: &mut dyn Write) -> Result<()> {
     lab.end()
 }
 
-/// Runs one experiment.
+/// Runs the experiment with this name.
 pub fn perform(lab: &mut Lab<'_>, name: &str) -> Result<()> {
     let experiment = find(name)?;
     lab.say(&format!("{} ({}): {}", experiment.name, experiment.source, experiment.about))?;
@@ -434,7 +434,7 @@ pub fn perform(lab: &mut Lab<'_>, name: &str) -> Result<()> {
     lab.draw()
 }
 
-/// Draws the charts of an earlier run's rows.
+/// Draws charts of rows that an earlier run wrote.
 fn draw_again((rows, charts): (&Path, &Path), names: &[&str], out: &mut dyn Write) -> Result<()> {
     let text = std::fs::read_to_string(rows)?;
     let all: std::result::Result<Vec<Value>, _> = text.lines().map(serde_json::from_str).collect();

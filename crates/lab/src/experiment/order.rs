@@ -10,26 +10,27 @@ use super::claim::{Claim, Figure, PointPair};
 use super::row::{Factors, Point};
 use super::verdict::{TOLERANCE, Verdict};
 
-/// Rounds of one build differ by this much. It is used for points with a single round.
+/// If a point has a single round, its figure is taken to have this noise. Rounds of the same build differ by
+/// about as much.
 pub const ROUND_NOISE: f64 = 0.05;
 
-/// A figure with the ends of its rounds; more is better.
+/// A figure with the range of its rounds. A higher figure is better.
 #[derive(Debug, Clone)]
 pub struct RankedFigure {
     /// The name of the figure.
     pub name: String,
-    /// The median of its rounds.
+    /// The median of the rounds.
     pub median: f64,
-    /// The least and the greatest of its rounds.
+    /// The least and the greatest value of the rounds.
     pub ends: (f64, f64),
-    /// The published figure. Equal values are a tie.
+    /// The published figure. Only its order among others counts, and equal figures are a tie.
     pub published: f64,
-    /// The reason why it is not judged.
+    /// The reason why the figure is not judged.
     pub spoilt: Option<String>,
 }
 
 impl RankedFigure {
-    /// The throughput of a point as a multiple of another's, and the published multiple.
+    /// The throughput of a point. `published` is its published ratio to the throughput of the point `under`.
     pub fn throughput(name: &str, point: &Point, under: &Point, published: f64) -> Self {
         let noise = if point.rounds == 1 { ROUND_NOISE / 2.0 } else { 0.0 };
         let ends = (point.tps.min * (1.0 - noise), point.tps.max * (1.0 + noise));
@@ -38,7 +39,8 @@ impl RankedFigure {
     }
 }
 
-/// Whether a pair has the published order. `one` is the better one there, or both are tied.
+/// Judges whether a pair has the published order. In the publication `one` is the better figure, or both are
+/// tied.
 fn judge_pair(one: &RankedFigure, other: &RankedFigure) -> Verdict {
     let is_tied = one.ends.0 <= other.ends.1 && other.ends.0 <= one.ends.1;
     let is_tied_there = one.published == other.published;
@@ -58,14 +60,15 @@ fn judge_pair(one: &RankedFigure, other: &RankedFigure) -> Verdict {
     }
 }
 
-/// The claim about the order of several figures of points; `None` where there are less than two.
+/// The claim about the order of several points' figures. Returns `None` if there are fewer than two figures.
 pub fn judge(says: &str, of: &Point, placed: Vec<RankedFigure>) -> Option<Claim> {
     let mut factors = of.factors.clone();
     ["design", "variant", "lambda"].iter().for_each(|name| drop(factors.remove(name)));
     judge_figures(says, &factors, of.rounds, placed)
 }
 
-/// The claim about the order of several figures with these factors; `None` where there are less than two.
+/// The claim, with these factors, about the order of several figures. Returns `None` if there are fewer than
+/// two.
 pub fn judge_figures(
     says: &str,
     factors: &Factors,

@@ -8,25 +8,26 @@ use serde::Serialize;
 
 use super::verdict::Verdict;
 
-/// Quantiles of Student's t at 0.975, for 1 to 30 degrees of freedom; beyond, that of 30 is taken, which is on the safe side.
+/// Quantiles of Student's t at 0.975, for 1 to 30 degrees of freedom. For more than 30 the last one is used.
+/// It is a little too large, so the interval is rather too wide.
 const T_975: [f64; 30] = [
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
     2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
 ];
 
-/// A mean with its interval.
+/// The mean of the pairs' ratios, with its confidence interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Interval {
-    /// Pairs.
+    /// The number of pairs.
     pub pairs: usize,
-    /// Mean.
+    /// The mean of the ratios.
     pub mean: f64,
-    /// Ends of the 95 % interval; missing for a single pair.
+    /// The ends of the 95 % confidence interval. They are missing if there is only one pair.
     pub ends: Option<[f64; 2]>,
 }
 
 impl Interval {
-    /// Of at least one figure.
+    /// The interval of these ratios, of which there must be at least one.
     pub fn of(figures: &[f64]) -> Self {
         let pairs = figures.len();
         let mean = figures.iter().sum::<f64>() / pairs as f64;
@@ -38,7 +39,7 @@ impl Interval {
         Self { pairs, mean, ends: half.map(|half| [mean - half, mean + half]) }
     }
 
-    /// Whether the mean is at least this much.
+    /// The verdict on the goal that the mean is at least `bar`.
     pub fn at_least(&self, bar: f64) -> Verdict {
         match self.ends {
             None => Verdict::NotJudged("a single pair has no interval".to_owned()),
@@ -62,7 +63,8 @@ impl std::fmt::Display for Interval {
 mod tests {
     use super::*;
 
-    /// Figures worked out by hand: deviation 0.0158, its fifth part's root 0.00707, times 2.776.
+    /// The figures were computed by hand: the deviation is 0.0158. Divided by the root of 5 it is 0.00707,
+    /// and this times 2.776 is half the interval.
     #[test]
     fn an_interval_of_five_pairs() {
         let interval = Interval::of(&[0.98, 0.99, 1.0, 1.01, 1.02]);

@@ -22,41 +22,42 @@ pub struct Subject {
     pub figure: &'static str,
 }
 
-/// Model error above which a run doesn't count.
+/// A run counts only if its model error is at most this.
 pub const MODEL_ERROR_MAX: f64 = 0.03;
-/// Busy share of the processors from which a run doesn't count.
+/// A run counts only if the processors were busy for less than this share of its time.
 const CPU_MAX: f64 = 0.85;
-/// Percentage points that the dirty slots of a flash cache may grow by in a round.
+/// The share of a flash cache's slots that are dirty may grow in a round by at most this many percentage
+/// points.
 const DIRTY_GROWTH_MAX: f64 = 5.0;
-/// The busy share from which a device is called the limit.
+/// A device limits the throughput if it is busy for at least this share of the time.
 const BUSY_MIN: f64 = 0.9;
 /// If there are several drives, a drive with less than this share of all modelled time need not keep to the
 /// limit of the model error by itself, because a single late request would spoil it.
 const MODELLED_MIN: f64 = 0.05;
 
-/// The report of the emulation over the rounds of a point: the worst of each figure.
+/// The report of the emulation for a point: of each figure, the worst value of all rounds.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Emulation {
-    /// The profile's name.
+    /// The name of the profile.
     pub profile: String,
-    /// Time of a flush.
+    /// Microseconds of a flush.
     pub flush_us: f64,
     /// The factor by which device times were multiplied. The printed figures are converted back.
     pub dilation: f64,
-    /// Delay that was not caught up, as a share of the modelled time.
+    /// The delay of requests that was too long and was not caught up, as a share of the modelled time.
     pub model_error_share: f64,
-    /// Busy share of the device; the least of all rounds.
+    /// The share of the time in which the device was busy: the least of all rounds.
     pub busy_share: f64,
-    /// Busy share of the processors.
+    /// The share of the time in which the processors were busy.
     pub cpu_share: f64,
-    /// Whether it counts.
+    /// Whether the emulation was fast enough, so that the point counts.
     pub counts: bool,
-    /// Whether the device is the limit.
+    /// Whether the device limits the throughput.
     pub device_limits: bool,
 }
 
 impl Emulation {
-    /// Of at least one report.
+    /// Summarizes reports by the worst value of each figure. Returns `None` if there are no reports.
     pub fn worst(reports: &[EmulationReport], flush_us: f64) -> Option<Self> {
         let first = reports.first()?;
         let worst = |of: fn(&EmulationReport) -> f64| reports.iter().map(of).fold(0.0, f64::max);
@@ -74,15 +75,15 @@ impl Emulation {
         })
     }
 
-    /// The report for rounds on several drives. Each must keep to its model, and the busiest one is the
-    /// limit.
+    /// Summarizes the reports of rounds on several drives. Each drive must have a small model error. The
+    /// busiest drive decides whether a device limits the throughput.
     pub fn of_drives(rounds: &[Vec<(&'static str, EmulationReport)>], flush_us: f64) -> Option<Self> {
         let reports: Vec<EmulationReport> = rounds.iter().filter_map(|drives| together(drives)).collect();
         Self::worst(&reports, flush_us)
     }
 
-    /// The reason why nothing is judged that was measured under this emulation. `None` as `emulation` means
-    /// real drives.
+    /// The reason why results of this emulation are not judged. `emulation` is `None` if real drives were
+    /// measured.
     pub fn not_judged(emulation: Option<&Self>) -> Option<String> {
         match emulation {
             None => Some("no device was emulated".to_owned()),
@@ -90,7 +91,7 @@ impl Emulation {
         }
     }
 
-    /// The reason why it does not count.
+    /// The text for an emulation that was not fast enough: its model error, and how busy the processors were.
     pub fn spoilt(&self) -> String {
         format!(
             "model error {:.1} %, processors {:.0} % busy at dilation {}",
@@ -101,7 +102,7 @@ impl Emulation {
     }
 }
 
-/// Several drives as one: the worst model error, the busiest.
+/// Combines the reports of several drives: the worst model error, and the highest busy share.
 fn together(drives: &[(&'static str, EmulationReport)]) -> Option<EmulationReport> {
     let ((_, first), beside) = drives.split_first()?;
     if beside.is_empty() {
@@ -126,31 +127,31 @@ fn together(drives: &[(&'static str, EmulationReport)]) -> Option<EmulationRepor
     })
 }
 
-/// The work of one of several drives for each transaction.
+/// The work of one drive for a transaction, if there are several drives.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct DriveFigures {
-    /// Pages' worth of bytes read.
+    /// Bytes read, divided by the size of a page.
     pub pages_read: f64,
-    /// Pages' worth of bytes written.
+    /// Bytes written, divided by the size of a page.
     pub pages_written: f64,
-    /// Requests by the model.
+    /// Requests, as the model of the drive counts them.
     pub operations: f64,
-    /// The report of its emulation.
+    /// The report of the drive's emulation.
     pub emulation: Option<Emulation>,
 }
 
-/// A flash cache before and after the measured time: the mean of the rounds.
+/// The states of a flash cache at the beginning and at the end of the measured time.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct CacheStates {
-    /// When measuring began.
+    /// The state when the measured time began.
     pub begin: CacheState,
-    /// When it ended.
+    /// The state when the measured time ended.
     pub end: CacheState,
 }
 
 impl CacheStates {
-    /// The reason why the throughput would not have lasted: fewer pages were written home than in the long
-    /// run.
+    /// The reason why the throughput would not last: the number of dirty slots has grown. So fewer pages were
+    /// written to the data files than must be written in the long run.
     pub fn unsteady(&self) -> Option<String> {
         let (begin, end) = (self.begin.dirty_percent, self.end.dirty_percent);
         (end - begin > DIRTY_GROWTH_MAX)
@@ -158,17 +159,17 @@ impl CacheStates {
     }
 }
 
-/// Latencies in microseconds.
+/// Latencies of a kind of transaction, in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct KindLatency {
-    /// Mean.
+    /// The mean latency.
     pub mean_us: f64,
-    /// 99th percentile.
+    /// The 99th percentile of the latencies.
     pub p99_us: f64,
 }
 
 impl KindLatency {
-    /// The latencies of a dilated run, converted back.
+    /// The latencies of a run, divided by its dilation.
     pub fn of(latency_us: &Histogram<u64>, dilation: f64) -> Self {
         let p99_us = latency_us.value_at_quantile(0.99) as f64;
         Self { mean_us: latency_us.mean() / dilation, p99_us: p99_us / dilation }
@@ -178,32 +179,33 @@ impl KindLatency {
 /// A measured point.
 #[derive(Debug, Clone, Serialize)]
 pub struct Point {
-    /// `point`.
+    /// The kind of the row: `point`.
     pub row: &'static str,
     /// The experiment.
     pub experiment: &'static str,
     /// Figure or table of the publication.
     pub figure: &'static str,
-    /// The factors that distinguish it from others.
+    /// The factors that distinguish the point from others.
     pub factors: Factors,
-    /// [`varve_bench::report::Configuration::hash`].
+    /// The hash of the configuration ([`varve_bench::report::Configuration::hash`]).
     pub configuration: String,
-    /// What was scaled down, and what was not.
+    /// A description of the sizes: which were scaled down, and which were not.
     pub scale: String,
-    /// Rounds.
+    /// The number of rounds.
     pub rounds: usize,
     /// Transactions a second.
     pub tps: Spread,
     /// Mean latency of all rounds.
     pub latency_mean_us: f64,
-    /// 99th percentile of all rounds.
+    /// 99th percentile of the latencies of all rounds.
     pub latency_p99_us: f64,
-    /// The same by kind of transaction; empty for a load of one kind.
+    /// Latencies by kind of transaction. It is empty if the load has one kind only.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub kinds: BTreeMap<&'static str, KindLatency>,
     /// Bytes written to the drive for each transaction, by purpose.
     pub written_bytes: BTreeMap<&'static str, f64>,
-    /// The same of all purposes together, by tenths of a round: the mean of the rounds.
+    /// Bytes written to the drive for each transaction, for all purposes together, in each tenth of a round:
+    /// the means over the rounds.
     pub written_over_time: Vec<f64>,
     /// Bytes written to persistent memory for each transaction, by purpose.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -222,15 +224,15 @@ pub struct Point {
     pub time_share: BTreeMap<&'static str, f64>,
     /// Bytes of the database's data pages.
     pub database_bytes: u64,
-    /// Missing where no device was emulated.
+    /// The report of the emulation. It is missing if no device was emulated.
     pub emulation: Option<Emulation>,
-    /// What each of several drives did.
+    /// The work of each drive. It is empty if there is only one drive.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub drives: BTreeMap<&'static str, DriveFigures>,
-    /// How the last round was warmed up, if it was before drives took their time.
+    /// The warm-up of the last round, if it had a warm-up without delays of drives.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warmth: Option<Warmth>,
-    /// The flash cache of the last round, if there is one.
+    /// The states of the flash cache in the last round, if there is a flash cache.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache: Option<CacheStates>,
 }
@@ -250,14 +252,15 @@ impl Point {
         demands
     }
 
-    /// What limits, and the transactions a second that it would allow if it were never idle.
+    /// The drive (or the processors) that limits the throughput, and the bound: the transactions a second at
+    /// which it would never be idle.
     pub fn bound(&self) -> Option<(&'static str, f64)> {
         let demands = self.demands_ms();
         let (name, demand_ms) = demands.into_iter().max_by(|(_, one), (_, other)| one.total_cmp(other))?;
         (demand_ms > 0.0).then(|| (name, 1000.0 / demand_ms))
     }
 
-    /// Part of the pages asked of the flash cache that it had.
+    /// The share of the pages that the flash cache had, among all pages that were requested from it.
     pub fn flash_hit_rate(&self) -> Option<f64> {
         let (hits, misses) = (self.level("flash.read_hits"), self.level("flash.read_misses"));
         (hits + misses > 0.0).then(|| hits / (hits + misses))
@@ -268,29 +271,29 @@ impl Point {
         self.written_bytes.values().sum()
     }
 
-    /// Bytes of pages written in their places for each transaction.
+    /// Bytes of pages written to their final places, for each transaction.
     pub fn page_bytes(&self) -> f64 {
         ["data page", "undo page"].iter().filter_map(|purpose| self.written_bytes.get(purpose)).sum()
     }
 
-    /// A counter of a level for each transaction, by a name such as `nvm.puts`.
+    /// A counter of a level for each transaction. Its name is, for example, `nvm.puts`.
     pub fn level(&self, counter: &str) -> f64 {
         self.levels.get(counter).copied().unwrap_or(0.0)
     }
 
-    /// A part of the time that went there.
+    /// The share of the time for one purpose.
     pub fn share(&self, what: &str) -> f64 {
         self.time_share.get(what).copied().unwrap_or(0.0)
     }
 
-    /// That the drive is not what limits, if it isn't.
+    /// The text which says that the drive was idle, if the drive does not limit the throughput.
     pub fn drive_idle(&self) -> Option<String> {
         let emulation = self.emulation.as_ref().filter(|emulation| !emulation.device_limits)?;
         let busy = 100.0 * emulation.busy_share;
         Some(format!("drive idle: {busy:.0} % busy under the slower one"))
     }
 
-    /// Why nothing may be concluded from it.
+    /// The reason why the point is not judged.
     pub fn not_judged(&self) -> Option<String> {
         let is_warm = self.warmth.as_ref().is_none_or(|warmth| warmth.is_steady);
         let cold = || (!is_warm).then(|| "the cache was neither full nor its hit rate flat".to_owned());
@@ -299,45 +302,46 @@ impl Point {
     }
 }
 
-/// A point as it is written.
+/// A point as it is written into a row.
 #[derive(Debug, Serialize)]
 pub struct Judged<'p> {
     #[serde(flatten)]
     point: &'p Point,
-    /// Why nothing may be concluded from it; missing if something may.
+    /// The reason why the point is not judged. It is missing if the point is judged.
     #[serde(skip_serializing_if = "Option::is_none")]
     not_judged: Option<String>,
 }
 
 impl<'p> Judged<'p> {
-    /// Of a point.
+    /// The point, with the reason why it is not judged.
     pub fn of(point: &'p Point) -> Self {
         Self { point, not_judged: point.not_judged() }
     }
 }
 
-/// How a load went.
+/// The results of a load.
 #[derive(Debug, Clone, Serialize)]
 pub struct LoadRow {
-    /// `load`.
+    /// The kind of the row: `load`.
     pub row: &'static str,
     /// The experiment.
     pub experiment: &'static str,
     /// Figure or table of the publication.
     pub figure: &'static str,
-    /// How pages lie.
+    /// The layout of pages.
     pub layout: &'static str,
-    /// How they were compressed.
+    /// The codec that compressed the pages.
     pub compression: String,
-    /// From the first statement to the end of the shutdown.
+    /// Seconds from the first statement to the end of the shutdown.
     pub seconds: f64,
-    /// Bytes of pages in use, uncompressed.
+    /// Bytes of allocated pages, uncompressed.
     pub pages_bytes: u64,
-    /// What was written of them, as a part; 1 where nothing is compressed.
+    /// Bytes of pages as they were stored, divided by their uncompressed bytes. It is 1 if nothing is
+    /// compressed.
     pub stored_share: f64,
-    /// Bytes of blocks that the file system has given to the files.
+    /// Bytes of the blocks that the file system has allocated to the files.
     pub allocated_bytes: u64,
-    /// The drive.
+    /// A description of the drive.
     pub device: String,
 }
 
@@ -358,7 +362,8 @@ mod tests {
         }
     }
 
-    /// Whichever drive limits: the busiest one; and an error counts where it is.
+    /// If any drive is busy all the time, a drive limits the throughput. If any drive's model error is too
+    /// large, the point does not count.
     #[test]
     fn of_several_drives_each_must_keep_to_its_model() {
         let of = |home, flash| Emulation::of_drives(&[vec![("home", home), ("flash", flash)]], 0.0);
@@ -373,7 +378,7 @@ mod tests {
         assert_eq!(alone, Emulation::worst(&[report(0.01, 0.3, 0.2)], 0.0));
     }
 
-    /// A cache that only swallows what home will have to be written is no steady state.
+    /// If dirty slots increase, the cache only postpones writes to the data files. This is no steady state.
     #[test]
     fn dirty_frames_that_grow_are_told() {
         let state = |dirty_percent| CacheState { filled_percent: 99.0, dirty_percent, invalid_percent: 0.0 };

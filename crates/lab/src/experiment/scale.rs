@@ -3,26 +3,28 @@
 
 use varve_bench::tpcc;
 
-/// How large and how long.
+/// Sizes of databases, and lengths and numbers of rounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Scale {
-    /// Its name.
+    /// The name of the scale.
     pub name: &'static str,
     /// Bytes of the buffer pool.
     pub pool_bytes: usize,
     /// Rows of each of sysbench's ten tables.
     pub rows: u64,
-    /// Rows of TPC-C.
+    /// Numbers of rows of TPC-C.
     pub tpcc: tpcc::Scale,
     /// Nodes of LinkBench's graph.
     pub nodes: u64,
     /// Bytes of the rows that are updated to wear a drive.
     pub wear_bytes: u64,
-    /// Bytes written before the measured interval, and in it, in percent of the drive.
+    /// Bytes that are written before the measured interval, and in the interval. Both are given in percent of
+    /// the drive's size.
     pub wear_percent: (u64, u64),
-    /// Bytes of the pages of a table that is dropped, as they are in memory.
+    /// Bytes of the pages of the table that is dropped, uncompressed.
     pub dropped_bytes: u64,
-    /// Bytes of a unit of memory, flash and database, which are 20, 140 and 100 to 415 of them.
+    /// Bytes of a unit in the experiments on flash caches. For example, a pool has 20 units, a cache 140, and
+    /// a database 100 to 415.
     pub flash_unit_bytes: u64,
     /// Tuples of a partition of YCSB on the memory-oriented engines.
     pub store_tuples: u64,
@@ -30,9 +32,9 @@ pub struct Scale {
     pub store_tpcc: tpcc::Scale,
     /// Milliseconds of a round, in the time of the emulated device: a dilated round takes longer.
     pub round_ms: u64,
-    /// Milliseconds before it.
+    /// Milliseconds of load before a round.
     pub warm_ms: u64,
-    /// Rounds.
+    /// The number of rounds.
     pub rounds: usize,
 }
 
@@ -54,7 +56,7 @@ impl Scale {
         warm_ms: 1_500,
         rounds: 1,
     };
-    /// Larger, longer, three rounds.
+    /// A larger database, longer rounds, and three of them.
     pub const FULL: Scale = Scale {
         name: "full",
         pool_bytes: 64 << 20,
@@ -71,7 +73,7 @@ impl Scale {
         warm_ms: 5_000,
         rounds: 3,
     };
-    /// For tests: its figures mean nothing.
+    /// A tiny database for tests. Its figures mean nothing.
     pub const TINY: Scale = Scale {
         name: "tiny",
         pool_bytes: 4 << 20,
@@ -89,19 +91,19 @@ impl Scale {
         rounds: 2,
     };
 
-    /// Whether it is [`Scale::FULL`], perhaps with other times.
+    /// Whether the scale is [`Scale::FULL`], perhaps with other times.
     pub fn is_full(&self) -> bool {
         self.name == Scale::FULL.name
     }
 }
 
-/// Warehouses of a twentieth of the specification's customers and items: so a small database has as many warehouses for each session as
-/// a large one, and sessions wait for each other's rows as seldom.
+/// TPC-C with a twentieth of the specification's customers and items. So a small database has as many
+/// warehouses for each session as a large one, and sessions rarely wait for each other's rows.
 const fn twentieths(warehouses: i64) -> tpcc::Scale {
     tpcc::Scale { warehouses, districts: 10, customers: 150, items: 5_000 }
 }
 
-/// Warehouses of a partition with these items, and with the specification's customers for each item.
+/// TPC-C in a partition: with these items, and with the specification's ratio of customers to items.
 pub const fn store_tpcc(warehouses: i64, items: i64) -> tpcc::Scale {
     tpcc::Scale { warehouses, districts: 10, customers: items * 3 / 100, items }
 }
@@ -109,18 +111,18 @@ pub const fn store_tpcc(warehouses: i64, items: i64) -> tpcc::Scale {
 /// A value for each of the two scales.
 #[derive(Debug, Clone, Copy)]
 pub struct ByScale<T> {
-    /// In quick.
+    /// The value for `--quick`.
     pub quick: T,
-    /// In full.
+    /// The value for `--full`.
     pub full: T,
 }
 
 impl<T> ByScale<T> {
-    /// The value in full, or in quick.
+    /// The value for `--full` if `is_full`, or the value for `--quick`.
     pub fn of(self, is_full: bool) -> T {
         if is_full { self.full } else { self.quick }
     }
 }
 
-/// A length for parts that an experiment does not have.
+/// The length of a part that an experiment does not have.
 pub const NO_TIME: ByScale<u64> = ByScale { quick: 0, full: 0 };

@@ -32,23 +32,24 @@ use varve_bench::report::hash_of;
 use varve_bench::workload::Workload;
 use varve_bench::{BenchError, Result};
 
-/// Log of a database, for each byte of its pool.
+/// The size of the log, as a multiple of the pool.
 pub const LOG_BYTES_OF_POOL: u64 = 4;
-/// Segments of the log.
+/// The number of the log's segments.
 const LOG_SEGMENTS: u64 = 8;
-/// Segments are multiples of the largest page.
+/// The size of a segment is a multiple of this, which is the size of the largest page.
 const SEGMENT_UNIT_BYTES: u64 = 64 << 10;
-/// Pool while a database is loaded.
+/// The least size of the pool while a database is loaded.
 const LOADING_POOL_BYTES: usize = 256 << 20;
-/// Databases loaded at once.
+/// The most databases that are loaded at the same time.
 const LOADS: usize = 2;
-/// What an NVM region holds beside log and pages: its header, and headers of slots.
+/// Bytes of a region of persistent memory besides log and pages: the region's header, and the header of each
+/// slot.
 const REGION_HEAD_BYTES: u64 = 16 << 10;
 const SLOT_HEADER_BYTES: u64 = 64;
-/// Regions are multiples of this.
+/// The size of a region is a multiple of this.
 const REGION_UNIT_BYTES: u64 = 4096;
 
-/// Sizes that a database is loaded for.
+/// The sizes with which a database is loaded and opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sizes {
     /// Bytes of a page.
@@ -57,20 +58,20 @@ pub struct Sizes {
     pub pool_bytes: usize,
     /// Bytes of the log.
     pub log_bytes: u64,
-    /// Bytes of one of its segments.
+    /// Bytes of one segment of the log.
     pub segment_bytes: u64,
 }
 
 impl Sizes {
-    /// With a log of four pools in eight segments.
+    /// Sizes with a log of four pools in eight segments.
     pub fn new(page_bytes: usize, pool_bytes: usize) -> Self {
-        // Whole segments, which are whole pages of any size.
+        // Segments must have whole pages, whatever the size of a page is.
         let log_bytes =
             (pool_bytes as u64 * LOG_BYTES_OF_POOL).next_multiple_of(LOG_SEGMENTS * SEGMENT_UNIT_BYTES);
         Self { page_bytes, pool_bytes, log_bytes, segment_bytes: log_bytes / LOG_SEGMENTS }
     }
 
-    /// With another log of this many segments of this size.
+    /// Replaces the log by one of this many segments of this size.
     pub fn with_log(mut self, segments: u64, segment_bytes: u64) -> Self {
         (self.log_bytes, self.segment_bytes) = (segments * segment_bytes, segment_bytes);
         self
@@ -80,26 +81,26 @@ impl Sizes {
 /// The parts of a variant in persistent memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InNvm {
-    /// Bytes for pages or doublewrite copies.
+    /// Bytes of the area for pages or for doublewrite copies.
     pub area_bytes: u64,
-    /// Whether the log is there, too, with the same size as in files.
+    /// Whether the log is in persistent memory, too. It has the same size there as in files.
     pub log: bool,
 }
 
-/// A flash cache of a variant.
+/// The settings of a variant's flash cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InFlash {
-    /// Bytes of its file.
+    /// Bytes of the cache's file.
     pub bytes: u64,
     /// The design of the cache.
     pub design: FlashDesign,
-    /// Pages that wait in memory to be written there.
+    /// The most pages that wait in memory to be written to the cache.
     pub queued_max: usize,
-    /// Percentage of frames that may be dirty.
+    /// The percentage of slots that may be dirty.
     pub dirty_percent: u8,
-    /// The dirty frames that are written home first.
+    /// The order in which dirty slots are written to the data files.
     pub clean_order: CleanOrder,
-    /// What becomes of it when the database is opened again.
+    /// What becomes of the cache when the database is opened again.
     pub restart: FlashRestart,
     /// How the cache is filled.
     pub fill: FlashFill,
@@ -110,7 +111,8 @@ pub struct InFlash {
 /// A configuration to compare.
 #[derive(Clone)]
 pub struct Variant {
-    /// The factors that distinguish it from others. `variant` is its name if it has one.
+    /// The factors that distinguish the variant from others. If it has a name, the factor `variant` is the
+    /// name.
     pub factors: Factors,
     configure: Arc<dyn Fn(&mut PagerConfig) + Send + Sync>,
     nvm: Option<InNvm>,
@@ -120,79 +122,82 @@ pub struct Variant {
     has_atomic_writes: bool,
 }
 
-/// Settings that a database is loaded under.
+/// The settings with which a variant's database is loaded.
 #[derive(Clone)]
 enum Load {
-    /// Those that most variants share: doublewrite, in place, nothing compressed.
+    /// The settings that most variants share: doublewrite, pages in place, no compression.
     Shared,
-    /// The variant's own.
+    /// The settings of the variant itself.
     Own,
-    /// Those of several variants, by this name.
+    /// Settings that several variants share. The name identifies them.
     OfSeveral(&'static str, fn(&mut PagerConfig)),
 }
 
 impl Variant {
-    /// With this name and these settings.
+    /// A variant with this name and these settings.
     pub fn named(name: &str, configure: impl Fn(&mut PagerConfig) + Send + Sync + 'static) -> Self {
         Self::new(configure).with("variant", name)
     }
 
-    /// With these settings. [`Variant::with`] adds the factors.
+    /// A variant with these settings. [`Variant::with`] adds its factors.
     pub fn new(configure: impl Fn(&mut PagerConfig) + Send + Sync + 'static) -> Self {
         let (factors, configure) = (Factors::new(), Arc::new(configure));
         let (load, has_atomic_writes) = (Load::Shared, false);
         Self { factors, configure, nvm: None, flash: None, warmed_by: None, load, has_atomic_writes }
     }
 
-    /// With one more factor.
+    /// Adds a factor.
     pub fn with(mut self, factor: &'static str, value: impl Into<Value>) -> Self {
         self.factors.insert(factor, value.into());
         self
     }
 
-    /// With a region of persistent memory, which its copy gets at its first start.
+    /// Adds a region of persistent memory. The variant's copy of the database gets it at its first start.
     pub fn in_nvm(mut self, nvm: InNvm) -> Self {
         self.nvm = Some(nvm);
         self
     }
 
-    /// With a flash cache, on the drive for one.
+    /// Adds a flash cache, which is on the separate drive for it.
     pub fn in_flash(mut self, flash: InFlash) -> Self {
         self.flash = Some(flash);
         self
     }
 
-    /// Warmed up by at least this many transactions, as fast as the machine can: until then emulated drives
-    /// take no time.
+    /// Sets that the variant is warmed up by at least this many transactions. Emulated drives have no delays
+    /// until then, so the warm-up runs as fast as the machine can.
     pub fn warmed_by(mut self, transactions: u64) -> Self {
         self.warmed_by = Some(transactions);
         self
     }
 
-    /// As it was loaded: nothing is in memory or in a cache.
+    /// Sets that the variant starts without a warm-up: its pool and its cache are empty.
     pub fn cold(mut self) -> Self {
         self.warmed_by = None;
         self
     }
 
-    /// Transactions that it is warmed by, if it is.
+    /// The number of transactions of the warm-up, if the variant has one.
     pub fn warm_transactions(&self) -> Option<u64> {
         self.warmed_by
     }
 
-    /// Loaded with its own settings, because its files must contain pages as it writes them.
+    /// Sets that the database is loaded with the variant's own settings. Its files must contain pages as the
+    /// variant writes them.
     pub fn loaded_as_it_is(mut self) -> Self {
         self.load = Load::Own;
         self
     }
 
-    /// Loaded under settings that it shares with other variants which say the same.
+    /// Sets that the database is loaded with these settings. Variants that give the same name share the
+    /// loaded database.
     pub fn shared_load(mut self, name: &'static str, configure: fn(&mut PagerConfig)) -> Self {
         self.load = Load::OfSeveral(name, configure);
         self
     }
 
-    /// The settings for loading its database, and a name that distinguishes loads.
+    /// The settings for loading the variant's database, and a name that distinguishes these settings from
+    /// others.
     fn loading(&self) -> (Variant, String) {
         match self.load {
             Load::Shared => (Self::new(|_| {}), String::new()),
@@ -201,24 +206,24 @@ impl Variant {
         }
     }
 
-    /// On a drive that is said to write pages whole or not at all.
+    /// Sets that the variant needs a drive with atomic writes of pages.
     pub fn with_atomic_writes(mut self) -> Self {
         self.has_atomic_writes = true;
         self
     }
 
-    /// Whether it needs such a drive.
+    /// Whether the variant needs a drive with atomic writes of pages.
     pub fn has_atomic_writes(&self) -> bool {
         self.has_atomic_writes
     }
 
-    /// Its factors in one word.
+    /// The variant's factors as one word, which can be the name of a directory.
     pub fn label(&self) -> String {
         let values: Vec<String> = self.factors.values().map(plain).collect();
         values.join("-").replace(|c: char| !c.is_ascii_alphanumeric() && c != '-' && c != '.', "_")
     }
 
-    /// The configuration over these directories.
+    /// The variant's configuration for a database in these directories.
     fn config(&self, sizes: Sizes, on: &Drives, dilation: f64) -> Result<PagerConfig> {
         let mut config = PagerConfig::new(on.files.clone());
         config.temporary = on.temporary.clone();
@@ -269,20 +274,20 @@ impl InNvm {
     }
 }
 
-/// How a load went.
+/// The results of a load.
 #[derive(Debug, Clone, Default)]
 pub struct Loaded {
-    /// From the first statement to the end of the shutdown.
+    /// The time from the first statement to the end of the shutdown.
     pub took: Duration,
-    /// Counters of the levels at the end.
+    /// Counters of the levels after the load.
     pub levels: BTreeMap<String, u64>,
-    /// Bytes of pages in use.
+    /// Bytes of allocated pages, uncompressed.
     pub pages_bytes: u64,
 }
 
 impl Loaded {
-    /// Bytes written of pages that are to be compressed, as a share of their plain size. 1 if no page is to
-    /// be compressed.
+    /// Bytes of compressible pages as they were stored, divided by their uncompressed bytes. It is 1 if no
+    /// page is to be compressed.
     pub fn stored_share(&self) -> f64 {
         let of = |name: &str| self.levels.get(name).copied().unwrap_or(0) as f64;
         let plain = of("home.plain_bytes");
@@ -290,7 +295,7 @@ impl Loaded {
     }
 }
 
-/// A variant with a copy of its own.
+/// A variant, and its own copy of a loaded database.
 pub struct Stand {
     pub(super) variant: Variant,
     pub(super) sizes: Sizes,
@@ -301,16 +306,16 @@ pub struct Stand {
 pub struct OpenStand {
     /// The database.
     pub database: Arc<Database>,
-    /// The drives; the first is that of data.
+    /// The drives. The first one has the data files.
     pub drives: Vec<Drive>,
-    /// Account of persistent memory.
+    /// The counters of persistent memory, if the variant has any.
     pub nvm: Option<Arc<Accounting>>,
-    /// Where time goes.
+    /// The time that threads spent for each purpose.
     pub times: Arc<Times>,
 }
 
 impl OpenStand {
-    /// Whether emulated drives take their time.
+    /// Switches the delays of emulated drives on or off.
     pub fn take_times(&self, is_on: bool) {
         take_times(&self.drives, is_on);
     }
@@ -321,7 +326,8 @@ fn take_times(drives: &[Drive], is_on: bool) {
 }
 
 impl Stand {
-    /// Copies of loaded databases for all of them; what isn't loaded yet is.
+    /// Makes a stand for each variant: a copy of a loaded database. A database that is not loaded yet is
+    /// loaded first.
     pub fn of_all(
         bench: &Bench,
         workload: &dyn Workload,
@@ -355,8 +361,8 @@ impl Stand {
         variants.iter().map(stand).collect()
     }
 
-    /// A database that no other stand shares, loaded in its own directory on this device, and the report of
-    /// its load.
+    /// Loads a database in a directory of its own on this device. No other stand shares it. Returns also the
+    /// results of the load.
     pub fn fresh(
         bench: &Bench,
         workload: &dyn Workload,
@@ -369,12 +375,12 @@ impl Stand {
         Ok((Stand { variant: variant.clone(), sizes, copy }, loaded))
     }
 
-    /// Opens the database. If it is to be warmed up, emulated drives take no time yet.
+    /// Opens the database. If the variant has a warm-up, emulated drives have no delays yet.
     pub fn open(&self, device: &Device, dilation: f64) -> Result<OpenStand> {
         self.open_so(device, dilation, self.variant.warmed_by.is_none())
     }
 
-    /// Opens it in the drives' time, whether it is to be warmed up or not.
+    /// Opens the database while emulated drives have their delays, whether the variant has a warm-up or not.
     pub fn open_at_once(&self, device: &Device, dilation: f64) -> Result<OpenStand> {
         self.open_so(device, dilation, true)
     }
@@ -397,12 +403,12 @@ impl Stand {
         }
     }
 
-    /// Bytes of blocks that the file system has given to its files, but for the log.
+    /// Bytes of the blocks that the file system has allocated to the database's files, without the log.
     pub fn allocated_bytes(&self) -> Result<u64> {
         self.copy.allocated_bytes(|name| !name.starts_with("log"))
     }
 
-    /// For the configuration's hash.
+    /// A description of the stand, for the hash of the configuration.
     pub fn describe(&self) -> String {
         let Sizes { page_bytes, pool_bytes, log_bytes, .. } = self.sizes;
         let Variant { nvm, flash, factors, warmed_by, .. } = &self.variant;
@@ -415,7 +421,7 @@ impl Stand {
     }
 }
 
-/// The name of the loaded database that a variant is copied from.
+/// The name of the loaded database from which a variant gets its copy.
 fn base_name(workload: &dyn Workload, sizes: Sizes, variant: &Variant) -> String {
     let (_, how) = variant.loading();
     let Sizes { page_bytes, log_bytes, .. } = sizes;
@@ -445,10 +451,10 @@ fn load(
     Ok(Loaded { took: began.elapsed(), levels: levels(&database), pages_bytes })
 }
 
-/// Counters of the levels below the pool, by `level.counter`.
+/// Counters of the levels below the pool. A name has the form `level.counter`.
 pub fn levels(database: &Database) -> BTreeMap<String, u64> {
     let mut sums = BTreeMap::new();
-    // Home has a report for each of its layouts.
+    // The level of the data files reports each of its layouts, so counters with the same name are added.
     for report in database.stats().pager.levels {
         for (name, count) in report.counters {
             *sums.entry(format!("{}.{name}", report.name)).or_default() += count;

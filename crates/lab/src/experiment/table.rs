@@ -3,19 +3,19 @@
 
 use std::fmt::Write;
 
-/// Lines of cells below a head.
+/// A table of text cells. The first line is the head.
 #[derive(Debug, Clone)]
 pub struct TextTable {
     lines: Vec<Vec<String>>,
 }
 
 impl TextTable {
-    /// An empty one.
+    /// A table with this head and no other lines.
     pub fn headed(head: &[&str]) -> Self {
         Self { lines: vec![head.iter().map(|cell| (*cell).to_owned()).collect()] }
     }
 
-    /// One more line, of as many cells as the head.
+    /// Appends a line. It must have as many cells as the head.
     pub fn push(&mut self, line: Vec<String>) {
         assert_eq!(line.len(), self.lines[0].len(), "a line has a cell for each column");
         self.lines.push(line);
@@ -28,7 +28,7 @@ fn is_figure(cell: &str) -> bool {
 }
 
 impl TextTable {
-    /// Whether it has a head only.
+    /// Whether the table has only a head.
     pub fn is_empty(&self) -> bool {
         self.lines.len() <= 1
     }

@@ -8,11 +8,11 @@ use super::row::{Emulation, Factors, Point};
 use super::table::TextTable;
 use super::verdict::Verdict;
 
-/// Purposes that have a column of their own, with its head.
+/// The purposes of written bytes that have a column of their own, with the head of the column.
 const PURPOSES: [(&str, &str); 4] =
     [("doublewrite", "doublewrite"), ("log", "log"), ("data page", "data"), ("undo page", "undo")];
 
-/// What was measured; bytes are those of a transaction.
+/// The table of points. Bytes are averages for a transaction.
 pub fn points(points: &[Point]) -> TextTable {
     let Some(first) = points.first() else { return TextTable::headed(&["no points"]) };
     let mut head: Vec<&str> = first.factors.keys().copied().collect();
@@ -45,7 +45,7 @@ pub fn points(points: &[Point]) -> TextTable {
     table
 }
 
-/// Where time went, in percent of the sum of latencies.
+/// The table of times by purpose, in percent of the sum of all latencies.
 pub fn times(points: &[Point]) -> TextTable {
     let Some(first) = points.first() else { return TextTable::headed(&["no points"]) };
     let mut head: Vec<&str> = first.factors.keys().copied().collect();
@@ -59,7 +59,7 @@ pub fn times(points: &[Point]) -> TextTable {
     table
 }
 
-/// Mean and 99th percentile of each kind of transaction, in milliseconds.
+/// The table of latencies: mean and 99th percentile of each kind of transaction, in milliseconds.
 pub fn kinds(points: &[Point]) -> TextTable {
     let Some(first) = points.first() else { return TextTable::headed(&["no points"]) };
     let mut head: Vec<&str> = first.factors.keys().copied().collect();
@@ -76,7 +76,7 @@ pub fn kinds(points: &[Point]) -> TextTable {
     table
 }
 
-/// KiB written for each transaction by tenths of a round.
+/// The table of KiB written for each transaction, in each tenth of a round.
 pub fn over_time(points: &[Point]) -> TextTable {
     let Some(first) = points.first() else { return TextTable::headed(&["no points"]) };
     let tenths: Vec<String> = (1..=first.written_over_time.len()).map(|tenth| tenth.to_string()).collect();
@@ -91,12 +91,12 @@ pub fn over_time(points: &[Point]) -> TextTable {
     table
 }
 
-/// Claims, if there are any.
+/// The table of claims as text. It is empty if there are no claims.
 pub fn claims(claims: &[Claim]) -> String {
     if claims.is_empty() { String::new() } else { format!("\n{}", claims_table(claims)) }
 }
 
-/// Claims as a table.
+/// The table of claims.
 pub fn claims_table(claims: &[Claim]) -> TextTable {
     let mut table = TextTable::headed(&["claim", "where", "ours", "of", "published", "bar", "verdict"]);
     for claim in claims {
@@ -116,17 +116,18 @@ pub fn claims_table(claims: &[Claim]) -> TextTable {
     table
 }
 
-/// How many rounds a ratio came of: one alone says nothing about how far it scatters.
+/// The number of rounds from which a ratio was computed. A single round does not show how much the ratio
+/// varies.
 fn rounds(rounds: usize) -> String {
     if rounds == 1 { "1 round".to_owned() } else { format!("{rounds} rounds") }
 }
 
-/// Two digits behind the point, or as many as show something.
+/// A figure as text: with two digits after the point, or with five if the figure is small.
 pub fn short(value: f64) -> String {
     if value.abs() >= 0.1 || value == 0.0 { format!("{value:.2}") } else { format!("{value:.5}") }
 }
 
-/// Factors in one line.
+/// The factors as one line of text.
 pub fn place(factors: &Factors) -> String {
     let named: Vec<String> = factors.iter().map(|(name, value)| format!("{name} {}", plain(value))).collect();
     named.join(", ")
@@ -136,17 +137,17 @@ fn cell(factors: &Factors, name: &str) -> String {
     factors.get(name).map_or_else(String::new, plain)
 }
 
-/// A value without the quotes of JSON.
+/// A JSON value as text, without quotes.
 pub fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// A share of a whole, as text. Empty if the whole is 0.
+/// A part of a whole, as text. It is empty if the whole is 0.
 fn part(part: f64, whole: f64) -> String {
     if whole > 0.0 { format!("{:.2}", part / whole) } else { String::new() }
 }
 
-/// Whether figures count, in a cell.
+/// The text of a cell which says whether a row counts.
 pub fn counts(emulation: Option<&Emulation>) -> String {
     match emulation {
         None => "real".to_owned(),

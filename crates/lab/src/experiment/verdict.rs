@@ -9,19 +9,20 @@
 
 use serde::Serialize;
 
-/// A ratio within this part of the published one is the same.
+/// A ratio that differs from the published one by at most this part counts as the same.
 pub const TOLERANCE: f64 = 0.2;
-/// A ratio that is better than the published one by more than this factor is examined before it is believed.
+/// A ratio that is better than the published one by more than this factor gets the verdict "beyond: examine".
 const BEYOND: f64 = 2.0;
 
-/// Which way a ratio is better than the published one.
+/// The direction in which a ratio is better than the published one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Better {
-    /// A gain.
+    /// The ratio is a gain, so a higher one is better.
     Higher,
-    /// A cost.
+    /// The ratio is a cost, so a lower one is better.
     Lower,
-    /// Neither: the figure of a baseline, which is to be the same.
+    /// Neither direction is better: the ratio describes a baseline, and should be the same as the published
+    /// one.
     Neither,
 }
 
@@ -29,21 +30,23 @@ pub enum Better {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "verdict", content = "reason")]
 pub enum Verdict {
-    /// The same order, and within a fifth.
+    /// The order is the same, and the ratio is within a fifth of the published one.
     Reproduced,
-    /// Better by more than a fifth, or a gain where the publication has a cost.
+    /// The ratio is better by more than a fifth, or it is a gain where the publication has a cost.
     Beaten,
-    /// More than twice as good: the baseline is to be examined first.
+    /// The ratio is more than twice as good. The baseline must be examined before the ratio is believed.
     Examine(String),
-    /// Neither.
+    /// The ratio is worse by more than a fifth (or different, with [`Better::Neither`]), or the order is the
+    /// opposite.
     Not(String),
     /// A bar was reached.
     Met,
     /// A bar was not reached.
     Missed(String),
-    /// The publication has it in a plot only, or not at all.
+    /// The publication has the value only in a plot, or not at all.
     NotInText,
-    /// Nothing to hold it against: no publication could have it, and this project demands nothing.
+    /// There is nothing to compare with: no publication can have the value, and this project has no goal for
+    /// it.
     NoBar,
     /// The measurement can't be judged.
     NotJudged(String),
@@ -58,7 +61,7 @@ impl Verdict {
         }
     }
 
-    /// Compares a figure with a bar that it must stay below.
+    /// Compares a figure with a bar that it must not exceed.
     pub fn at_most(bar: f64, ours: f64) -> Self {
         match ours <= bar {
             true => Self::Met,
@@ -74,7 +77,7 @@ impl Verdict {
     /// Compares a ratio with a published range.
     pub fn within(ours: f64, (least, most): (f64, f64), better: Better) -> Self {
         let (low, high) = (least * (1.0 - TOLERANCE), most * (1.0 + TOLERANCE));
-        // On the other side of 1 than all of the range.
+        // Whether our ratio is on the other side of 1 than the whole published range.
         let (above, below) = (ours > 1.0 && most <= 1.0, ours <= 1.0 && least > 1.0);
         let off =
             |of: f64| Self::Not(format!("{:+.0} % from the published value", 100.0 * (ours / of - 1.0)));
@@ -92,7 +95,8 @@ impl Verdict {
         }
     }
 
-    /// The same, if some of its points could not be judged. A miss stays a miss.
+    /// The verdict on a claim about several points, some of which could not be judged. A missed bar stays
+    /// missed.
     pub fn hidden_by(self, reason: Option<String>) -> Self {
         match (self, reason) {
             (missed @ (Self::Missed(_) | Self::Not(_)), _) => missed,
@@ -148,7 +152,7 @@ mod tests {
         );
     }
 
-    /// lz4 at 1.05 of plain pages was "not", because the paper has 0.94.
+    /// A ratio of 1.05 for lz4 got the verdict "not" once, because the paper has 0.94.
     #[test]
     fn better_is_never_a_worse_verdict() {
         let rank = |verdict: &Verdict| match verdict {

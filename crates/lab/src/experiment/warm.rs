@@ -20,30 +20,30 @@ use varve_bench::database::MeasuredDatabase;
 use varve_bench::driver::{self, Plan};
 use varve_bench::workload::Workload;
 
-/// Sessions are looked at so often.
+/// A warm-up runs in slices of this length. After each slice, the transactions and the hits are counted.
 const SLICE: Duration = Duration::from_millis(250);
-/// Seeds of warm slices begin here, beyond those of rounds.
+/// The seeds of warm-up slices begin here, so that they differ from the seeds of rounds.
 const SEEDS: u64 = 1 << 20;
-/// Slices that a warm-up has at most.
+/// The most slices of a warm-up.
 const SLICES_MAX: u64 = 2_400;
-/// A cache with at least this percentage of its frames in use is full (Do 2012, section 3.3.3).
+/// A cache is full if at least this percentage of its slots is allocated (Do 2012, section 3.3.3).
 const FULL_PERCENT: f64 = 95.0;
-/// A hit rate that is no more above that of the quarter before has stopped rising.
+/// The hit rate has stopped rising if it is at most this much above the hit rate of the quarter before.
 const FLAT: f64 = 0.02;
 
 /// How full a flash cache is, in percent of its slots.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct CacheState {
-    /// Frames that aren't free.
+    /// Slots that aren't free, in percent.
     pub filled_percent: f64,
-    /// Frames whose page home lacks, in percent.
+    /// Slots with a page version that the data files lack, in percent.
     pub dirty_percent: f64,
-    /// Frames whose page has changed in memory since, in percent.
+    /// Slots whose page has changed in memory since it was written to the slot, in percent.
     pub invalid_percent: f64,
 }
 
 impl CacheState {
-    /// Of a database's cache, if it has one.
+    /// The state of a database's flash cache, if the database has one.
     pub fn of(database: &Database) -> Option<Self> {
         let levels = levels(database);
         let of = |name: &str| levels.get(name).copied().map(|count| count as f64);
@@ -56,7 +56,7 @@ impl CacheState {
     }
 }
 
-/// What was asked of a cache.
+/// The reads that a flash cache answered, and those that it could not answer.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CacheReads {
     hits: u64,
@@ -64,7 +64,7 @@ pub struct CacheReads {
 }
 
 impl CacheReads {
-    /// Since the database was opened; nothing without a cache.
+    /// The reads since the database was opened. Both counts are 0 if it has no cache.
     pub fn of(database: &Database) -> Self {
         Self::among(&levels(database))
     }
@@ -74,34 +74,35 @@ impl CacheReads {
         Self { hits: of("flash.read_hits"), misses: of("flash.read_misses") }
     }
 
-    /// After an earlier moment.
+    /// The reads after an earlier moment.
     pub fn since(self, before: Self) -> Self {
         Self { hits: self.hits - before.hits, misses: self.misses - before.misses }
     }
 
-    /// Share of the reads that the cache answered; `None` without reads.
+    /// The share of the reads that the cache answered. It is `None` if there were no reads.
     pub fn hit_rate(self) -> Option<f64> {
         let all = self.hits + self.misses;
         (all > 0).then(|| self.hits as f64 / all as f64)
     }
 }
 
-/// How a warm-up went.
+/// The results of a warm-up.
 #[derive(Debug, Clone, Serialize)]
 pub struct Warmth {
-    /// Transactions.
+    /// The number of transactions.
     pub transactions: u64,
-    /// Wall time.
+    /// Seconds by wall time.
     pub seconds: f64,
-    /// The cache at its end.
+    /// The state of the cache after the warm-up.
     pub cache: Option<CacheState>,
-    /// Part of the pages that it had, by quarters of the warm-up.
+    /// The hit rate of the cache in each quarter of the warm-up.
     pub hit_rates: Vec<f64>,
-    /// Whether the cache, if there is one, is full, or its hit rate flat.
+    /// Whether the cache was full, or its hit rate had stopped rising. It is true if there is no cache.
     pub is_steady: bool,
 }
 
-/// Runs slices of the load until this many transactions are done. `number` is that of the round.
+/// Warms a database up: runs slices of the load until this many transactions are done. `number` determines
+/// the requests.
 pub fn up(
     opened: &OpenStand,
     target: &dyn MeasuredDatabase,
@@ -132,7 +133,7 @@ pub fn up(
     Ok(Warmth { transactions, seconds: began.elapsed().as_secs_f64(), cache, hit_rates, is_steady })
 }
 
-/// Hit rates of the four quarters of the slices. Quarters without reads are left out.
+/// The hit rates of the four quarters of a warm-up. Quarters without reads are left out.
 fn quarters(seen: &[(u64, CacheReads)]) -> Vec<f64> {
     let slices = seen.len().saturating_sub(1);
     let at = |quarter: usize| seen.get(slices * quarter / 4).map(|(_, asked)| *asked);

@@ -21,57 +21,57 @@ use varve_bench::embedded::Embedded;
 use varve_bench::workload::Workload;
 use varve_bench::{BenchError, Result};
 
-/// Dilation beyond which a stretch is taken as it is.
+/// The largest dilation. A run with this dilation is kept even if the emulation was too slow.
 const DILATION_MAX: f64 = 8.0;
 
-/// What runs on what.
+/// The conditions of a run.
 #[derive(Clone, Copy)]
 pub struct Stretch<'a> {
-    /// The load.
+    /// The workload.
     pub workload: &'a dyn Workload,
     /// The drives.
     pub device: &'a Device,
-    /// Sessions.
+    /// The number of sessions.
     pub clients: usize,
-    /// Milliseconds before the first look's interval begins, and from there to the last look.
+    /// Milliseconds of load before the first sample, and from the first sample to the last.
     pub lengths_ms: (u64, u64),
-    /// How often it is looked at.
+    /// The number of samples after the first.
     pub looks: u32,
-    /// Device times are multiplied by this at first.
+    /// The dilation of the first attempt.
     pub dilation: f64,
 }
 
 /// The values that an observer gets with each sample.
 pub struct Sight<'a> {
-    /// The database, open.
+    /// The open database.
     pub opened: &'a OpenStand,
-    /// For statements of the onlooker's own.
+    /// The database as a target, on which the observer can run statements of its own.
     pub target: &'a dyn MeasuredDatabase,
-    /// Seconds of the drives since the stretch began.
+    /// Seconds of the drives since the first sample.
     pub seconds: f64,
-    /// Counts the transactions of the load since then.
+    /// A function that returns the number of transactions since the first sample.
     pub done: &'a dyn Fn() -> u64,
-    /// Device times are multiplied by this.
+    /// The factor on all times of the drives.
     pub dilation: f64,
 }
 
-/// How it went.
+/// The circumstances of a run that was sampled.
 pub struct SampledRun {
-    /// Device times were multiplied by this.
+    /// The factor on all times of the drives.
     pub dilation: f64,
-    /// How far it can be believed.
+    /// The report of the emulation, if the drives were emulated.
     pub emulation: Option<Emulation>,
-    /// How it was warmed up, if it was.
+    /// The results of the warm-up, if there was one.
     pub warmth: Option<Warmth>,
 }
 
 /// An observer of a run, which collects its samples.
 pub trait Onlooker: Default {
-    /// Looks; the first time when the stretch begins.
+    /// Takes a sample. The first call is at the beginning of the run.
     fn look(&mut self, sight: &Sight<'_>) -> Result<()>;
 }
 
-/// Runs a load on a stand and samples it.
+/// Runs a load on a stand, and calls an observer for each sample.
 pub fn run<O: Onlooker>(stand: &Stand, stretch: Stretch<'_>) -> Result<(SampledRun, O)> {
     let mut dilation = stretch.dilation;
     loop {
@@ -84,7 +84,8 @@ pub fn run<O: Onlooker>(stand: &Stand, stretch: Stretch<'_>) -> Result<(SampledR
     }
 }
 
-/// Runs it on all of them under one dilation, the last ones first, which are the fastest and are spoilt most easily. In their order.
+/// Runs the load on all stands with the same dilation. The last stands are the fastest ones, which are spoilt
+/// most easily. So they run first. The results are in the order of the stands.
 pub fn all<O: Onlooker>(stands: &[Stand], stretch: Stretch<'_>) -> Result<Vec<(SampledRun, O)>> {
     let mut dilation = stretch.dilation;
     loop {

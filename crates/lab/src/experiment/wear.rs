@@ -25,29 +25,29 @@ use varve_bench::report::hash_of;
 use varve_bench::values::Values;
 use varve_bench::{BenchError, Result};
 
-/// The share of the drive that the plain database in place takes.
+/// The share of the drive that the uncompressed database in place fills.
 const FILL: f64 = 0.9;
-/// A drive that is larger than any database that is measured, as a multiple of its rows.
+/// The size of a drive that is certainly large enough, as a multiple of the bytes of its rows.
 const AMPLE: u64 = 4;
-/// Halves of an interval that differ by more than this part are no steady state.
+/// If the two halves of an interval differ by more than this part, the drive was not in a steady state.
 const UNSTEADY: f64 = 0.1;
-/// The emulated drive's profile, unless another one is asked for.
+/// The profile of the emulated drive, unless the user asks for another one.
 const PROFILE: &str = "sata-ssd-2014";
 
-/// A way to write pages.
+/// A way to write pages: the layout, the codec, and whether trims are made.
 struct Way {
     name: &'static str,
-    /// Out of place, in a file that may be filled so far before it grows.
+    /// If it is set, pages are packed, and their file may be filled to this percentage before it grows.
     packed_percent: Option<u8>,
     algorithm: Algorithm,
     trims: bool,
 }
 
-/// Names of those that others are held against.
+/// Names of the variants with which others are compared.
 pub(super) const BASE: &str = "doublewrite";
 pub(super) const LZ4: &str = "doublewrite lz4";
 pub(super) const LZ4_TRIM: &str = "doublewrite lz4 trim";
-/// As packed files come.
+/// The percentage with the default settings of packed files.
 const DEFAULT_FILL: Option<u8> = Some(PackedConfig::DEFAULT.fill_percent);
 const WAYS: [Way; 8] = [
     Way { name: BASE, packed_percent: None, algorithm: Algorithm::None, trims: false },
@@ -70,21 +70,21 @@ impl Way {
         }
     }
 
-    /// Whether it matters how well values compress.
+    /// Whether the way compresses pages. Only then the compressibility of values matters.
     fn compresses(&self) -> bool {
         self.algorithm != Algorithm::None
     }
 }
 
-/// Values by what pages of them are wanted to take, stored.
+/// Values of rows, and how well pages with such values compress.
 #[derive(Clone)]
 struct Filling {
-    /// The wanted compressed size as a share; `None` if nothing is compressed.
+    /// The wanted ratio of compressed to uncompressed size. It is `None` if nothing is compressed.
     wanted: Option<f64>,
     values: Values,
 }
 
-/// Where a point is measured.
+/// The configuration of a point.
 struct Spot<'a> {
     way: &'a Way,
     filling: &'a Filling,
@@ -105,7 +105,7 @@ impl Spot<'_> {
     }
 }
 
-/// The results of a point. Bytes are for a transaction unless the name says otherwise.
+/// The results of a point. Bytes are averages for a transaction, unless the name says otherwise.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct WearRow {
     pub(super) row: &'static str,
@@ -113,15 +113,15 @@ pub(super) struct WearRow {
     pub(super) figure: &'static str,
     pub(super) factors: Factors,
     pub(super) configuration: String,
-    /// Flash is modelled: never measured.
+    /// A note that the figures of flash are modelled, not measured.
     pub(super) flash: &'static str,
     pub(super) capacity_bytes: u64,
-    /// Bytes that the host had written before the interval, as a multiple of the drive.
+    /// Bytes that the host wrote before the interval, as a multiple of the drive's size.
     pub(super) overwritten_before: f64,
     /// The share of the drive with valid data at the end.
     pub(super) valid_share: f64,
     pub(super) transactions: u64,
-    /// Stored bytes of pages that were to be compressed, as a part of their own.
+    /// Bytes of compressible pages as they were stored, divided by their uncompressed bytes.
     pub(super) stored_share: Option<f64>,
     pub(super) pages_written: f64,
     pub(super) host_bytes: f64,
@@ -129,18 +129,18 @@ pub(super) struct WearRow {
     pub(super) log_apart_bytes: f64,
     pub(super) host_bytes_of_a_page: f64,
     pub(super) flash_bytes_of_a_page: f64,
-    /// Flash bytes over host bytes.
+    /// Bytes written to flash, divided by bytes that the host wrote.
     pub(super) translation_amplification: f64,
-    /// Bytes written of new pages and moved ones over those of new pages.
+    /// Bytes written of new and of moved pages, divided by the bytes of new pages.
     pub(super) packed_amplification: Option<f64>,
     pub(super) trimmed_bytes: f64,
     pub(super) by_purpose: Vec<(&'static str, f64)>,
-    /// Difference of the two halves of the interval.
+    /// The relative difference between the two halves of the interval.
     pub(super) halves_differ: f64,
 }
 
 impl WearRow {
-    /// Why it doesn't count.
+    /// The reason why the point doesn't count.
     pub(super) fn not_judged(&self) -> Option<String> {
         (self.halves_differ > UNSTEADY).then(|| {
             format!("halves of the interval differ by {:.0} %: no steady state", 100.0 * self.halves_differ)
@@ -185,7 +185,8 @@ pub fn packed_wear(lab: &mut Lab<'_>) -> Result<()> {
     ))
 }
 
-/// Each way with each filling that makes a difference to it.
+/// All combinations of a way and values. A way without compression has only one kind of values, because it
+/// makes no difference there.
 fn combinations(fillings: &[Filling]) -> impl Iterator<Item = (&'static Way, &Filling)> {
     let fits = |way: &Way, filling: &Filling| way.compresses() == filling.wanted.is_some();
     WAYS.iter().flat_map(move |way| {
@@ -193,13 +194,14 @@ fn combinations(fillings: &[Filling]) -> impl Iterator<Item = (&'static Way, &Fi
     })
 }
 
-/// Bytes of a data file that are kept free for allocations: eight extents of 64 pages, and as many again.
+/// Bytes of a data file that stay free for allocations: eight extents of 64 pages, and as many again.
 const KEPT_BYTES: u64 = 2 * 8 * 64 * PAGE_BYTES as u64;
-/// Room that a device must have beyond its files, as a part of them.
+/// The space that a device must have beyond its files, as a part of the files.
 const AIR: f64 = 0.02;
 
-/// The drive, and the number of rows that fill nine tenths of it when they are stored plain and in place. A
-/// file grows in large steps. So a first load measures how many rows fit into the file of a second one.
+/// The size of the drive, and the number of rows. Stored uncompressed and in place, the rows fill nine tenths
+/// of the drive. A file grows in large steps. So a first load measures how many rows fit into the file of a
+/// second one.
 fn size(lab: &mut Lab<'_>, profile: &Profile, log_is_apart: bool) -> Result<(u64, u64)> {
     let wanted = (lab.scale().wear_bytes / ROW_CHARS as u64).max(1);
     let load = |rows: u64| {
@@ -229,7 +231,7 @@ fn mib(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)
 }
 
-/// Values with which lz4 stores pages in the wanted share of their size. They are found by loading some rows.
+/// Finds values with which lz4 compresses pages to the wanted shares of their size, by loading some rows.
 fn fillings(lab: &mut Lab<'_>, profile: &Profile) -> Result<Vec<Filling>> {
     let wanted: &[f64] = if lab.scale().is_full() { &[0.4, 0.5, 0.75, 1.0] } else { &[0.5, 0.75, 1.0] };
     let mut fillings = vec![Filling { wanted: None, values: Values::Letters }];
@@ -252,7 +254,7 @@ fn fillings(lab: &mut Lab<'_>, profile: &Profile) -> Result<Vec<Filling>> {
     Ok(fillings)
 }
 
-/// Rows of a load that shows what pages take.
+/// The number of rows that are loaded to find out how well pages compress.
 const SAMPLE_ROWS: u64 = 4_000;
 /// The accepted difference from the wanted share.
 const NEAR: f64 = 0.01;
@@ -277,7 +279,7 @@ fn stored_share(profile: &Profile, values: &Values) -> Result<f64> {
     Ok(drive.load(&mix, pool_bytes(0), &lz4)?.stored_share)
 }
 
-/// Measures one, unless its database does not fit on the drive.
+/// Measures a point. Returns `None` if its database does not fit on the drive.
 fn point(
     lab: &mut Lab<'_>,
     profile: &Profile,

@@ -13,24 +13,26 @@ use super::tell;
 use super::verdict::Verdict;
 use super::wear::{BASE, LZ4, LZ4_TRIM, WearRow};
 
-/// What this project demands of packed pages: plain ones, and those with values of about [`BAR_VALUES`].
+/// The bars of this project for packed pages: for bytes of the host and for bytes of flash. They hold for
+/// uncompressed pages, and for compressed pages with values of about [`BAR_VALUES`].
 const BAR_HOST: f64 = 2.0;
 const BAR_FLASH: f64 = 6.0;
 const BAR_VALUES: f64 = 0.5;
-/// The least share of the flash that the plain database must fill. With less, the bars are not judged. The
-/// files of small databases have space that was never written.
+/// The least share of the flash that the uncompressed database must fill. With less, the bars are not judged.
+/// The reason is that files of small databases have space that was never written.
 const VALID_MIN: f64 = 0.85;
 
-/// The bytes of a separate log that count. (They count as they are written, because appended bytes are never
-/// moved.)
+/// Which bytes of a separate log count. They are added to bytes of flash without amplification, because a
+/// flash drive never moves appended bytes.
 #[derive(Clone, Copy, PartialEq)]
 enum LogBytes {
-    /// Those that it has more than the baseline's.
+    /// The bytes by which the log exceeds the baseline's log.
     More,
     All,
 }
 
-/// A figure by which variants are compared, and its bar.
+/// A figure by which variants are compared: its name, its value in a row, the bytes of the log that count,
+/// and its bar.
 type Compared = (&'static str, fn(&WearRow) -> f64, LogBytes, Option<f64>);
 
 const COMPARED: [Compared; 4] = [
@@ -41,7 +43,7 @@ const COMPARED: [Compared; 4] = [
 ];
 
 impl LogBytes {
-    /// The bytes that the log adds to the baseline and to the row.
+    /// The bytes of the log that are added to the figures of the baseline and of the row.
     fn added(self, base: &WearRow, row: &WearRow) -> (f64, f64) {
         let (of_base, of_row) = (base.log_apart_bytes, row.log_apart_bytes);
         match self {
@@ -51,8 +53,8 @@ impl LogBytes {
     }
 }
 
-/// Claims of every variant against its baselines. Without plain doublewrite there are none, because it shows
-/// how full the drive is.
+/// Claims that compare every variant with its baselines. Without a row for plain doublewrite there are no
+/// claims, because this row shows how full the drive is.
 pub fn claims_of(subject: Subject, rows: &[WearRow]) -> Vec<Claim> {
     let Some(plain) = rows.iter().find(|row| row.is(BASE)) else { return Vec::new() };
     let mut claims = Vec::new();
@@ -69,7 +71,7 @@ pub fn claims_of(subject: Subject, rows: &[WearRow]) -> Vec<Claim> {
     claims
 }
 
-/// Whether a row is held against this one.
+/// Whether `base` is a baseline with which a row is compared.
 fn is_base(base: &WearRow, row: &WearRow) -> bool {
     let values = |row: &WearRow| row.factors.get("values").cloned();
     let is_lz4 = base.is(LZ4) || base.is(LZ4_TRIM);
@@ -120,7 +122,7 @@ fn claim(
 mod tests {
     use super::*;
 
-    /// KiB do as bytes: only ratios matter.
+    /// A row with these bytes. The tests use small numbers, because only ratios matter.
     fn row(variant: &str, values: Option<f64>, log: &str, [host, flash, apart]: [f64; 3]) -> WearRow {
         let mut factors = Factors::from([("variant", variant.into()), ("log", log.into())]);
         factors.extend(values.map(|values| ("values", values.into())));

@@ -22,28 +22,28 @@ use varve_bench::embedded::{Embedded, open_with};
 use varve_bench::workload::Workload;
 use varve_bench::{BenchError, Result};
 
-/// Pages: this program's own choice.
+/// The size of a page, which is Varve's default.
 pub const PAGE_BYTES: usize = 8192;
-/// The size of a database in pools.
+/// The size of a database, as a multiple of its pool.
 const DATABASE_OF_POOL: u64 = 30;
 const POOL_FRAMES_MIN: usize = 64;
-/// Pool while a database is loaded.
+/// The least size of the pool while a database is loaded.
 const LOADING_POOL_BYTES: usize = 64 << 20;
 const LOG_SEGMENTS: u64 = 8;
-/// Files of the spaces in place.
+/// Names of the files with pages in place.
 const DATA: &str = "data.varve";
 const ROLLBACK: &str = "rollback.varve";
-/// The least that an extent may be (`PackedConfig`).
+/// The least permitted size of an extent (`PackedConfig`).
 const EXTENT_BYTES_MIN: u64 = 64 << 10;
 /// The least number of erase blocks of a drive.
 const BLOCKS: u64 = 512;
-/// So much is done between looks at how much has been written.
+/// Sessions run for this time before the written bytes are counted again.
 const ROUND: Duration = Duration::from_millis(200);
 
-/// Sets the configuration with which a database is opened.
+/// A function that sets the configuration with which a database is opened.
 pub type Configure<'a> = &'a (dyn Fn(&mut PagerConfig) + Sync);
 
-/// The drive of a database, and the drive of its log if that is separate.
+/// The emulated drive of a database, and the drive of its log if that is separate.
 pub struct Drive {
     memory: Arc<MemoryDirectory>,
     emulated: Arc<Emulated>,
@@ -75,12 +75,12 @@ impl Drive {
         Ok(Self { memory, emulated, log, block_bytes })
     }
 
-    /// Extents of a packed layout that are as long as erase blocks, as they are on a large drive.
+    /// The size of an extent of a packed layout. It is the size of an erase block, as on a large drive.
     pub fn extent_bytes(&self) -> u64 {
         self.block_bytes.clamp(EXTENT_BYTES_MIN, PackedConfig::DEFAULT.extent_bytes)
     }
 
-    /// Bytes of those of its files whose name is `wanted`.
+    /// Bytes of the drive's files whose name is `wanted`.
     fn file_bytes(&self, wanted: impl Fn(&str) -> bool) -> u64 {
         let images = self.memory.images();
         images.iter().filter(|(name, _)| wanted(name)).map(|(_, image)| image.len_bytes()).sum()
@@ -100,7 +100,7 @@ impl Drive {
         config
     }
 
-    /// A new database with these rows, shut down again.
+    /// Makes a new database, loads the workload's rows, and shuts the database down.
     pub fn load(
         &self,
         workload: &dyn Workload,
@@ -142,20 +142,20 @@ pub fn pool_bytes(database_bytes: u64) -> usize {
     frames.max(POOL_FRAMES_MIN) * PAGE_BYTES
 }
 
-/// Sizes after a load.
+/// The sizes after a load.
 #[derive(Debug, Clone, Copy)]
 pub struct Loaded {
     /// Bytes of the drive's files.
     pub files_bytes: u64,
-    /// The same without unused pages. In place only.
+    /// Bytes of the drive's files without unused pages. Only for pages in place.
     pub live_bytes: u64,
-    /// Bytes of unused pages of the data file. In place only.
+    /// Bytes of unused pages of the data file. Only for pages in place.
     pub unused_bytes: u64,
-    /// Stored bytes of pages that are to be compressed, as a part of their own.
+    /// Bytes of compressible pages as they were stored, divided by their uncompressed bytes.
     pub stored_share: f64,
 }
 
-/// An open database.
+/// An open database on the drive.
 pub struct Worn<'d> {
     drive: &'d Drive,
     database: Arc<Database>,
@@ -164,7 +164,7 @@ pub struct Worn<'d> {
 }
 
 impl Worn<'_> {
-    /// Runs sessions until the host has written this many bytes more. Returns the work done.
+    /// Runs sessions until the host has written this many more bytes. Returns what was counted meanwhile.
     pub fn run(&mut self, workload: &dyn Workload, clients: usize, host_bytes: u64) -> Result<Interval> {
         let before = self.counts();
         let target = Embedded::new(Arc::clone(&self.database), "");
@@ -180,7 +180,7 @@ impl Worn<'_> {
         }
     }
 
-    /// Shuts it down.
+    /// Shuts the database down.
     pub fn end(self) -> Result<()> {
         Ok(self.database.shutdown()?)
     }
@@ -204,27 +204,27 @@ impl Worn<'_> {
     }
 }
 
-/// What was counted.
+/// The counters of an interval.
 #[derive(Debug, Clone)]
 pub struct Interval {
-    /// Reads and updates.
+    /// The number of transactions, which are reads and updates.
     pub transactions: u64,
-    /// The drive's books.
+    /// The bytes that the drive has counted.
     pub flash: FlashReport,
-    /// Bytes that the host wrote to it, by purpose.
+    /// Bytes that the host wrote to the drive, by purpose.
     pub by_purpose: BTreeMap<&'static str, u64>,
-    /// Bytes of a separate log.
+    /// Bytes that the host wrote to a separate log.
     pub log_apart_bytes: u64,
     levels: BTreeMap<String, u64>,
 }
 
 impl Interval {
-    /// A counter of the levels.
+    /// The value of a counter of the levels.
     pub fn level(&self, name: &str) -> f64 {
         self.levels.get(name).copied().unwrap_or(0) as f64
     }
 
-    /// Flash bytes for each page that was written.
+    /// Bytes written to flash for each page that the database wrote.
     pub fn flash_of_a_page(&self) -> f64 {
         self.flash.flash_bytes as f64 / self.level("home.pages_written").max(1.0)
     }

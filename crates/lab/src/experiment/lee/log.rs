@@ -1,7 +1,8 @@
 //! The log on a disk and on flash: single updates (table 2) and TPC-B (table 3 and figure 3).
 //!
-//! 1. The two drives have the force of the log that Lee measured (table 3), not that of the data sheet. So
-//!    the time of a force is an input. The results are what group commit and the processors make of it.
+//! 1. A force is a write of the log and its flush. The two drives take the time for a force that Lee measured
+//!    (table 3), not the time of their data sheet. So the time of a force is given. The results show what
+//!    group commit and the processors make of it.
 
 use std::time::Duration;
 
@@ -25,13 +26,13 @@ use super::stand::{MemoryStand, OpenMemoryStand, SpaceUse, StudiedSpace};
 use super::updates::SingleUpdates;
 use super::{DISK, DRIVES, FLASH, PAGE_BYTES, PublishedRatio, judge, processors};
 
-/// Sessions of table 2 and of figure 3.
+/// The numbers of sessions of table 2 and of figure 3.
 const TABLE_2_CLIENTS: [usize; 5] = [4, 8, 16, 32, 64];
 const FIGURE_3_CLIENTS: [usize; 7] = [1, 5, 10, 20, 30, 40, 50];
 const FIGURE_3_QUICK: [usize; 3] = [5, 20, 50];
-/// Users of table 3.
+/// The number of users of table 3.
 const TABLE_3_CLIENTS: usize = 20;
-/// Branches of TPC-B: 450 MB in full (section 4.2).
+/// The number of TPC-B's branches. With `--full` they have 450 MB (section 4.2).
 const BRANCHES: ByScale<u64> = ByScale { quick: 5, full: 30 };
 const POOL_BYTES: ByScale<usize> = ByScale { quick: 160 << 20, full: 640 << 20 };
 const ROWS: u64 = 10_000;
@@ -39,20 +40,20 @@ const LOG_SEGMENTS: u64 = 8;
 const LOG_SEGMENT_BYTES: u64 = 32 << 20;
 const SECTOR_BYTES: f64 = 512.0;
 
-/// What the publication states for a point.
+/// The figures that the publication states for a point.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 struct PublishedPoint {
     /// Transactions a second.
     tps: Option<f64>,
-    /// Busy part of the processors.
+    /// How busy the processors were, in percent.
     cpu_percent: Option<f64>,
-    /// Sectors of a force.
+    /// Sectors that a force writes.
     force_sectors: Option<f64>,
-    /// Milliseconds of a force.
+    /// Milliseconds that a force takes.
     force_ms: Option<f64>,
 }
 
-/// One drive, sessions and processors.
+/// The drive, the number of sessions, and the number of processors of a point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct LogSetting {
     drive: &'static str,
@@ -74,7 +75,7 @@ impl LogSetting {
     }
 }
 
-/// What one round measured.
+/// The results of one round.
 struct LogRound {
     tps: f64,
     cpu_percent: f64,
@@ -84,8 +85,8 @@ struct LogRound {
     report: Option<EmulationReport>,
 }
 
-/// A measured point. `emulation` is the worst of all rounds. Other figures beside `tps` are those of the last
-/// round.
+/// A measured point. `tps` comes from all rounds, and `emulation` is the worst of all rounds. Other figures
+/// are those of the last round.
 #[derive(Debug, Serialize)]
 struct LogRow {
     row: &'static str,
@@ -123,7 +124,7 @@ pub fn log_device(lab: &mut Lab<'_>) -> Result<()> {
 /// Table 3 and figure 3: TPC-B by users and processors.
 pub fn tpcb_log(lab: &mut Lab<'_>) -> Result<()> {
     let all = processors::count_now();
-    // Without emulation nothing is judged, and other threads keep their processors.
+    // Without emulation no point is judged. So the number of processors is not changed for all threads.
     let counts: Vec<usize> =
         if all > 1 && lab.device().is_emulated() { vec![all / 2, all] } else { vec![all] };
     let clients = lab.clients(&FIGURE_3_QUICK, &FIGURE_3_CLIENTS);
@@ -145,7 +146,7 @@ pub fn tpcb_log(lab: &mut Lab<'_>) -> Result<()> {
     tell(lab, &rows, &claims)
 }
 
-/// Table 2.
+/// The published figures of table 2.
 fn published_2(setting: LogSetting) -> PublishedPoint {
     let disk = [(178.0, 2.5), (358.0, 4.5), (711.0, 8.5), (1403.0, 20.0), (2737.0, 38.0)];
     let flash = [(2222.0, 28.0), (4050.0, 47.0), (6274.0, 77.0), (5953.0, 84.0), (5701.0, 84.0)];
@@ -156,7 +157,8 @@ fn published_2(setting: LogSetting) -> PublishedPoint {
     PublishedPoint { tps, cpu_percent, ..PublishedPoint::default() }
 }
 
-/// Table 3, which is of two processors. Figure 3 is a plot.
+/// The published figures of table 3, which were measured with two processors. Figure 3 is a plot without
+/// numbers.
 fn published_3(setting: LogSetting) -> PublishedPoint {
     if (setting.clients, setting.processors) != (TABLE_3_CLIENTS, 2) {
         return PublishedPoint::default();
@@ -171,7 +173,7 @@ fn published_3(setting: LogSetting) -> PublishedPoint {
     }
 }
 
-/// The ratio of table 3, and what figure 3 says of processors: the disk does not need more of them.
+/// Claims about the ratio of table 3, and about figure 3: more processors do not help the disk.
 fn claims_3(lab: &mut Lab<'_>, rows: &[LogRow], all: usize) -> Result<Vec<Claim>> {
     let mut claims = Vec::new();
     for pair in pairs(rows) {
@@ -182,7 +184,8 @@ fn claims_3(lab: &mut Lab<'_>, rows: &[LogRow], all: usize) -> Result<Vec<Claim>
         let Some(under) = rows.iter().find(|row| row.setting == fewer) else { continue };
         let pair = RowPair { over: more, under };
         let is_disk = more.setting.drive == DISK && more.setting.clients <= TABLE_3_CLIENTS;
-        // The text says so of the disk before it is saturated. For flash it has other processors.
+        // The text states this for the disk before it is saturated. For flash the text compares other
+        // processors.
         let published = is_disk.then_some(1.0);
         claims.push(ratio(lab, "all processors / half", pair, published, Better::Neither)?);
     }
@@ -197,13 +200,13 @@ struct RowPair<'r> {
 }
 
 impl RowPair<'_> {
-    /// The ratio of the publication.
+    /// The published ratio of the two throughputs.
     fn published(self) -> Option<f64> {
         Some(self.over.published.tps? / self.under.published.tps?)
     }
 }
 
-/// Flash over disk, with the same other factors.
+/// Pairs of rows, flash and disk, whose other factors are the same.
 fn pairs(rows: &[LogRow]) -> Vec<RowPair<'_>> {
     let disks = rows.iter().filter(|row| row.setting.drive == DISK);
     let pair = |under: &'_ LogRow| {
@@ -261,7 +264,7 @@ fn measure(
     Ok(rows)
 }
 
-/// One round: open, warm up, measure, shut down.
+/// Runs one round: opens the database, warms it up, measures, and shuts it down.
 fn round(
     lab: &Lab<'_>,
     stand: &MemoryStand,
@@ -293,7 +296,7 @@ fn round(
 fn figures(opened: &OpenMemoryStand, used: SpaceUse, tps: f64, transactions: u64) -> LogRound {
     let report = opened.report();
     let forces = used.written.operations.max(1) as f64;
-    // The drive does one force after the other, so its busy time is that of the forces.
+    // The drive executes one force after another, so its busy time is the time of the forces.
     let busy_ms = report.as_ref().map_or(0.0, |report| 1e3 * report.busy_share * used.seconds);
     LogRound {
         tps,

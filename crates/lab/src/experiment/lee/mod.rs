@@ -2,8 +2,8 @@
 //!
 //! 1. Only the space under study is on an emulated drive. All other files are in the machine's memory, as
 //!    Lee's tables were in the buffer cache (section 3).
-//! 2. Processors are a part of the result, so the dilation is always 1. A point counts if its emulation kept
-//!    the drive's times, however busy the processors were.
+//! 2. Processors are a part of the result, so the dilation is always 1. A point counts if its requests
+//!    took the times of the drive's model, however busy the processors were.
 //! 3. `rollback-pattern` and `rollback-read` measure one round. They do not use the option `--rounds`.
 //!
 //! What it does not know: sorts and hash joins (section 6), which use the temporary space.
@@ -27,12 +27,12 @@ use varve_bench::Result;
 
 /// Bytes of a page.
 const PAGE_BYTES: usize = 8192;
-/// The two drives of a comparison.
+/// The names of the two drives that are compared.
 const DISK: &str = "disk";
 const FLASH: &str = "flash";
 const DRIVES: [&str; 2] = [DISK, FLASH];
 
-/// A ratio of two measured figures, beside the ratio of the publication.
+/// A ratio of two measured figures, and the ratio of the publication.
 struct PublishedRatio<'a> {
     says: &'a str,
     factors: &'a Factors,
@@ -42,13 +42,14 @@ struct PublishedRatio<'a> {
     rounds: usize,
 }
 
-/// Judges a ratio of figures that were measured under these emulations, and writes its row.
+/// Judges a ratio of two figures, and writes its row. `emulations` are the emulations under which they were
+/// measured.
 fn judge(lab: &mut Lab<'_>, asked: PublishedRatio<'_>, emulations: [Option<&Emulation>; 2]) -> Result<Claim> {
     judge_unless(lab, asked, emulations.into_iter().find_map(not_judged))
 }
 
-/// Judges a ratio unless there is a reason not to, and writes its row. Counts that do not depend on time have
-/// no such reason.
+/// Judges a ratio unless `spoilt` has a reason against it, and writes its row. Counts that do not depend on
+/// time have no such reason.
 fn judge_unless(lab: &mut Lab<'_>, asked: PublishedRatio<'_>, spoilt: Option<String>) -> Result<Claim> {
     let PublishedRatio { says, factors, ours, published, better, rounds } = asked;
     let verdict = match (published, spoilt) {
@@ -60,7 +61,7 @@ fn judge_unless(lab: &mut Lab<'_>, asked: PublishedRatio<'_>, spoilt: Option<Str
     lab.write_claim(Claim { verdict, ..found })
 }
 
-/// The reason why nothing is concluded from a figure.
+/// The reason why a figure is not judged.
 fn not_judged(emulation: Option<&Emulation>) -> Option<String> {
     match emulation {
         None => Some("no device was emulated".to_owned()),

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use varve_bench::Result;
 
-/// Lets this process use the first `count` processors. Returns whether that is so now.
+/// Lets this process use only the first `count` processors. Returns whether it can use this number now.
 pub fn use_first(count: usize) -> Result<bool> {
     if count_now() == count {
         return Ok(true);
@@ -17,7 +17,7 @@ pub fn use_first(count: usize) -> Result<bool> {
     command.args(["--all-tasks", "--cpu-list", "--pid", &list, &process]).stdout(Stdio::null());
     match command.stderr(Stdio::null()).status() {
         Ok(_) => Ok(count_now() == count),
-        // There is no such command.
+        // The machine does not have the command.
         Err(_) => Ok(false),
     }
 }

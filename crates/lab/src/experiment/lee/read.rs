@@ -26,17 +26,17 @@ use super::stand::{MemoryStand, OpenMemoryStand, StudiedSpace};
 use super::write::DrawnTrace;
 use super::{DISK, DRIVES, PAGE_BYTES, PublishedRatio, judge, judge_unless};
 
-/// Pages of the table (section 5.2).
+/// The number of the table's pages (section 5.2).
 const PAGES_FULL: u64 = 12_500;
 const PAGES_QUICK: u64 = 1_250;
 const PAGES_TINY: u64 = 40;
-/// Rows of a page, and characters that fill them up.
+/// The number of rows in a page, and the characters that fill up a row.
 const ROWS_OF_PAGE: u64 = 70;
 const FILLER_CHARS: usize = 80;
 const POOL_BYTES_MIN: usize = 4 << 20;
 const LOG_SEGMENTS: u64 = 8;
 const LOG_SEGMENT_BYTES: u64 = 32 << 20;
-/// Transactions that update all rows.
+/// The number of transactions that each update all rows.
 const UPDATES: usize = 3;
 const TRACE_MAX: usize = 1_000_000;
 
@@ -45,7 +45,7 @@ const SCAN: &str = "SELECT id, version, filler FROM versions";
 /// Reads the version of one row, to check that the snapshot sees the old row.
 const VERSION_OF: &str = "SELECT version FROM versions WHERE id = ";
 
-/// Table 4: pages, seconds of reading, seconds of processors, seconds in all.
+/// Table 4 for disk and flash: pages read, seconds of reading, seconds of the processors, and seconds in all.
 const PUBLISHED: [PublishedScan; 2] = [
     PublishedScan { pages_read: 39_703, read_seconds: 328.0, cpu_seconds: 3.0, seconds: 351.0 },
     PublishedScan { pages_read: 40_787, read_seconds: 21.0, cpu_seconds: 3.0, seconds: 23.6 },
@@ -60,7 +60,7 @@ struct PublishedScan {
     seconds: f64,
 }
 
-/// The table.
+/// The workload, with the number of the table's rows.
 #[derive(Debug)]
 struct VersionedTable {
     rows: u64,
@@ -93,14 +93,14 @@ impl Workload for VersionedTable {
         })
     }
 
-    /// One update of all rows.
+    /// Updates all rows once.
     fn transaction(&self, kind: usize, c: &mut dyn Connection, _random: &mut Random) -> Result<()> {
         let text = filler(self.rows + kind as u64);
         c.simple(&format!("UPDATE versions SET version = version + 1, filler = '{text}'"))
     }
 }
 
-/// The second scan on one drive.
+/// The results of the second scan on one drive.
 #[derive(Debug, Serialize)]
 struct ReadRow {
     row: &'static str,
@@ -119,7 +119,7 @@ struct ReadRow {
     emulation: Option<Emulation>,
 }
 
-/// Figure 5 and table 4.
+/// Figure 5 and table 4: how long the second scan takes.
 pub fn rollback_read(lab: &mut Lab<'_>) -> Result<()> {
     let mut rows = Vec::new();
     for (drive, published) in DRIVES.into_iter().zip(PUBLISHED) {
@@ -198,7 +198,7 @@ fn read_row(lab: &Lab<'_>, factors: Factors, published: PublishedScan) -> Result
     Ok(ReadRow { experiment, figure, factors, scale, table_pages, published, ..scan })
 }
 
-/// The measured scan; what it does not know is left empty.
+/// Runs the measured scan, and returns its row. The caller fills in the fields that are still empty.
 fn second_scan(opened: &OpenMemoryStand, snapshot: &mut dyn Connection) -> Result<ReadRow> {
     opened.account.observe(false, TRACE_MAX);
     let begin = opened.begin();
@@ -228,7 +228,7 @@ fn second_scan(opened: &OpenMemoryStand, snapshot: &mut dyn Connection) -> Resul
     })
 }
 
-/// The snapshot has the first and the last row as they were.
+/// Checks that the snapshot still sees the first and the last row without the updates.
 fn check(snapshot: &mut dyn Connection, rows: u64) -> Result<()> {
     for id in [0, rows - 1] {
         let version = snapshot.scalar(&format!("{VERSION_OF}{id}"))?;

@@ -1,7 +1,7 @@
-//! A database with all files in memory, except one space, which is on a drive.
+//! A database with all files in memory, except the files of one space, which are on a drive.
 //!
-//! 1. A database is loaded without times. It can be opened again with another drive, which has the same
-//!    files.
+//! 1. A database is loaded without delays of drives. It can be opened again with another drive, which then
+//!    has the same files.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -51,45 +51,45 @@ pub struct MemoryStand {
 pub struct OpenMemoryStand {
     /// The database.
     pub database: Arc<Database>,
-    /// The emulated drive of the space; `None` if it is in memory, too.
+    /// The emulated drive of the space. It is `None` if the space is in memory, too.
     pub drive: Option<Arc<Emulated>>,
     /// The counters of the space's drive.
     pub account: Arc<Accounting>,
     space: StudiedSpace,
 }
 
-/// Requests of the space from one moment to another.
+/// Requests to the studied space during an interval.
 #[derive(Debug, Clone, Copy)]
 pub struct SpaceUse {
-    /// Reads.
+    /// Read requests.
     pub read: Tally,
-    /// Writes.
+    /// Write requests.
     pub written: Tally,
-    /// Seconds.
+    /// The length of the interval in seconds.
     pub seconds: f64,
 }
 
-/// The moment at which a measurement began.
+/// The counters and the time at the beginning of a measurement.
 pub struct UseBegin {
     tallies: [Tally; 2],
     at: Instant,
 }
 
 impl MemoryStand {
-    /// An empty database of these sizes.
+    /// Makes the directories for a database of these sizes.
     pub fn empty(lab: &Lab<'_>, name: &str, space: StudiedSpace, sizes: Sizes) -> Result<Self> {
         let is_emulated = lab.device().is_emulated();
         Ok(Self { copy: lab.empty(name)?, sizes, space, is_emulated })
     }
 
-    /// Loads a workload, as fast as the machine can.
+    /// Loads the workload's tables, without delays of the drive.
     pub fn load(&self, workload: &dyn Workload) -> Result<()> {
         let opened = self.open_on(None)?;
         workload.load(opened.target("").connect(&[])?.as_mut())?;
         opened.close()
     }
 
-    /// Opens it with the space on an emulated drive of this profile.
+    /// Opens the database. The studied space is on an emulated drive of this profile.
     pub fn open(&self, profile: &str) -> Result<OpenMemoryStand> {
         let profile = Profile::shipped(profile).map_err(|error| BenchError::Arguments(error.to_string()))?;
         self.open_on(Some(profile).filter(|_| self.is_emulated))
@@ -127,7 +127,7 @@ impl OpenMemoryStand {
         Embedded::new(Arc::clone(&self.database), settings)
     }
 
-    /// Switches the times of the drive on or off.
+    /// Switches the delays of the drive on or off.
     pub fn take_times(&self, is_on: bool) {
         self.drive.iter().for_each(|drive| drive.take_times(is_on));
     }
@@ -138,7 +138,7 @@ impl OpenMemoryStand {
         UseBegin { tallies: self.tallies(), at: Instant::now() }
     }
 
-    /// The requests since then.
+    /// The requests to the studied space since `begin`.
     pub fn since(&self, begin: &UseBegin) -> SpaceUse {
         let [read, written] = self.tallies();
         let [read_before, written_before] = begin.tallies;
@@ -156,7 +156,7 @@ impl OpenMemoryStand {
         Emulation::worst(&[self.report()?], 0.0)
     }
 
-    /// Shuts it down, without the drive's times.
+    /// Shuts the database down, without delays of the drive.
     pub fn close(self) -> Result<()> {
         self.take_times(false);
         Ok(self.database.shutdown()?)

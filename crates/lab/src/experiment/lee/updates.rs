@@ -7,14 +7,14 @@ use varve_bench::database::{Connection, Param, Statement};
 use varve_bench::random::Random;
 use varve_bench::workload::{Workload, load_rows};
 
-/// The load.
+/// The workload, with the number of its rows.
 #[derive(Debug)]
 pub struct SingleUpdates {
     rows: u64,
 }
 
 impl SingleUpdates {
-    /// On a table of this many rows, which are updated equally often.
+    /// The workload on a table of this many rows. All rows are updated equally often.
     pub fn new(rows: u64) -> Self {
         Self { rows: rows.max(1) }
     }
@@ -45,7 +45,7 @@ impl Workload for SingleUpdates {
         c.run(0, &[Param::Int(random.below(self.rows) as i64)]).map(drop)
     }
 
-    /// Its transactions are single statements: there is nothing open.
+    /// Each transaction is a single statement, so no transaction is open after an error.
     fn rollback(&self, _connection: &mut dyn Connection) -> Result<()> {
         Ok(())
     }

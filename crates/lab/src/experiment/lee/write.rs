@@ -1,8 +1,8 @@
 //! Writes to rollback segments under TPC-C (figure 4 and section 5.1): their addresses over time, and how
-//! long the two drives take for one.
+//! long each of the two drives takes for a write.
 //!
-//! 1. A rollback segment appends pages to extents of 1 MiB. The trace shows how much of that order is left
-//!    when the page writers write them.
+//! 1. A rollback segment appends pages to extents of 1 MiB. The trace shows how far the page writers still
+//!    write these pages in their order.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -24,23 +24,24 @@ use super::super::verdict::Better;
 use super::stand::{MemoryStand, StudiedSpace};
 use super::{DISK, DRIVES, PAGE_BYTES, PublishedRatio, judge_unless, not_judged};
 
-/// Sessions.
+/// The number of sessions.
 const CLIENTS: usize = 20;
-/// All tables are in the pool.
+/// The size of the pool. It is so large that all tables fit.
 const POOL_BYTES: ByScale<usize> = ByScale { quick: 64 << 20, full: 256 << 20 };
-/// The log is short, so that pages are written all the time.
+/// The pool is this many times as large as the log. The log is so short that pages must be written all the
+/// time.
 const LOG_BYTES_OF_POOL: u64 = 8;
 const LOG_SEGMENTS: u64 = 8;
-/// Requests of a trace, and requests of it that are drawn.
+/// The most requests that are traced, and the most of them that are drawn.
 const TRACE_MAX: usize = 1_000_000;
 const DRAWN_MAX: usize = 20_000;
 const EXTENT_BYTES: u64 = 1 << 20;
-/// Times of writes are judged if there are at least this many writes for each read.
+/// The time of a write is judged only if there are at least this many writes for each read.
 const WRITES_A_READ_MIN: u64 = 100;
 /// Milliseconds of a write on the disk and on flash (section 5.1).
 const PUBLISHED_MS: [f64; 2] = [7.1, 6.8];
 
-/// Requests of a space: seconds, and MiB from its beginning.
+/// Requests to a space, as points: seconds since the start, and MiB from the beginning of the space.
 #[derive(Debug, Default, Serialize)]
 pub struct DrawnTrace {
     read: Vec<[f64; 2]>,
@@ -48,7 +49,7 @@ pub struct DrawnTrace {
 }
 
 impl DrawnTrace {
-    /// Of the requests of a space; of many, every n-th.
+    /// The trace of the requests to a space. If there are too many, only every n-th one is drawn.
     pub fn of(entries: &[TraceEntry], space: Space) -> Self {
         let every = entries.len().div_ceil(DRAWN_MAX).max(1);
         let mut drawn = Self::default();
@@ -61,17 +62,17 @@ impl DrawnTrace {
     }
 }
 
-/// The order of some writes.
+/// How sequential some writes are.
 #[derive(Debug, Clone, Copy, Serialize)]
 struct WriteOrder {
     writes: u64,
-    /// Part that begins where the last write into the same extent ended.
+    /// The share of the writes that begin where the last write to the same extent ended.
     appended_share: f64,
-    /// Part that begins where the last write of all ended.
+    /// The share of the writes that begin where the last write before them ended.
     sequential_share: f64,
-    /// Part to a page that was written before.
+    /// The share of the writes to a page that was written before.
     again_share: f64,
-    /// Extents written.
+    /// The number of different extents that were written.
     extents: u64,
 }
 
@@ -101,7 +102,7 @@ impl WriteOrder {
     }
 }
 
-/// What was written on one drive.
+/// The results of the writes on one drive.
 #[derive(Debug, Serialize)]
 struct WriteRow {
     row: &'static str,
@@ -110,10 +111,10 @@ struct WriteRow {
     factors: Factors,
     scale: String,
     tps: f64,
-    /// Time of the drive for a request. The drive's time is not known apart for reads and writes, so a row
-    /// with many reads is not judged.
+    /// Milliseconds of the drive for a request. The emulation does not report reads and writes separately. So
+    /// a row with many reads is not judged.
     write_ms: f64,
-    /// Reads of the drive.
+    /// The number of reads from the drive.
     reads: u64,
     published_ms: f64,
     order: WriteOrder,
@@ -131,7 +132,7 @@ impl WriteRow {
     }
 }
 
-/// Figure 4: where rollback segments write.
+/// Figure 4: the addresses at which rollback segments are written.
 pub fn rollback_pattern(lab: &mut Lab<'_>) -> Result<()> {
     let is_full = lab.scale().is_full();
     let scale = if is_full { tpcc::Scale::full(1) } else { lab.scale().store_tpcc };
