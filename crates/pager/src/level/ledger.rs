@@ -150,7 +150,7 @@ impl Ledger {
         self.pages.lock().changes.get(&id).and_then(|changes| changes.first()).map(|change| change.block)
     }
 
-    /// Pages that are not stable.
+    /// The number of pages that are not stable.
     pub fn pages_count(&self) -> usize {
         self.pages.lock().changes.len()
     }
@@ -234,7 +234,7 @@ mod tests {
         assert_eq!(ledger.oldest(), Some(Lsn::new(30)));
     }
 
-    /// None of them is forgotten, though not all are told apart.
+    /// No change is forgotten, although only some are stored.
     #[test]
     fn a_page_that_changes_often_before_it_is_stable_stays() {
         let ledger = Ledger::default();
@@ -270,7 +270,7 @@ mod tests {
         assert_eq!(ledger.oldest(), Some(Lsn::new(1)));
     }
 
-    /// All entries are needed then, and going through them makes none go.
+    /// All entries of the queue are needed, so searching it removes none.
     #[test]
     fn many_pages_with_several_changes_each_cost_no_search_at_every_change() {
         const PAGES: u32 = 3 * STALE_ENTRIES_MIN as u32;

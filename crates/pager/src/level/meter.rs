@@ -15,23 +15,23 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::level::Tier;
 
-/// Threads that meter.
+/// The number of meters that exist.
 static METERS: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {
     static COUNTS: Cell<PageCounts> = const { Cell::new(PageCounts::NONE) };
 }
 
-/// Pages by where they were found.
+/// Counts of pages, by the place where they were found.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PageCounts {
-    /// Fixes of pages that were in the pool.
+    /// Pages that were in the pool when they were fixed.
     pub hits: u64,
-    /// Pages read, read ahead among them, by level: in the order of [`Tier::ALL`].
+    /// Pages read from each level, including read-ahead, in the order of [`Tier::ALL`].
     pub reads: [u64; Tier::ALL.len()],
-    /// Of the pages read from home: those that were compressed there.
+    /// Pages read from the data files that were compressed there.
     pub decompressed: u64,
-    /// Bytes that they took there.
+    /// Length of these pages in the data files, in bytes.
     pub stored_bytes: u64,
 }
 
@@ -39,12 +39,12 @@ impl PageCounts {
     const NONE: PageCounts =
         PageCounts { hits: 0, reads: [0; Tier::ALL.len()], decompressed: 0, stored_bytes: 0 };
 
-    /// Pages read from home.
+    /// Number of pages read from the data files.
     pub fn home_count(&self) -> u64 {
         self.reads[Tier::Home as usize]
     }
 
-    /// Pages read from any level.
+    /// Number of pages read from all levels.
     pub fn read_count(&self) -> u64 {
         self.reads.iter().sum()
     }
@@ -86,10 +86,10 @@ impl AddAssign for PageCounts {
     }
 }
 
-/// While one lives, the pages of its thread are counted.
+/// While a meter exists, the pages of its thread are counted.
 #[derive(Debug)]
 pub struct PageMeter {
-    /// It stays on its thread.
+    /// Makes the type stay on its thread.
     _thread: PhantomData<*const ()>,
 }
 
@@ -112,7 +112,7 @@ impl Drop for PageMeter {
     }
 }
 
-/// A page was found in the pool.
+/// Counts a page that was found in the pool.
 #[inline]
 pub(crate) fn hit() {
     if METERS.load(Relaxed) != 0 {
@@ -120,14 +120,14 @@ pub(crate) fn hit() {
     }
 }
 
-/// A page was read.
+/// Counts a page that was read from this level.
 pub(crate) fn read(from: Tier) {
     if METERS.load(Relaxed) != 0 {
         count(|counts| counts.reads[from as usize] += 1);
     }
 }
 
-/// A page that took so many bytes at home was made plain.
+/// Counts a decompressed page. `stored_bytes` is its length in the data file.
 pub(crate) fn decompressed(stored_bytes: u64) {
     if METERS.load(Relaxed) != 0 {
         count(|counts| {

@@ -34,7 +34,8 @@ use crate::base::lsn::Lsn;
 pub(crate) mod ledger;
 pub(crate) mod meter;
 
-/// Pages written in several puts. What stops the pager counts more than want of room.
+/// The sum of the pages of several puts. If some failed, an error that stops the pager has priority over the
+/// error of a full device.
 pub(crate) fn summed(puts: impl IntoIterator<Item = Result<usize>>) -> Result<usize> {
     let sum = |so_far, put| match (so_far, put) {
         (Ok(before), Ok(count)) => Ok(before + count),
@@ -44,22 +45,22 @@ pub(crate) fn summed(puts: impl IntoIterator<Item = Result<usize>>) -> Result<us
     puts.into_iter().reduce(sum).unwrap_or(Ok(0))
 }
 
-/// Where the bytes of a read came from.
+/// The level from which a page was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tier {
     /// Persistent memory.
     Nvm,
     /// The flash cache.
     Flash,
-    /// The space file.
+    /// The data file.
     Home,
 }
 
 impl Tier {
-    /// All of them, topmost first.
+    /// All levels, topmost first.
     pub const ALL: [Tier; 3] = [Tier::Nvm, Tier::Flash, Tier::Home];
 
-    /// Its name in reports.
+    /// The name of the level in reports.
     pub fn name(self) -> &'static str {
         match self {
             Tier::Nvm => "nvm",
@@ -76,13 +77,14 @@ pub struct Got {
     pub from: Tier,
     /// Page LSN of that version.
     pub lsn: Lsn,
-    /// A copy newer than home's was handed up and is gone below: the frame is dirty.
+    /// The page moved to the pool, and the level keeps no copy of it (exclusive caching). The data files have
+    /// an older version, so the frame is dirty.
     pub taken: bool,
 }
 
-/// One place of a run.
+/// One page of a run.
 pub enum Want<'a> {
-    /// The page is resident above: don't read it.
+    /// The page is in the pool already, so it is not read.
     Hole,
     /// Read the page into `frame` and verify it.
     Page {
@@ -104,23 +106,23 @@ pub struct Run<'r, 'a> {
 /// Why pages are put.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cause {
-    /// A page writer makes free frames.
+    /// A page writer writes pages so that their frames become free.
     Evict,
     /// A thread that needs a frame now writes one page itself (the single-page path of Kang 2016, section
     /// 2.1).
     EvictInline,
-    /// The oldest dirty pages, so that the log can be cut.
+    /// The oldest dirty pages are written, so that the log can be cut.
     Checkpoint,
-    /// Everything: clean shutdown, change of policy.
+    /// All dirty pages are written: at a clean shutdown, or before a change of policy.
     Drain,
 }
 
-/// What has to hold when a put returns.
+/// What must be true when a put returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
-    /// The level has the page and gives it back on read.
+    /// The level has the page, and returns it when it is read.
     Held,
-    /// The page survives a crash, and the loss of all flash, without log at or below the image's LSN.
+    /// The page survives a crash, and the loss of the flash cache, without any log up to the image's LSN.
     Stable,
 }
 
@@ -140,7 +142,7 @@ pub enum Step {
 pub struct LevelReport {
     /// The level's name.
     pub name: &'static str,
-    /// The part of it that is told of: a layout of home; `None` = the level as a whole.
+    /// The reported part of the level: a layout of the data files. `None` means the level as a whole.
     pub part: Option<&'static str>,
     /// Named counters.
     pub counters: Vec<(&'static str, u64)>,
@@ -166,10 +168,11 @@ pub trait Level: Send + Sync {
     /// Reads the newest version of each page at or below this level, and verifies it. The call blocks. All
     /// runs are submitted together. After an error no buffer may be used.
     fn read(&self, runs: &mut [Run<'_, '_>], why: Access) -> Result<()>;
-    /// Takes changed pages. `Ok` means that `need` is met for every one; what an error means says invariant
-    /// 6.
+    /// Takes changed pages. `Ok` means that `need` is met for every page. Invariant 6 says what an error
+    /// means.
     fn put(&self, batch: &[Image], cause: Cause, need: Need) -> Result<()>;
-    /// A clean page leaves the level above. `copy` makes an image if the level wants it.
+    /// Offers a clean page that leaves the level above. If the level takes the page, it calls `copy` to get
+    /// an image.
     fn offer(&self, id: PageId, why: Access, copy: &mut dyn FnMut() -> Image);
     /// Announces that a clean page is about to be changed in the pool. This is called under the page's
     /// exclusive latch, before the log record is appended. Redo does not call it.
@@ -181,7 +184,7 @@ pub trait Level: Send + Sync {
     fn discard(&self, ids: PageRange, after: Lsn) -> Result<()>;
     /// Takes part in a checkpoint.
     fn checkpoint(&self, step: Step) -> Result<()>;
-    /// Brings everything home (clean shutdown).
+    /// Writes all changed pages to the data files (clean shutdown).
     fn drain(&self) -> Result<()>;
     /// Counters for statistics.
     fn report(&self) -> Vec<LevelReport>;
@@ -218,12 +221,12 @@ pub trait Level: Send + Sync {
         None
     }
 
-    /// Whether pages of both spaces can be in one `put`, so that a refusal is of all of them.
+    /// Whether one `put` may have pages of both spaces. If it is refused, all its pages must be refused.
     fn takes_together(&self, _one: SpaceId, _other: SpaceId) -> bool {
         true
     }
 
-    /// Most pages of one `put`.
+    /// The most pages of one `put`.
     fn put_pages_max(&self) -> usize {
         usize::MAX
     }

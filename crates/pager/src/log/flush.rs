@@ -31,7 +31,7 @@ const WAITING: u8 = 0;
 const LEAD: u8 = 1;
 const DONE: u8 = 2;
 
-/// A parked follower.
+/// A thread that waits in the queue, and sleeps.
 struct Waiter {
     state: AtomicU8,
     thread: Thread,
@@ -59,7 +59,7 @@ thread_local! {
     static BLOCKS: RefCell<Vec<Block>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Who writes and who waits.
+/// The queue of threads that need a flush, and its counters.
 #[derive(Default)]
 pub(super) struct Queue {
     line: Mutex<Line<Arc<Waiter>>>,
@@ -81,7 +81,8 @@ impl Queue {
         self.followers_count.load(Ordering::Relaxed)
     }
 
-    /// Whether the calling thread is to lead; waits as a follower if another one leads.
+    /// Returns true if the calling thread must lead the next flush. If another thread leads, this one waits
+    /// first.
     fn enter(&self, log: &Log, upto: Lsn) -> bool {
         let waiter = WAITER.with(Arc::clone);
         let mut line = self.line.lock();
@@ -98,7 +99,7 @@ impl Queue {
         waiter.park() == LEAD
     }
 
-    /// Ends a leadership: wakes the next leader and whoever is served.
+    /// Ends a leadership: wakes the next leader, and the threads whose LSNs are durable.
     fn leave(&self, durable: Lsn) {
         let woken = self.line.lock().leave(durable);
         if let Some(leader) = woken.leader {
@@ -107,17 +108,18 @@ impl Queue {
         woken.served.iter().for_each(|waiter| waiter.wake(DONE));
     }
 
-    /// Wakes everybody: the log is stopped.
+    /// Wakes all waiting threads, because the log has stopped.
     pub(super) fn release_all(&self) {
         let waiting = self.line.lock().take_all();
         waiting.iter().for_each(|waiter| waiter.wake(DONE));
     }
 }
 
-/// Ends a leadership also when the leader panics: followers must not park behind a line that nobody leads.
+/// Ends a leadership, even if the leader panics. Otherwise followers would wait for a leader that never
+/// comes.
 struct Leadership<'l> {
     log: &'l Log,
-    /// It began in a destructor, during a panic that came from elsewhere.
+    /// The leadership began in a destructor during a panic, so it did not cause the panic.
     is_in_panic: bool,
 }
 
@@ -157,13 +159,14 @@ impl Log {
         }
     }
 
-    /// Writes the blocks in order; each is durable before the next one starts.
+    /// Writes the blocks in order. Each block is durable before the next one is written.
     fn write_blocks(&self, blocks: &mut [Block]) -> Result<(), LogError> {
         for block in blocks {
             let start = block.start();
             let file = self.file_at(start)?;
             if block.jumps() {
-                // Whoever reads it knows that the next segment was there.
+                // A reader of this block may rely on the existence of the next segment, so that is made
+                // first.
                 self.prepare(self.geometry.first_block(self.geometry.segment_of(start) + 1))?;
             }
             let bytes = block.seal(self.epoch, self.sector_shift, self.durable());
@@ -177,13 +180,13 @@ impl Log {
         Ok(())
     }
 
-    /// Has the segment of `lsn` exist.
+    /// Makes the segment of `lsn`, unless it exists.
     pub(super) fn prepare(&self, lsn: Lsn) -> Result<(), LogError> {
         let number = self.geometry.segment_of(lsn);
         if self.segments.is_prepared(number) { Ok(()) } else { self.segments.prepare(number) }
     }
 
-    /// The file of the segment at `lsn`; makes it if nobody did so in time.
+    /// The file of the segment of `lsn`. Makes the segment if no other thread has made it in time.
     fn file_at(&self, lsn: Lsn) -> Result<Arc<dyn BlockFile>, LogError> {
         self.prepare(lsn)?;
         let file = self.segments.file(self.geometry.segment_of(lsn));

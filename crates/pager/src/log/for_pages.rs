@@ -27,7 +27,7 @@ impl WriteAhead for Log {
     fn note_written(&self, images: &[&Image]) {
         let mut records = Vec::new();
         record::put_note(&mut records, written::NOTE_WRITTEN, &written::encode(images));
-        // A hint is not worth a segment that a full device may have no room for.
+        // The record is only a hint, so no new segment is made for it.
         let is_left_out = planted(IMAGE_IGNORED) || planted(BEFORE_REDO);
         if self.has_segment_for(records.len()) && !is_left_out {
             self.append_note(&records);
@@ -46,7 +46,7 @@ impl WriteAhead for Log {
 
     fn make_room_for(&self, notes: &[usize]) -> bool {
         let groups: Vec<usize> = notes.iter().map(|bytes| bytes + GROUP_SLACK_BYTES).collect();
-        // Of what the device refuses, somebody else hears, too.
+        // An error of the device need not be reported here, because other callers get it, too.
         self.make_segments_for(&groups).unwrap_or(false)
     }
 
@@ -56,7 +56,8 @@ impl WriteAhead for Log {
 
     fn stop(&self, cause: &PagerError) {
         match cause {
-            // What it says beyond its cause is said again, to whoever finds the log stopped.
+            // Only the cause is passed on. The rest of the message is added again for each caller that finds
+            // the log stopped.
             PagerError::Stopped { cause } => self.poison(cause),
             other => self.poison(&other.to_string()),
         }

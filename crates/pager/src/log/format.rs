@@ -32,7 +32,7 @@
 //! | 4 | 4 | length in bytes: header and groups, without padding |
 //! | 8 | 8 | LSN of the block's first byte |
 //! | 16 | 8 | database id |
-//! | 24 | 4 | incarnation: grows by one at each opening of the database |
+//! | 24 | 4 | incarnation: grows at each opening of the database |
 //! | 28 | 1 | flags: 1 = the next block is the first of the next segment |
 //! | 29 | 1 | sector shift: the next block starts at the next multiple of 2^shift |
 //! | 30 | 2 | reserved, 0 |
@@ -46,7 +46,7 @@ use crate::base::lsn::Lsn;
 pub const LOG_FORMAT_VERSION: u32 = 1;
 /// Bytes at the start of a segment that belong to its header.
 pub const SEGMENT_HEADER_BYTES: u64 = 4096;
-/// Smallest sectors that a log is written in: lines of persistent memory.
+/// The smallest sector size of a log: a cache line of persistent memory.
 pub const LOG_SECTOR_BYTES_MIN: u64 = 64;
 /// Bytes of a block's header.
 pub const BLOCK_HEADER_BYTES: usize = 40;
@@ -58,23 +58,23 @@ const FLAG_JUMP: u8 = 1;
 const _: () = assert!(SEGMENT_FIELDS_BYTES as u64 <= SEGMENT_HEADER_BYTES);
 const _: () = assert!(BLOCK_HEADER_BYTES as u64 <= LOG_SECTOR_BYTES_MIN, "a header fits a sector");
 
-/// Who writes the log: a database, and one life of it between two openings.
+/// The writer of a part of the log: a database, in one life between two openings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Epoch {
     /// Random identity of the database.
     pub database: u64,
-    /// Counts the openings.
+    /// The number of the life. It grows at each opening.
     pub incarnation: u32,
 }
 
-/// Where LSNs lie: all segments have the same size.
+/// Converts between LSNs and positions in segments. All segments have the same size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     segment_bytes: u64,
 }
 
 impl Geometry {
-    /// Segments of `segment_bytes`, a multiple of 4096 with room for more than the header.
+    /// A log with segments of `segment_bytes` bytes: a multiple of 4096, and more than the header.
     pub fn new(segment_bytes: u64) -> Geometry {
         assert!(segment_bytes.is_multiple_of(SEGMENT_HEADER_BYTES) && segment_bytes > SEGMENT_HEADER_BYTES);
         Geometry { segment_bytes }
@@ -105,7 +105,8 @@ impl Geometry {
         Lsn::new((self.segment_of(lsn) + 1) * self.segment_bytes)
     }
 
-    /// Where a block may start at or after `lsn`: on a sector boundary, after a segment's header.
+    /// The first position at or after `lsn` where a block may start: on a sector boundary, after a segment's
+    /// header.
     pub fn block_start(self, lsn: Lsn, sector_shift: u8) -> Lsn {
         let aligned = lsn.align_up(sector_shift);
         if self.offset_of(aligned) < SEGMENT_HEADER_BYTES {
@@ -145,7 +146,7 @@ impl SegmentHeader {
         put_u32(sector, 0, crc);
     }
 
-    /// Reads a header; `None` when these bytes are not one (never used, torn or damaged).
+    /// Decodes a header. `None` means that the bytes are no header: never used, torn or damaged.
     pub fn decode(sector: &[u8]) -> Option<SegmentHeader> {
         let fields = sector.get(..SEGMENT_FIELDS_BYTES)?;
         if get_u32(fields, 0) != crc32c::crc32c(&fields[4..]) {
@@ -169,7 +170,7 @@ pub struct BlockHeader {
     pub length_bytes: u32,
     /// LSN of the block's first byte.
     pub start: Lsn,
-    /// Who wrote it.
+    /// The writer of the block.
     pub epoch: Epoch,
     /// The next block is the first of the next segment.
     pub jump: bool,
@@ -180,7 +181,7 @@ pub struct BlockHeader {
 }
 
 impl BlockHeader {
-    /// Writes the header to the start of `block` and seals it with the checksum over header and groups.
+    /// Writes the header to the start of `block`, with the checksum over header and groups.
     pub fn seal(&self, block: &mut [u8]) {
         let length = self.length_bytes as usize;
         assert!((BLOCK_HEADER_BYTES..=block.len()).contains(&length));
@@ -196,7 +197,7 @@ impl BlockHeader {
         put_u32(block, 0, crc);
     }
 
-    /// Reads the fields without any check; `None` when there are too few bytes. See `is_sealed`.
+    /// Decodes the fields without any check (see `is_sealed`). `None` means that there are too few bytes.
     pub fn peek(block: &[u8]) -> Option<BlockHeader> {
         let fields = block.get(..BLOCK_HEADER_BYTES)?;
         Some(BlockHeader {

@@ -9,23 +9,23 @@ use crate::base::ids::PageId;
 use crate::base::lsn::Lsn;
 use crate::log::notes::discarded::Discards;
 
-/// The log's word on pages.
+/// What the log says about pages.
 pub(crate) struct History {
-    /// Where the reading starts.
+    /// Where reading the log starts.
     pub(crate) from: Lsn,
     /// Where redo starts, at `from` or after it. All earlier changes are stable in the data files.
     pub(crate) stable: Lsn,
     /// Where the log ends.
     pub(crate) until: Lsn,
     pub(crate) discards: Discards,
-    /// Page LSN of the last stable image of each page that a note speaks of.
+    /// For each page that a note record names: the page LSN of its last stable image.
     pub(crate) written: HashMap<PageId, Lsn>,
     /// Pages that were changed between `from` and `stable`, with the end of the last group that did.
     pub(crate) changed_before: HashMap<PageId, Lsn>,
 }
 
 impl History {
-    /// Of a log that begins here.
+    /// The history of a log that begins at `start`.
     pub(crate) fn empty(start: Lsn) -> History {
         History {
             from: start,
@@ -42,12 +42,12 @@ impl History {
         self.changed_before.get(&id).is_some_and(|changed| *changed > lsn)
     }
 
-    /// Page LSN of the last stable image of a page that a note speaks of.
+    /// The page LSN of the last stable image of a page, if a note record names the page.
     pub(crate) fn home_has(&self, id: PageId) -> Option<Lsn> {
         self.written.get(&id).copied()
     }
 
-    /// Whether a note says that the page was discarded after `lsn`.
+    /// Whether the log says that the page was discarded after `lsn`.
     pub(crate) fn is_discarded_after(&self, id: PageId, lsn: Lsn) -> bool {
         self.discards.covers(id, lsn)
     }

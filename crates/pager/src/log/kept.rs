@@ -11,9 +11,9 @@
 
 use std::collections::VecDeque;
 
-/// Bytes that were read at once.
+/// Bytes that were read together.
 struct Piece {
-    /// Segment, and where in it.
+    /// The number of the segment.
     number: u64,
     from: usize,
     bytes: Box<[u8]>,
@@ -28,12 +28,12 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// Nothing yet, and never more than this.
+    /// An empty cache with this limit.
     pub(super) fn with_limit(limit_bytes: usize) -> Kept {
         Kept { limit_bytes, ..Kept::default() }
     }
 
-    /// This was read of segment `number`, from its byte `from` on.
+    /// Keeps bytes that were read from segment `number`, beginning at its byte `from`.
     pub(super) fn keep(&mut self, number: u64, from: usize, bytes: &[u8]) {
         if bytes.len() > self.limit_bytes {
             return;

@@ -14,22 +14,22 @@ use smallvec::SmallVec;
 
 use crate::base::lsn::Lsn;
 
-/// What a thread is to do.
+/// The role of a thread that enters the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     Leads,
     Waits,
 }
 
-/// Whom to wake.
+/// The threads to wake.
 pub(super) struct Woken<W> {
-    /// Leads from now on.
+    /// The next leader.
     pub(super) leader: Option<W>,
-    /// Their LSNs are durable.
+    /// The threads whose LSNs are durable.
     pub(super) served: SmallVec<[W; 16]>,
 }
 
-/// The line of threads that want the log to be durable up to some LSN.
+/// The line of threads that need the log to be durable up to some LSN.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Line<W> {
     is_led: bool,
@@ -43,7 +43,7 @@ impl<W> Default for Line<W> {
 }
 
 impl<W: Clone> Line<W> {
-    /// A thread whose `upto` is not durable joins.
+    /// Adds a thread whose `upto` is not durable. Returns its role.
     pub(super) fn enter(&mut self, upto: Lsn, waiter: &W) -> Role {
         if self.is_led {
             self.waiting.push((upto, waiter.clone()));
@@ -53,7 +53,7 @@ impl<W: Clone> Line<W> {
         Role::Leads
     }
 
-    /// The leader is done; everything up to `durable` is.
+    /// Ends the leadership of a thread. The log is durable up to `durable`.
     pub(super) fn leave(&mut self, durable: Lsn) -> Woken<W> {
         debug_assert!(self.is_led);
         let served =
@@ -63,7 +63,7 @@ impl<W: Clone> Line<W> {
         Woken { leader, served }
     }
 
-    /// The log has stopped: nobody waits any more. The leader still leaves.
+    /// Removes all waiting threads, because the log has stopped. The leader still calls `leave`.
     pub(super) fn take_all(&mut self) -> Vec<W> {
         std::mem::take(&mut self.waiting).into_iter().map(|(_, waiter)| waiter).collect()
     }
@@ -75,7 +75,7 @@ mod tests {
 
     use super::*;
 
-    /// Where a model thread stands in `Log::flush`; each step is one action that others can't see half of.
+    /// The position of a model thread in `Log::flush`. Each step is one atomic action.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     enum At {
         Append,
@@ -102,7 +102,7 @@ mod tests {
         end: Lsn,
         durable: Lsn,
         stopped: bool,
-        /// The write at which the device fails; counts down.
+        /// The number of writes until the device fails.
         writes_left: u32,
     }
 
@@ -195,7 +195,7 @@ mod tests {
         }
     }
 
-    /// Every order of steps from `world` on; gives the number of different states.
+    /// Runs every order of steps from the state `world`. Returns the number of different states.
     fn explore(world: Interleaving) -> usize {
         let mut seen = HashSet::new();
         let mut open = vec![world];

@@ -57,27 +57,27 @@ use writer::Appender;
 /// before it asks for space in the log.
 pub(crate) const GROUP_SLACK_BYTES: usize = 64;
 
-/// How a log is laid out.
+/// The configuration of a log.
 #[derive(Clone)]
 pub struct LogConfig {
-    /// Where the segments are.
+    /// The directory of the segments.
     pub directory: Arc<dyn Directory>,
     /// Size of a segment.
     pub segment_bytes: u64,
-    /// Bytes that the log may hold between truncations; at least four segments are kept.
+    /// The capacity of the log, in bytes. It is at least four segments.
     pub capacity_bytes: u64,
 }
 
 /// Whether a new mini-transaction may start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// Go on.
+    /// It may start.
     Go,
     /// The log is near its capacity: take a checkpoint, or wait for one.
     Full,
 }
 
-/// When the next segment is needed.
+/// How soon the next segment is needed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Due {
     Not,
@@ -85,7 +85,7 @@ enum Due {
     Now,
 }
 
-/// Figures of the log since it was opened.
+/// Statistics of the log since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogStats {
     /// Groups appended.
@@ -94,7 +94,7 @@ pub struct LogStats {
     pub group_bytes: u64,
     /// Durable writes.
     pub flushes_count: u64,
-    /// Bytes written by them, padding included.
+    /// Bytes written by these writes, including padding.
     pub flushed_bytes: u64,
     /// Threads that waited for another thread's flush.
     pub followers_count: u64,
@@ -116,7 +116,7 @@ pub struct Log {
     appender: Mutex<Appender>,
     /// End of the last group; written inside the append section.
     end: AtomicLsn,
-    /// Groups that note what has become of pages; no mini-transaction made them.
+    /// Number of groups with note records, which no mini-transaction made.
     notes_count: AtomicU64,
     durable: AtomicLsn,
     /// Start of the first block that may not be durable.
@@ -124,31 +124,31 @@ pub struct Log {
     queue: Queue,
     truncated: AtomicLsn,
     room: (Mutex<()>, Condvar),
-    /// One of [`RUNS`], [`STOPPED`] and [`STOPPED_BY_PANIC`]; it only grows.
+    /// One of [`RUNS`], [`STOPPED`] and [`STOPPED_BY_PANIC`]. The value only grows.
     state: AtomicU8,
-    /// Why it stopped; set before `state` says that it has.
+    /// Why the log stopped. This is set before `state` changes.
     poison: OnceLock<Arc<str>>,
 }
 
-/// Takes changes.
+/// The log accepts changes.
 const RUNS: u8 = 0;
-/// A device failed, or pages and log may disagree: takes no more changes.
+/// A device failed, or pages and log may contradict each other. The log accepts no more changes.
 const STOPPED: u8 = 1;
 /// A panic has passed through the pager, so the log takes no more changes. One value says both, so no thread
 /// sees the panic without the stop.
 const STOPPED_BY_PANIC: u8 = 2;
 
 const CAPACITY_SEGMENTS_MIN: u64 = 4;
-/// Unwritten bytes at which `admit` writes them first.
+/// If more bytes than this are not written yet, `admit` first writes them.
 const UNWRITTEN_BYTES_MAX: u64 = 4 << 20;
 
-/// Where a log is opened for appending.
+/// The positions with which a log is opened for appending.
 struct Places {
-    /// Start of the last block there is.
+    /// Start of the last existing block.
     last: Lsn,
     /// Start of the next block.
     start: Lsn,
-    /// Where a start would read from.
+    /// The LSN from which a start would read.
     truncated: Lsn,
 }
 
@@ -196,12 +196,12 @@ impl Log {
         self.end.load()
     }
 
-    /// Who writes this log.
+    /// The writer of this log.
     pub fn epoch(&self) -> Epoch {
         self.epoch
     }
 
-    /// Where a start would have to read from.
+    /// The LSN from which a start would have to read.
     pub fn truncated(&self) -> Lsn {
         self.truncated.load()
     }
@@ -221,7 +221,7 @@ impl Log {
         Ok(if self.is_full() { Admission::Full } else { Admission::Go })
     }
 
-    /// Whether mini-transactions have to wait for a truncation.
+    /// Whether mini-transactions must wait until the log is truncated.
     pub fn is_full(&self) -> bool {
         let end = self.end();
         let used_bytes = end.since(self.truncated());
@@ -229,7 +229,7 @@ impl Log {
             || (self.needs_next(end) == Due::Now && !self.segments.can_make())
     }
 
-    /// Waits for a truncation after `admit` said `Full`, at most `limit`.
+    /// Waits until the log is truncated, but at most `limit`. This is called after `admit` returned `Full`.
     pub fn wait_for_room(&self, limit: Duration) {
         let (lock, room) = &self.room;
         let mut held = lock.lock();
@@ -238,13 +238,14 @@ impl Log {
         }
     }
 
-    /// Bytes in use at which `admit` says `Full`: the rest is for appends that are not admitted.
+    /// If the log has at least this many bytes, `admit` returns `Full`. The rest of the capacity is for
+    /// appends without `admit`.
     pub fn admission_bytes(&self) -> u64 {
         let reserve_bytes = (self.capacity_bytes / 8).max(self.geometry.segment_bytes());
         self.capacity_bytes - reserve_bytes
     }
 
-    /// As `admission_bytes`, as far as the device has room for the files: what cleaning has to reckon with.
+    /// As `admission_bytes`, but not more than the device has space for. Cleaning uses this limit.
     pub fn cleaning_bytes(&self) -> u64 {
         let room_bytes = self.segments.bytes_max().saturating_sub(self.geometry.segment_bytes());
         self.admission_bytes().min(room_bytes)
@@ -256,7 +257,7 @@ impl Log {
         self.has_segments_for(&[bytes])
     }
 
-    /// Whether groups of so many bytes fit there, one behind the other.
+    /// As `has_segment_for`, for several groups of these lengths, one after another.
     pub fn has_segments_for(&self, groups: &[usize]) -> bool {
         self.segments.is_prepared(self.last_segment_for(groups))
     }
@@ -271,7 +272,7 @@ impl Log {
         }
     }
 
-    /// Appends a note that the caller can't do without, and makes it durable.
+    /// Appends a note record that must not be left out, and makes it durable.
     ///
     /// # Errors
     ///
@@ -293,7 +294,7 @@ impl Log {
             if self.geometry.segment_end(at).since(at) <= needed_bytes {
                 at = self.geometry.first_block(self.geometry.segment_of(at) + 1);
             }
-            // One that fills a segment ends in it.
+            // A group that fills a whole segment still ends in this segment.
             let left_bytes = self.geometry.segment_end(at).since(at);
             at = at.forward(needed_bytes.min(left_bytes - 1));
         }
@@ -327,7 +328,7 @@ impl Log {
         self.reader(lives, range.start)?.each_group_before(range.end, visit)
     }
 
-    /// The same for the first time: what is read will be replayed once more.
+    /// As `replay`, for the first of two readings. The bytes are kept for the second one.
     pub(crate) fn replay_first<E: From<LogError>>(
         &self,
         lives: &[Life],
@@ -341,7 +342,7 @@ impl Log {
         Reader::new(&self.segments, self.geometry, self.epoch.database, lives, from)
     }
 
-    /// Nobody will read earlier lives again.
+    /// Releases the bytes that were kept, because earlier lives of the log are not read again.
     pub(crate) fn forget_read(&self) {
         self.segments.keep_read(0);
     }
@@ -375,8 +376,7 @@ impl Log {
         }
     }
 
-    /// Gives up everything before `upto`. The control file must say durably that a start reads from `upto` or
-    /// later.
+    /// Releases the log before `upto`. The control file
     pub fn truncate(&self, upto: Lsn) -> Result<(), LogError> {
         assert!(upto <= self.end().max(self.block_start()), "truncation at {upto}, beyond the log's end");
         self.flush(upto.min(self.end()))?;
@@ -387,7 +387,7 @@ impl Log {
         Ok(())
     }
 
-    /// Stops the log for good: pages and log may disagree, or the device failed.
+    /// Stops the log for ever, because pages and log may contradict each other, or the device failed.
     pub fn poison(&self, why: &str) {
         self.stop(why, STOPPED);
     }
@@ -399,17 +399,17 @@ impl Log {
         self.queue.release_all();
     }
 
-    /// Stops the log since a panic may have left anything in the pager's memory.
+    /// Stops the log, because after a panic the state of the pager in memory can't be trusted.
     pub fn panicked(&self) {
         self.stop(PANICKED, STOPPED_BY_PANIC);
     }
 
-    /// Whether a panic has stopped it.
+    /// Whether a panic has stopped the log.
     pub fn has_panicked(&self) -> bool {
         self.state.load(Ordering::Acquire) == STOPPED_BY_PANIC
     }
 
-    /// Fails when the log is poisoned.
+    /// Returns an error if the log has stopped.
     pub fn check(&self) -> Result<(), LogError> {
         if !self.is_stopped() {
             return Ok(());
@@ -421,7 +421,7 @@ impl Log {
         self.state.load(Ordering::Acquire) >= STOPPED
     }
 
-    /// Figures since opening.
+    /// Statistics since the log was opened.
     pub fn stats(&self) -> LogStats {
         let (live, spare) = self.segments.counts();
         let (groups_count, group_bytes) = self.appended();

@@ -6,8 +6,8 @@ use crate::base::error::Result;
 use crate::base::lsn::Lsn;
 use crate::log::record::Record;
 
-/// Somebody who wants to see the log during analysis.
+/// An observer, which sees each record during analysis.
 pub trait Observe {
-    /// A record of the group that ends at `lsn`, in log order.
+    /// Called with each record, in the order of the log. The group of the record ends at `lsn`.
     fn observe(&mut self, lsn: Lsn, record: &Record<'_>) -> Result<()>;
 }

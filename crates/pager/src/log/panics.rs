@@ -16,7 +16,7 @@
 
 use crate::log::write_ahead::WriteAhead;
 
-/// Stops the database if a panic goes through it.
+/// A guard that stops the database if a panic unwinds through it.
 #[must_use = "it watches for as long as it lives"]
 pub struct StopOnPanic<'l> {
     log: &'l dyn WriteAhead,
@@ -24,7 +24,7 @@ pub struct StopOnPanic<'l> {
 }
 
 impl<'l> StopOnPanic<'l> {
-    /// Watches from now on.
+    /// Makes a guard.
     #[inline]
     pub(crate) fn of(log: &'l dyn WriteAhead) -> StopOnPanic<'l> {
         StopOnPanic { log, was_panicking: std::thread::panicking() }

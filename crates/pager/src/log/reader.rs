@@ -29,9 +29,9 @@ use crate::base::lsn::Lsn;
 /// One life of the database, from one opening to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Life {
-    /// Its incarnation.
+    /// The number of the life.
     pub incarnation: u32,
-    /// Where the next block of the life before would have started.
+    /// The LSN at which the next block of the previous life would have started.
     pub after: Lsn,
     /// Start of its first block: `after`, or the next boundary of a larger sector.
     pub start: Lsn,
@@ -40,20 +40,20 @@ pub struct Life {
 /// Where the log ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tail {
-    /// Start of the last block, or the start of reading when there was none.
+    /// Start of the last block, or the start of reading if there was no block.
     pub block: Lsn,
-    /// End of the last group, or the start of reading when there was none.
+    /// End of the last group, or the start of reading if there was no group.
     pub end: Lsn,
     /// Where the next block starts.
     pub next: Lsn,
 }
 
-/// What somebody else knows of a log: that it was durable up to here.
+/// Proof from outside the log that it was durable up to some LSN.
 #[derive(Clone, Copy, Debug)]
 pub struct Known<'a> {
-    /// Everything before it was.
+    /// The log was durable up to this LSN.
     pub lsn: Lsn,
-    /// Why, for messages: the words before its number.
+    /// The proof, for messages: the words before the LSN.
     pub why: &'a str,
     /// The log ended there with a shutdown of the database. Only a later life of the log can follow, and that
     /// begins at this end.
@@ -67,7 +67,7 @@ pub struct Group<'a> {
     pub block: Lsn,
     /// Its first byte.
     pub start: Lsn,
-    /// After its last byte: the LSN of its changes.
+    /// The position after its last byte, which is the LSN of its changes.
     pub end: Lsn,
     /// Its records.
     pub records: Records<'a>,
@@ -76,8 +76,8 @@ pub struct Group<'a> {
 /// Bytes of one read. Each read continues where the last one ended, so a disk has to seek only once for a
 /// segment.
 const CHUNK_BYTES: usize = 1 << 20;
-/// Later blocks are looked for at these steps, or at each sector where the log's sectors are smaller, or
-/// were.
+/// The largest step of the search for later blocks. If the sectors of the log are or were smaller, the step
+/// is a sector.
 const SCAN_STEP_BYTES_MAX: u64 = 512;
 const ALIGN_BYTES: usize = AlignedBuf::ALIGN_BYTES;
 
@@ -89,7 +89,7 @@ struct Window {
 }
 
 impl Window {
-    /// `count` bytes from byte `offset` of the segment, if they are here.
+    /// Returns `count` bytes from byte `offset` of the segment, if the window has them.
     fn part(&self, number: u64, offset: usize, count: usize) -> Option<&[u8]> {
         let at = offset.checked_sub(self.from).filter(|_| number == self.number)?;
         self.bytes.get(at..at + count)
@@ -102,23 +102,23 @@ pub(crate) struct Reader<'a> {
     geometry: Geometry,
     database: u64,
     lives: &'a [Life],
-    /// The life that the tail is in.
+    /// Index of the life to which the tail belongs.
     life: usize,
     window: Option<Window>,
     tail: Tail,
     /// The last block said that the next one is in the next segment.
     jumps: bool,
-    /// Of the last block.
+    /// The sector shift of the last block.
     sector_shift: Option<u8>,
-    /// What lies behind is being written, and not read, but for the rest of its sector.
+    /// Reading ends here, except for the rest of the sector, because a new life may be writing after it.
     until: Option<Lsn>,
-    /// What is read will be read again, and is kept.
+    /// Whether the bytes are kept for a second reading.
     keeps: bool,
 }
 
 impl<'a> Reader<'a> {
-    /// Reads the log from `from`, which is the start of a block. `lives` are in ascending order. Fails if the
-    /// first life does not cover `from`.
+    /// Reads the log from `from`, which is the start of a block. `lives` are in ascending order. It is an
+    /// error if the first life does not contain `from`.
     pub(crate) fn new(
         segments: &'a Segments,
         geometry: Geometry,
@@ -154,7 +154,8 @@ impl<'a> Reader<'a> {
         Reader { keeps: true, ..self }
     }
 
-    /// Calls `visit` with every group up to the end of the log; then proves the end as well as possible.
+    /// Calls `visit` with every group up to the end of the log. Then proves as well as possible that this is
+    /// the end.
     pub(crate) fn each_group<E: From<LogError>>(
         &mut self,
         known: Known<'_>,
@@ -206,7 +207,7 @@ impl<'a> Reader<'a> {
             .unwrap_or_default()
     }
 
-    /// The block at the tail if it is valid; moves the tail past it.
+    /// Returns the block at the tail, if it is valid, and moves the tail past it.
     fn next_block(&mut self) -> Result<Option<BlockHeader>, LogError> {
         self.enter_lives();
         let Some(header) = self.valid_block(self.tail.next)? else { return Ok(None) };
@@ -215,7 +216,7 @@ impl<'a> Reader<'a> {
         Ok(Some(header))
     }
 
-    /// Goes on to the lives that begin where the tail is.
+    /// Moves to the next life while one begins at the tail.
     fn enter_lives(&mut self) {
         while let Some(next) = self.lives.get(self.life + 1).filter(|life| life.after == self.tail.next) {
             self.life += 1;
@@ -228,7 +229,7 @@ impl<'a> Reader<'a> {
         Ok(self.sealed_block(at)?.filter(|header| header.epoch.incarnation == now))
     }
 
-    /// A block of this database at `at` with a right checksum, of whatever life.
+    /// The block of this database at `at`, if its checksum is right. It may be of any life.
     fn sealed_block(&mut self, at: Lsn) -> Result<Option<BlockHeader>, LogError> {
         let (database, room_bytes) = (self.database, self.geometry.segment_end(at).since(at));
         if room_bytes < BLOCK_HEADER_BYTES as u64 {
@@ -250,7 +251,7 @@ impl<'a> Reader<'a> {
         (self.geometry.segment_of(at), self.geometry.offset_of(at) as usize)
     }
 
-    /// `count` bytes from `at`, within its segment; `None` when there is no such segment.
+    /// Loads `count` bytes from `at`, within its segment. `None` means that there is no such segment.
     fn load(&mut self, at: Lsn, count: usize) -> Result<Option<&[u8]>, LogError> {
         let (number, offset) = self.place(at);
         if self.window.as_ref().is_none_or(|window| window.part(number, offset, count).is_none()) {
@@ -280,17 +281,17 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Bytes of a segment that nobody writes.
+    /// The number of bytes of a segment that no thread may be writing.
     fn readable_bytes(&self, number: u64) -> usize {
         let until = self.until.filter(|until| self.geometry.segment_of(*until) == number);
         let bytes = until.map_or(self.geometry.segment_bytes(), |until| {
-            // A life begins at the next boundary of a sector.
+            // A new life begins at the next boundary of a sector.
             self.geometry.offset_of(until).next_multiple_of(u64::from(self.segments.sector_bytes()))
         });
         bytes as usize
     }
 
-    /// Fails if a file whose segment header is damaged holds a block of this log at `at`.
+    /// Returns an error if a file with a damaged segment header has a block of this log at `at`.
     fn refuse_headless(&self, at: Lsn) -> Result<(), LogError> {
         let offset = self.geometry.offset_of(at);
         let mut sector = AlignedBuf::new(SEGMENT_HEADER_BYTES as usize);
@@ -308,7 +309,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Fails if something proves that the log went on after the tail.
+    /// Returns an error if there is a proof that the log continued after the tail.
     fn prove_end(&mut self, known: Known<'_>) -> Result<(), LogError> {
         let at = self.tail.next;
         if let Some(life) = self.lives.get(self.life + 1) {

@@ -21,9 +21,9 @@
 use crate::base::ids::{PageId, PageNo, SpaceId};
 use crate::base::log_error::RecordError;
 
-/// The following records belong to another page.
+/// Names the page of the following records.
 pub const OP_PAGE: u8 = 1;
-/// A record without a page.
+/// A note record, which belongs to no page.
 pub const OP_NOTE: u8 = 2;
 
 const VARINT_BYTES_MAX: usize = 10;
@@ -37,12 +37,12 @@ pub enum Record<'a> {
         page: PageId,
         /// Operation number, 3 or more.
         op: u8,
-        /// Its arguments.
+        /// The arguments of the operation.
         payload: &'a [u8],
     },
-    /// A note to levels and to the engine.
+    /// A note record, for levels or for the engine.
     Note {
-        /// Who it is for.
+        /// The kind, which says who uses the record.
         kind: u8,
         /// Its contents.
         payload: &'a [u8],
@@ -128,7 +128,7 @@ impl<'a> Records<'a> {
         Records { rest: bytes, page: None }
     }
 
-    /// What is left of them.
+    /// The bytes that were not read yet.
     pub(crate) fn rest(&self) -> &'a [u8] {
         self.rest
     }

@@ -28,34 +28,36 @@ use crate::log::record::{put_varint, take_bytes, take_varint};
 #[error("{0}")]
 pub struct RedoError(pub String);
 
-/// What the pager must know of the engine's pages. Above all, how the engine's redo operations (`op >= 16`)
-/// change a page.
+/// What the pager must know about the engine's pages: above all, how the engine's redo operations (`op >=
+/// 16`) change a page.
 pub trait RedoOps: Send + Sync {
     /// Applies `op` with `payload` to the bytes of the whole page.
     fn apply(&self, op: u8, page: &mut [u8], payload: &[u8]) -> Result<(), RedoError>;
 
-    /// The kinds of pages that hits and misses of a cache are counted by: names of the two counters of each.
+    /// The kinds of pages for which the flash cache counts hits and misses: for each, the names of the two
+    /// counters.
     fn counted_kinds(&self) -> &'static [[&'static str; 2]] {
         &[]
     }
 
-    /// Which of them this page is of; it may be any page.
+    /// The index of this page's kind in [`counted_kinds`](Self::counted_kinds). The page may be any page.
     fn counted_kind(&self, _page: &[u8]) -> usize {
         0
     }
 }
 
-/// Operations from here on are the engine's.
+/// The first number of an operation that belongs to the engine.
 pub const FIRST_ENGINE_OP: u8 = 16;
 
 pub(crate) const OP_FORMAT: u8 = 3;
 pub(crate) const OP_WRITE: u8 = 4;
 pub(crate) const OP_IMAGE: u8 = 5;
 
-/// First byte of the header that an image carries; what is before is identity, LSN and checksum.
+/// The first byte of the page header that an image contains. The bytes before it are identity, LSN and
+/// checksum.
 const IMAGE_FROM: usize = 18;
 
-/// Whether the operation needs nothing of what is in the page.
+/// Whether the operation sets the whole page, so that the old content is not needed.
 pub(crate) fn is_whole_page(op: u8) -> bool {
     op == OP_FORMAT || op == OP_IMAGE
 }
@@ -127,7 +129,8 @@ fn apply_image(id: PageId, page: &mut [u8], mut payload: &[u8]) -> Option<()> {
     Some(())
 }
 
-/// Start and length of the longest run of zero words; a slotted page has one between slots and rows.
+/// Start and length of the longest run of zero words. A page with rows has such a run between its slots and
+/// its rows.
 fn longest_zero_run(body: &[u8]) -> (usize, usize) {
     const WORD: usize = 8;
     let mut best = (0, 0);

@@ -30,7 +30,7 @@ const UNFINISHED_SUFFIX: &str = ".new";
 /// files. A name with a date (`log.20261122`) is not a log file.
 const SLOTS_MAX: u32 = 1_000_000;
 const FILL_BYTES: usize = 1 << 20;
-/// With fewer files a full device is an error; with more, a reason to recycle.
+/// If the log has fewer files than this, a full device is an error. Otherwise an old file is reused.
 const FILES_MIN: usize = 2;
 const NOTHING_PREPARED: u64 = u64::MAX;
 
@@ -39,27 +39,27 @@ pub(crate) struct Segments {
     directory: Arc<dyn Directory>,
     geometry: Geometry,
     database: u64,
-    /// Files that may be made.
+    /// The most files that the log may have.
     files_max: usize,
-    /// The device had no room for another file; forgotten when a file was recycled, so that it is tried
-    /// again.
+    /// The device had no space for another file. This is reset when files become reusable, so that it is
+    /// tried again.
     is_device_full: AtomicBool,
     files: Mutex<Files>,
     /// Held while a segment is made or renumbered, so that one thread does it.
     making: Mutex<()>,
     /// Highest number that may be written to; `NOTHING_PREPARED` when there is none.
     prepared: AtomicU64,
-    /// What was read for the first time.
+    /// Bytes that are kept for a second reading.
     kept: Mutex<Kept>,
 }
 
 #[derive(Default)]
 struct Files {
-    /// By number: segments in use or prepared.
+    /// Segments that are in use or prepared, by number.
     live: BTreeMap<u64, Arc<dyn BlockFile>>,
-    /// Files to recycle, by the number that their header still carries.
+    /// Files that can be reused, by the number that their header still has.
     spare: BTreeMap<u64, Arc<dyn BlockFile>>,
-    /// Files whose header could not be read: used like spare ones.
+    /// Files whose header could not be read. They can be reused, too.
     blank: Vec<Arc<dyn BlockFile>>,
     next_slot: u32,
 }
@@ -75,7 +75,7 @@ impl Files {
 }
 
 impl Segments {
-    /// Finds the segment files in `directory`; removes unfinished ones.
+    /// Finds the segment files in `directory`, and removes unfinished ones.
     ///
     /// Fails when a segment belongs to another database or has another size.
     pub(crate) fn open(
@@ -104,7 +104,8 @@ impl Segments {
         Ok(segments)
     }
 
-    /// Durably, so that a file that gets the name again is not the old one after a crash.
+    /// Removes unfinished files durably. So if a new file gets the same name, a crash cannot bring the old
+    /// one back.
     fn remove_unfinished(&self, names: &[String]) -> Result<(), LogError> {
         names.iter().try_for_each(|name| self.directory.remove(name))?;
         if names.is_empty() { Ok(()) } else { Ok(self.directory.sync()?) }
@@ -136,12 +137,12 @@ impl Segments {
         Ok(())
     }
 
-    /// The same, and what is another database's stays.
+    /// As `remove_of`, but files of another database are no error, and stay.
     pub(crate) fn remove_own(directory: &dyn Directory, database: u64) -> Result<(), LogError> {
         remove(directory, &owned(directory, database)?.ours)
     }
 
-    /// Whether `directory` holds log files.
+    /// Whether `directory` has log files.
     pub(crate) fn any(directory: &dyn Directory) -> Result<bool, LogError> {
         Ok(directory.list()?.iter().any(|name| slot_of(name).is_some()))
     }
@@ -182,7 +183,7 @@ impl Segments {
         }
     }
 
-    /// Sector size to write with: the largest that any segment's device asks for.
+    /// The sector size for writes, in bytes.
     pub(crate) fn sector_bytes(&self) -> u32 {
         self.directory.capabilities().sector_bytes()
     }
@@ -192,17 +193,18 @@ impl Segments {
         self.files.lock().live.get(&number).cloned()
     }
 
-    /// Files whose header can't be read: a recycling that a crash interrupted, or damage.
+    /// Files whose header can't be read, because a crash interrupted their reuse, or because they are
+    /// damaged.
     pub(crate) fn headless(&self) -> Vec<Arc<dyn BlockFile>> {
         self.files.lock().blank.clone()
     }
 
-    /// Forgets what was kept of earlier reads, and keeps so much of what is read from now on.
+    /// Drops the bytes that were kept, and from now on keeps up to `limit_bytes` bytes of what is read.
     pub(crate) fn keep_read(&self, limit_bytes: usize) {
         *self.kept.lock() = Kept::with_limit(limit_bytes);
     }
 
-    /// Reads a segment's bytes from `offset` on. `keeps`: they will be read again.
+    /// Reads a segment's bytes from `offset` on. `keeps` says that they will be read again.
     pub(crate) fn read(
         &self,
         number: u64,
@@ -227,13 +229,13 @@ impl Segments {
         self.files.lock().live.range(number..).map(|(number, _)| *number).collect()
     }
 
-    /// Makes durable what a killed process may have left in caches.
+    /// Makes bytes durable that a killed process may have left in caches of the system.
     pub(crate) fn flush_live(&self) -> Result<(), LogError> {
         let files: Vec<_> = self.files.lock().live.values().cloned().collect();
         files.iter().try_for_each(|file| Ok(file.flush()?))
     }
 
-    /// Where segments lie, for messages.
+    /// The location of the segments, for messages.
     pub(crate) fn location(&self) -> String {
         self.directory.location()
     }
@@ -267,14 +269,14 @@ impl Segments {
         }
     }
 
-    /// Whether a next segment can be had within the limit of files.
+    /// Whether another segment can be made: a file can be reused, or another file is allowed.
     pub(crate) fn can_make(&self) -> bool {
         let files = self.files.lock();
         let is_barred = files.count() >= FILES_MIN && self.is_device_full.load(Ordering::Relaxed);
         files.reusable_count() > 0 || files.count() < self.files_max && !is_barred
     }
 
-    /// Bytes that the files have, or may have while the device is not full.
+    /// The most bytes that the files may have. If the device is full, the bytes that they have.
     pub(crate) fn bytes_max(&self) -> u64 {
         let is_full = self.is_device_full.load(Ordering::Relaxed);
         let count = if is_full { self.files.lock().count() } else { self.files_max };
@@ -287,13 +289,13 @@ impl Segments {
         drop(self.making.lock());
     }
 
-    /// Makes every segment up to `number` writable; waits for a thread that is at it already.
+    /// Makes every segment up to `number` writable. Waits if another thread is making a segment.
     pub(crate) fn prepare(&self, number: u64) -> Result<(), LogError> {
         let making = self.making.lock();
         self.prepare_under(&making, number)
     }
 
-    /// Like `prepare`, but leaves it to a thread that is at it already.
+    /// Like `prepare`, but does nothing if another thread is making a segment.
     pub(crate) fn try_prepare(&self, number: u64) -> Result<(), LogError> {
         match self.making.try_lock() {
             Some(making) => self.prepare_under(&making, number),
@@ -332,7 +334,8 @@ impl Segments {
         Ok(())
     }
 
-    /// The spare that carries `number` already, else the one with the lowest number, else a blank one.
+    /// Takes a file to reuse: the spare file that has `number` already, or else the spare file with the
+    /// lowest number, or else a blank file.
     fn take_spare(&self, number: u64) -> Option<(Option<u64>, Arc<dyn BlockFile>)> {
         let mut files = self.files.lock();
         if let Some(file) = files.spare.remove(&number) {
@@ -376,7 +379,7 @@ impl Segments {
         self.directory.rename(&unfinished, &name)?;
         self.files.lock().next_slot = slot + 1;
         let file = self.open_named(&name).inspect_err(|_| {
-            // One that can't be removed either is a blank file at the next start.
+            // If the file can't be removed either, the next start treats it as blank.
             let _ = self.directory.remove(&name);
         })?;
         if let Err(error) = self.write_header(&*file, number) {
@@ -386,7 +389,7 @@ impl Segments {
         Ok(file)
     }
 
-    /// Opens a file that has just got its name, durably.
+    /// Makes the new name of a file durable, and opens the file.
     fn open_named(&self, name: &str) -> Result<Arc<dyn BlockFile>, LogError> {
         if !planted("log: the directory is not synced") {
             self.directory.sync()?;
@@ -394,7 +397,7 @@ impl Segments {
         Ok(self.directory.open(name, OpenHow::existing(Space::Log))?)
     }
 
-    /// The next name that nothing has: somebody may have put something there.
+    /// The next name that no file has. Other programs may have put files into the directory.
     fn free_name(&self) -> Result<(u32, String), LogError> {
         let mut slot = self.files.lock().next_slot;
         loop {
@@ -421,7 +424,7 @@ impl Segments {
         Ok(file.flush()?)
     }
 
-    /// Segments below `number` may be used again; files beyond the capacity are removed.
+    /// Makes segments below `number` reusable, and removes files beyond the capacity.
     pub(crate) fn recycle_below(&self, number: u64) -> Result<(), LogError> {
         let mut files = self.files.lock();
         let keep = files.live.split_off(&number);
@@ -440,7 +443,7 @@ impl Segments {
             return Ok(());
         }
         while let Some((number, file)) = excess.pop() {
-            // A file is known to its directory by its name alone.
+            // The directory removes a file by its name, not by its path.
             let by_path = planted("log: a file beyond the capacity is removed by its path");
             let name = if by_path { file.location().to_string() } else { file.name().to_string() };
             if let Err(error) = self.directory.remove(&name) {
@@ -453,19 +456,19 @@ impl Segments {
         Ok(self.directory.sync()?)
     }
 
-    /// How many files there are: live or prepared, and spare.
+    /// The number of files that are live or prepared, and the number of reusable files.
     pub(crate) fn counts(&self) -> (usize, usize) {
         let files = self.files.lock();
         (files.live.len(), files.reusable_count())
     }
 }
 
-/// Files that are named like segments, by whose they are.
+/// The files with names of segments, divided by their database.
 #[derive(Default)]
 struct Owned {
-    /// Names of segments of the database, and of those that were not begun.
+    /// Names of the segments of the database, and of segments that were never used.
     ours: Vec<String>,
-    /// One of another database, and that.
+    /// The name of a segment of another database, and the id of that database.
     foreign: Option<(String, u64)>,
 }
 
@@ -509,7 +512,8 @@ fn name_of(slot: u32) -> String {
     format!("{NAME_PREFIX}{slot:04}")
 }
 
-/// The slot that has this name: any other (`log.txt`, `log.20261122`, `log.7.new`) is somebody else's.
+/// The slot that has this name. `None` for names of other files, such as `log.txt`, `log.20261122` or
+/// `log.7.new`.
 fn slot_of(name: &str) -> Option<u32> {
     let slot = name.strip_prefix(NAME_PREFIX)?.parse().ok().filter(|slot| *slot < SLOTS_MAX)?;
     (name_of(slot) == name).then_some(slot)

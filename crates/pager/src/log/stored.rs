@@ -56,17 +56,17 @@ impl StoredLog {
         Segments::refuse_begun(directory, database)
     }
 
-    /// Removes the log files of `database` in `directory`; fails if one is of another database.
+    /// Removes the log files of `database` in `directory`. It is an error if one belongs to another database.
     pub fn remove_of(directory: &dyn Directory, database: u64) -> Result<(), LogError> {
         Segments::remove_of(directory, database)
     }
 
-    /// The same, and what is another database's stays.
+    /// As `remove_of`, but files of another database are no error, and stay.
     pub fn remove_own(directory: &dyn Directory, database: u64) -> Result<(), LogError> {
         Segments::remove_own(directory, database)
     }
 
-    /// Whether `directory` holds log files.
+    /// Whether `directory` has log files.
     pub fn any(directory: &dyn Directory) -> Result<bool, LogError> {
         Segments::any(directory)
     }
@@ -80,7 +80,7 @@ impl StoredLog {
         Err(LogError::Missing { location: directory.location(), names: "log.0000, log.0001 and so on" })
     }
 
-    /// Keeps so much of what is read in memory, for a `replay` of it.
+    /// Keeps up to `limit_bytes` of the bytes that are read in memory, for a later `replay`.
     pub(crate) fn keep_read(&self, limit_bytes: usize) {
         self.segments.keep_read(limit_bytes);
     }
@@ -100,7 +100,7 @@ impl StoredLog {
         reader.keeping().each_group(known, visit)
     }
 
-    /// Fails if a segment is missing between these positions.
+    /// Returns an error if a segment between these positions is missing.
     pub(crate) fn require_segments(&self, from: Lsn, until: Lsn) -> Result<(), LogError> {
         let mut numbers = self.geometry.segment_of(from)..self.geometry.segment_of(until);
         let Some(number) = numbers.find(|number| self.segments.file(*number).is_none()) else {
@@ -117,7 +117,7 @@ impl StoredLog {
         self.segments.flush_live()
     }
 
-    /// Where the first block of a new life goes.
+    /// The LSN of the first block of a new life.
     pub fn next_start(&self, tail: Tail) -> Lsn {
         self.geometry.block_start(tail.next, self.sector_shift())
     }
@@ -142,7 +142,7 @@ impl StoredLog {
 }
 
 impl Tail {
-    /// The end of a log that holds nothing yet.
+    /// The end of a log without groups.
     pub fn empty() -> Tail {
         Tail { block: FIRST_LSN, end: FIRST_LSN, next: FIRST_LSN }
     }

@@ -7,36 +7,36 @@ use crate::base::error::{PagerError, Result};
 use crate::base::image::Image;
 use crate::base::lsn::Lsn;
 
-/// Why nothing is changed any more; `LogError::Poisoned` has the rest of the sentence.
+/// The reason for a stop after a panic. `LogError::Poisoned` has the rest of the sentence.
 pub(crate) const PANICKED: &str =
     "a fault of the program (a panic in the storage engine, told in the server's log)";
 
-/// What the pool and the levels need of the log.
+/// The functions of the log that the pool and the levels use.
 pub(crate) trait WriteAhead: Send + Sync {
     /// End of the durable log.
     fn durable_lsn(&self) -> Lsn;
-    /// All before this is durable, and redo can begin here.
+    /// A position at which redo can begin. Everything before it is durable.
     fn durable_block(&self) -> Lsn {
         self.durable_lsn()
     }
     /// Makes the log durable up to `upto`.
     fn flush(&self, upto: Lsn) -> Result<()>;
-    /// Notes that these images are stable; needs no flush.
+    /// Appends a record which says that these images are stable. No flush is needed.
     fn note_written(&self, images: &[&Image]);
-    /// Appends a note, if there is room for it; needs no flush.
+    /// Appends a note record if the log has space for it. Returns whether it did. No flush is needed.
     fn note(&self, _kind: u8, _payload: &[u8]) -> bool {
         false
     }
-    /// Makes room for notes of these lengths in bytes, one behind the other. Returns whether there is room.
-    /// The caller may hold no latch.
+    /// Makes space for note records of these lengths in bytes. Returns whether there is space.
     fn make_room_for(&self, _notes: &[usize]) -> bool {
         false
     }
-    /// Fails once it has been stopped: with the first cause, and, if that was `Stopped`, with the same words.
+    /// Returns an error if the log has stopped: the first cause. If this cause was `Stopped`, its text is the
+    /// same.
     fn check(&self) -> Result<()>;
-    /// Stops it for good: no more is acknowledged. Of a second cause nothing is kept.
+    /// Stops the log for ever: nothing more is acknowledged. Only the first cause is kept.
     fn stop(&self, cause: &PagerError);
-    /// Stops it since a panic may have left anything in memory.
+    /// Stops the log, because after a panic the state in memory can't be trusted.
     fn panicked(&self) {
         self.stop(&PagerError::Stopped { cause: PANICKED.into() });
     }

@@ -22,10 +22,10 @@ use crate::base::lsn::Lsn;
 const BLOCK_BYTES: u64 = 1 << 20;
 const SPARE_BUFFERS_MAX: usize = 4;
 
-/// Where a group was placed.
+/// The position of a group that was appended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Appended {
-    /// Start of the block: redo of this group can begin here.
+    /// Start of the block with the group, where redo of the group can begin.
     pub block: Lsn,
     /// Start of the group.
     pub start: Lsn,
@@ -33,7 +33,7 @@ pub struct Appended {
     pub end: Lsn,
 }
 
-/// A block that is filled, or waits to be written.
+/// A block that is being filled, or waits to be written.
 pub(super) struct Block {
     buf: AlignedBuf,
     start: Lsn,
@@ -69,7 +69,7 @@ impl Block {
         self.jump
     }
 
-    /// Header, checksum and padding; the bytes to write.
+    /// Adds header, checksum and padding. Returns the bytes to write.
     pub(super) fn seal(&mut self, epoch: Epoch, sector_shift: u8, durable_before: Lsn) -> &[u8] {
         let length_bytes = u32::try_from(self.used).expect("a block is shorter than 4 GiB");
         let padded = self.used.next_multiple_of(1 << sector_shift);
@@ -87,7 +87,7 @@ pub(super) struct Appender {
     geometry: Geometry,
     sector_shift: u8,
     active: Block,
-    /// Start of the last block that was sealed, or was there before.
+    /// Start of the last sealed block, or of the last block before the log was opened.
     last: Lsn,
     sealed: VecDeque<Block>,
     spare: Vec<AlignedBuf>,
@@ -115,7 +115,7 @@ impl Appender {
         usual.max((group_bytes + BLOCK_HEADER_BYTES).next_multiple_of(AlignedBuf::ALIGN_BYTES))
     }
 
-    /// Makes the open block one that takes `group_bytes` more.
+    /// Makes sure that the open block has space for `group_bytes` more bytes.
     fn make_room(&mut self, group_bytes: usize) {
         while self.active.used + group_bytes > self.active.room {
             let end = self.active.end();
@@ -189,7 +189,7 @@ impl Log {
         result
     }
 
-    /// Appends a group that says what has become of pages: it changes none. Gives where it is.
+    /// Appends a group with note records, which changes no page. Returns its position.
     pub(crate) fn append_note(&self, records: &[u8]) -> Appended {
         self.append(records, |appended| {
             self.notes_count.fetch_add(1, Ordering::Relaxed);
@@ -197,7 +197,8 @@ impl Log {
         })
     }
 
-    /// Groups of mini-transactions so far: whoever finds this as it was knows that nothing was changed.
+    /// The number of groups that mini-transactions have appended. If it is the same as before, no page was
+    /// changed meanwhile.
     pub(crate) fn changes_count(&self) -> u64 {
         let appender = self.appender.lock();
         appender.groups_count - self.notes_count.load(Ordering::Relaxed)

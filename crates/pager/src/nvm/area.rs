@@ -35,7 +35,7 @@ use crate::log::format::{get_u32, get_u64, put_u32, put_u64};
 
 /// Bytes of a slot header.
 pub(crate) const SLOT_HEADER_BYTES: usize = 64;
-/// Largest sequence that fits a state word.
+/// The largest sequence number that fits into a state word.
 const SEQUENCE_MAX: u64 = (1 << 56) - 1;
 /// A larger sequence number counts as damaged, because puts never reach half of the maximum. The other half
 /// is left for later starts.
@@ -44,7 +44,7 @@ const PUBLISHED: u64 = 0x50;
 const CHECKED: std::ops::Range<usize> = 8..40;
 const CHECKSUM_AT: usize = 40;
 
-/// What a published slot says of its image.
+/// The header of a published slot, which describes the image in the slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SlotHeader {
     pub(crate) id: PageId,
@@ -53,12 +53,12 @@ pub(crate) struct SlotHeader {
     pub(crate) sequence: u64,
 }
 
-/// What a slot's header says.
+/// The state of a slot, according to its header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Slot {
     Free,
     Published(SlotHeader),
-    /// It is published and makes no sense, for this reason.
+    /// The slot is published, and its header is invalid, for this reason.
     Damaged(&'static str),
 }
 
@@ -67,7 +67,7 @@ impl SlotHeader {
         SlotHeader { id: image.id(), lsn: image.lsn(), image_crc: get_u32(image.bytes(), 0), sequence }
     }
 
-    /// The whole line, with the state word of a free slot.
+    /// The bytes of the header, with the state word of a free slot.
     fn encode(&self, region: u64, image_bytes: u32) -> [u8; SLOT_HEADER_BYTES] {
         let mut bytes = [0; SLOT_HEADER_BYTES];
         put_u64(&mut bytes, 8, self.id.to_u64());
@@ -80,7 +80,7 @@ impl SlotHeader {
         bytes
     }
 
-    /// The whole line of a published slot.
+    /// The bytes of the header of a published slot.
     #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn published(&self, region: u64, image_bytes: u32) -> [u8; SLOT_HEADER_BYTES] {
         let mut bytes = self.encode(region, image_bytes);
@@ -129,7 +129,7 @@ pub(crate) struct PageArea {
     pub(super) region: u64,
     pub(super) page_size: u32,
     pub(super) slots: u32,
-    /// For messages.
+    /// The location of the region, for messages.
     pub(super) location: String,
 }
 
@@ -181,44 +181,45 @@ impl PageArea {
         self.headers.write_back(Self::header_at(slot), line.len() as u64);
     }
 
-    /// Publishes a filled slot; durable with the next fence.
+    /// Publishes a filled slot. This is durable after the next fence.
     pub(crate) fn begin_publish(&self, slot: u32, header: &SlotHeader) {
         self.headers.store_word(Self::header_at(slot), header.state_word());
         self.headers.write_back(Self::header_at(slot), WORD_BYTES as u64);
     }
 
-    /// Makes a slot free; durable with the next fence.
+    /// Makes a slot free. This is durable after the next fence.
     pub(crate) fn begin_retire(&self, slot: u32) {
         self.headers.store_word(Self::header_at(slot), 0);
         self.headers.write_back(Self::header_at(slot), WORD_BYTES as u64);
     }
 
-    /// Waits until what this thread has written back is durable.
+    /// Waits until all lines that this thread has written back are durable.
     pub(crate) fn fence(&self) {
         self.headers.fence();
     }
 
-    /// Begins to write back the headers of all slots, whoever stored them.
+    /// Begins to write back the cache lines of all slot headers, even if other threads or processes stored
+    /// them.
     pub(crate) fn begin_write_back_headers(&self) {
         self.headers.write_back(0, Self::header_at(self.slots));
     }
 
-    /// Likewise the image in a slot.
+    /// Begins to write back the cache lines of the image in a slot.
     pub(crate) fn begin_write_back_page(&self, slot: u32) {
         self.pages.write_back(self.page_at(slot), u64::from(self.page_size));
     }
 
-    /// Copies an image out.
+    /// Copies the image of a slot to `page`.
     pub(crate) fn load(&self, slot: u32, page: &mut [u8]) {
         self.pages.read(self.page_at(slot), page);
     }
 
-    /// Whether a slot is published. Anybody may ask.
+    /// Whether a slot is published. Any thread may call this at any time.
     pub(crate) fn is_published(&self, slot: u32) -> bool {
         self.headers.load_word(Self::header_at(slot)) != 0
     }
 
-    /// What the header says. The caller keeps others from storing to the slot.
+    /// The header of a slot. The caller must prevent other threads from storing to the slot.
     pub(crate) fn header(&self, slot: u32) -> Slot {
         let mut bytes = [0; SLOT_HEADER_BYTES];
         self.headers.read(Self::header_at(slot), &mut bytes);
@@ -230,7 +231,7 @@ impl PageArea {
         AlignedBuf::new(self.page_size as usize)
     }
 
-    /// Whether an image is the one that a header speaks of.
+    /// Checks that the image is the one that the header describes.
     pub(crate) fn verify(&self, slot: u32, header: &SlotHeader, image: &[u8]) -> Result<()> {
         let damage = page::verify(image, header.id).map_err(|damage| damage.to_string());
         let fits = page::page_lsn(image) == header.lsn && get_u32(image, 0) == header.image_crc;
@@ -239,7 +240,7 @@ impl PageArea {
         damage.map_err(|why| self.damaged(slot, &format!("the newest image of page {}: {why}", header.id)))
     }
 
-    /// A slot does not hold what was put there.
+    /// The error for a slot that does not have the image that was put there.
     pub(crate) fn damaged(&self, slot: u32, why: &str) -> PagerError {
         PagerError::Corrupt {
             what: format!("slot {slot} of {} is damaged ({why}): restore a backup", self.location),
@@ -269,7 +270,8 @@ mod tests {
         assert_eq!(Slot::decode(&HEADER.encode(77, 4096), 77, 4096), Slot::Free);
     }
 
-    /// With a right checksum, too: the puts behind it would have no number.
+    /// A sequence number that is too large is damage, even if the checksum is right. Otherwise later puts
+    /// would have no number.
     #[test]
     fn a_sequence_that_no_put_reaches_is_damage() {
         let header = |sequence| SlotHeader { sequence, ..HEADER }.published(77, 4096);

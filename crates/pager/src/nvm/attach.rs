@@ -37,10 +37,10 @@ use crate::base::refuse::beyond_device;
 use crate::control::{Attached, Superblock};
 use crate::log::format::SEGMENT_HEADER_BYTES;
 
-/// Zeros are stored in pieces of so many bytes.
+/// Zeros are stored in pieces of this length.
 const PIECE_BYTES: usize = 1 << 16;
 
-/// Room for the region that is configured: nothing is at its place, or what nobody needs.
+/// A plan to make the configured region. At its place there is no file, or one that no database needs.
 pub(crate) struct RegionPlan {
     nvm: NvmConfig,
     layout: Layout,
@@ -65,7 +65,7 @@ impl RegionPlan {
         }
     }
 
-    /// Refuses a region for which its device has no room, before anything is made.
+    /// Returns an error if the device has no space for the region, before anything is made.
     fn fits_device(&self) -> Result<()> {
         let NvmConfig { directory, size_bytes, .. } = &self.nvm;
         match directory.free_bytes() {
@@ -77,7 +77,7 @@ impl RegionPlan {
         }
     }
 
-    /// Why what is there must not be written over.
+    /// Why the existing file must not be overwritten; `None` if it may be.
     fn taken(&self, region: &dyn Region, database: u64, unneeded: Option<u64>) -> Option<String> {
         let (len_bytes, wanted_bytes) = (region.len_bytes(), self.layout.region_bytes);
         match RegionHeader::read(region) {
@@ -110,19 +110,20 @@ impl RegionPlan {
         self.layout.log.is_some()
     }
 
-    /// What the control file says of the region when it is made with this id.
+    /// The entry of the control file for the region with this id.
     pub(crate) fn attached(&self, id: u64) -> Attached {
         fits::made(id, &self.layout)
     }
 
-    /// What is there says of itself that nobody needs it, durably: the control file will have another id.
+    /// Marks the existing region durably as not needed. This comes before the control file gets the id of the
+    /// new region.
     pub(crate) fn vacate(&self) -> Result<()> {
         let Some(region) = fits::existing(&*self.nvm.directory)? else { return Ok(()) };
         write_word(&*region, MAGIC_AT, LEFT);
         Ok(region.settle()?)
     }
 
-    /// Makes the region, empty, with an id that the control file has, behind `vacate`.
+    /// Makes the empty region, after `vacate`. The control file has its id already.
     pub(crate) fn make(self, database: u64, id: u64) -> Result<NvmRegion> {
         let (directory, layout) = (self.nvm.directory.clone(), self.layout);
         let region = self.map()?;
@@ -145,12 +146,13 @@ impl RegionPlan {
         region.store(behind_magic, &header[behind_magic as usize..]);
         region.persist(behind_magic, HEADER_BYTES as u64 - behind_magic);
         write_word(&*region, MAGIC_AT, MAGIC);
-        // Of an emulated region that goes with the machine at least the header stays, and what went is told.
+        // An emulated region may lose its content with the machine. Then at least its header must stay, so
+        // that a start can report the loss.
         region.settle()?;
         Ok(NvmRegion { region, id, layout, directory })
     }
 
-    /// The region's file at its length.
+    /// Maps the region's file with the configured length.
     fn map(&self) -> Result<Arc<dyn Region>> {
         let NvmConfig { directory, size_bytes, .. } = &self.nvm;
         let region = directory.map(NVM_FILE, *size_bytes)?;
@@ -163,7 +165,7 @@ impl RegionPlan {
     }
 }
 
-/// Stores zeros, durably.
+/// Stores zeros durably.
 fn clear(region: &dyn Region, from: u64, len_bytes: u64) {
     let zeros = vec![0; PIECE_BYTES.min(len_bytes as usize)];
     let end = from + len_bytes;
@@ -174,7 +176,7 @@ fn clear(region: &dyn Region, from: u64, len_bytes: u64) {
     }
 }
 
-/// The region that the control file of an existing database names; `None` if it names none.
+/// Finds the region that the control file of an existing database names. `None` means that it names none.
 pub(crate) fn find(config: &WantedRegion<'_>, stored: &Superblock) -> Result<Option<NvmRegion>> {
     let Some(attached) = stored.attached else { return Ok(None) };
     let Some(nvm) = config.nvm else {

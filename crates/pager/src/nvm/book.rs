@@ -42,7 +42,7 @@ use super::home_order::HomeOrder;
 use crate::base::ids::{PageId, PageRange};
 use crate::base::lsn::Lsn;
 
-/// A fault of the crash harness.
+/// The name of a planted fault.
 const REUSED: &str = "nvm: a superseded slot is reused while it is written home";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,14 +59,14 @@ pub(crate) struct Entry {
     pub(crate) sequence: u64,
     pub(crate) lsn: Lsn,
     pub(crate) state: State,
-    /// The page was put before, not long ago.
+    /// The page was put a short time before, too.
     is_again: bool,
     readers: u32,
     is_held: bool,
-    /// `check` compares it with its slot and with home.
+    /// `check` is comparing the version with its slot and with the data files.
     is_looked_at: bool,
     is_flushing: bool,
-    /// Superseded versions of the page that are still being written home.
+    /// Number of older versions of the page that are still being written to the data files.
     older_flights: u32,
 }
 
@@ -75,14 +75,14 @@ impl Entry {
         !self.can_go_home() || self.readers > 0
     }
 
-    /// Nobody has it in hand but readers.
+    /// Whether no thread uses the version, except readers.
     fn can_go_home(&self) -> bool {
         let is_home_busy = self.is_flushing || self.older_flights > 0;
         !self.is_held && !self.is_looked_at && !is_home_busy
     }
 }
 
-/// A version that somebody writes home or retires.
+/// A version of a page in a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Version {
     pub(crate) id: PageId,
@@ -91,14 +91,14 @@ pub(crate) struct Version {
     pub(crate) lsn: Lsn,
 }
 
-/// What a put finds of the page.
+/// What a put finds in the book about its page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OlderVersion {
     /// No version.
     None,
-    /// An older version, in this slot; nobody takes it away until `replace`.
+    /// There is an older version, in this slot. No thread removes it until `replace`.
     Older(u32),
-    /// Somebody retires it, or looks at it: wait and ask again.
+    /// Another thread frees or checks the version. The put must wait, and ask again.
     Wait,
 }
 
@@ -106,21 +106,22 @@ pub(crate) enum OlderVersion {
 #[derive(Debug)]
 pub(crate) struct Book {
     entries: FxHashMap<PageId, Entry>,
-    /// Oldest first, so that all slots wear alike.
+    /// The free slots. The slot that was freed first is used first, so that all slots wear equally.
     free: VecDeque<u32>,
-    /// The dirty ones.
+    /// The dirty versions.
     dirty: HomeOrder,
-    /// By sequence, each with its page: the clean ones.
+    /// The pages of the clean versions, by sequence.
     clean: BTreeMap<u64, PageId>,
-    /// Likewise, by what the log has to be durable up to.
+    /// The pages of the doomed versions, by the LSN up to which the log must be durable, and by sequence.
     doomed: BTreeMap<(Lsn, u64), PageId>,
     next_sequence: u64,
-    /// Threads that wait for a change of the book: others need not tell of every one.
+    /// Number of threads that wait for a change of the book. If it is zero, changes need not be reported.
     pub(super) waiting: usize,
 }
 
 impl Book {
-    /// Of the slots that recovery found free, and the versions that it found, which home may not have.
+    /// The book after recovery: the slots that are free, and the versions that were found. The data files may
+    /// lack these versions.
     pub(crate) fn new(free: VecDeque<u32>, found: impl Iterator<Item = Version>) -> Book {
         let found: Vec<Version> = found.collect();
         let mut book = Book {
@@ -163,7 +164,7 @@ impl Book {
         (self.free.len() >= count).then(|| self.free.drain(..count).collect())
     }
 
-    /// Numbers for `count` puts: the first one.
+    /// Reserves sequence numbers for `count` puts, and returns the first one.
     pub(crate) fn take_sequences(&mut self, count: usize) -> u64 {
         let first = self.next_sequence;
         self.next_sequence += count as u64;
@@ -197,7 +198,7 @@ impl Book {
         }
     }
 
-    /// Takes a version out of the list of those in its state.
+    /// Removes a version from the list for its state.
     fn strike(&mut self, entry: &Entry) {
         let sequence = entry.sequence;
         let struck = match entry.state {
@@ -209,7 +210,8 @@ impl Book {
         assert!(struck.is_some(), "version {sequence} is in no list");
     }
 
-    /// The version that a read gets, which stays until `end_read`, and whether home has it, too.
+    /// Begins a read: returns the version, which stays until `end_read`, and whether the data files have it,
+    /// too.
     pub(crate) fn begin_read(&mut self, id: PageId) -> Option<(Version, bool)> {
         let entry = self.entries.get_mut(&id)?;
         if !matches!(entry.state, State::Dirty | State::Clean) {
@@ -219,7 +221,7 @@ impl Book {
         Some((entry.version(id), entry.state == State::Clean))
     }
 
-    /// Whether somebody waits for that.
+    /// Ends a read. Returns whether a thread waits for a change of the book.
     pub(crate) fn end_read(&mut self, id: PageId) -> bool {
         if let Some(entry) = self.entries.get_mut(&id) {
             entry.readers -= 1;
@@ -231,7 +233,7 @@ impl Book {
     /// if there is no version, or if another thread stores to its slot.
     pub(crate) fn begin_look(&mut self, id: PageId) -> Option<(Version, State)> {
         let entry = self.entries.get_mut(&id)?;
-        // What is being flushed has no settled place at home.
+        // While a version is being flushed, it is open which version the data files have.
         let is_home_busy = entry.is_flushing || entry.older_flights > 0;
         if entry.is_held || entry.is_looked_at || is_home_busy || entry.state == State::Leaving {
             return None;
@@ -262,7 +264,7 @@ impl Book {
         begun
     }
 
-    /// The same with these pages, as far as they are dirty and nobody has them in hand.
+    /// As `begin_flush`, for those of these pages that are dirty, and that no other thread uses.
     pub(crate) fn begin_flush_of(&mut self, ids: &[PageId]) -> Vec<Version> {
         let mut begun = Vec::new();
         for id in ids {
@@ -275,12 +277,12 @@ impl Book {
         begun
     }
 
-    /// Whether home lacks the newest version of the page that is here.
+    /// Whether the buffer has a version of the page that the data files lack.
     pub(crate) fn is_dirty(&self, id: PageId) -> bool {
         self.entries.get(&id).is_some_and(|entry| entry.state == State::Dirty)
     }
 
-    /// A full device refused these versions: the others come first, up to those that are dirty now.
+    /// A full device refused these versions. All other versions that are dirty now are tried before them.
     pub(crate) fn pass_over(&mut self, refused: impl Iterator<Item = Version>) {
         for version in refused {
             let entry = self.entries.get(&version.id).filter(|entry| entry.sequence == version.sequence);
@@ -290,12 +292,12 @@ impl Book {
         }
     }
 
-    /// Everything was tried: it begins again. Whether that changes anything.
+    /// Ends a round after a refusal, because all versions were tried. Returns whether there was such a round.
     pub(crate) fn begin_turn(&mut self) -> bool {
         self.dirty.begin_turn()
     }
 
-    /// A version's flush has ended; `is_home`: home has exactly this image, durably.
+    /// Ends the flush of a version. `is_home` says that the data files have exactly this image, durably.
     pub(crate) fn end_flush(&mut self, version: &Version, is_home: bool) {
         match self.entries.get_mut(&version.id) {
             Some(entry) if entry.sequence == version.sequence => {
@@ -316,15 +318,16 @@ impl Book {
         }
     }
 
-    /// Versions that home has, oldest first, at most `max`: the caller retires their slots durably, then
-    /// calls `left`.
+    /// Begins to free up to `max` slots whose versions the data files have, oldest first. The caller frees
+    /// the slots durably, and then calls `left`.
     pub(crate) fn leave_clean(&mut self, max: usize) -> Vec<Version> {
         let oldest = self.clean.values().copied().filter(|id| !self.is_in_use(*id)).take(max);
         let oldest: Vec<PageId> = oldest.collect();
         self.leave(oldest)
     }
 
-    /// Likewise this version, if it is still there, home has it, and nobody uses it.
+    /// As `leave_clean`, for this version, if it is still in its slot, the data files have it, and no thread
+    /// uses it.
     pub(crate) fn leave_if_clean(&mut self, version: &Version) -> Vec<Version> {
         let can_leave = |entry: &Entry| {
             entry.sequence == version.sequence && entry.state == State::Clean && !entry.is_in_use()
@@ -333,14 +336,15 @@ impl Book {
         self.leave(leaving.into_iter().collect())
     }
 
-    /// Likewise versions of discarded pages that no crash brings back, the log being durable up to `durable`.
+    /// As `leave_clean`, for versions of discarded pages. The log is durable up to `durable`, so no crash
+    /// brings these pages back.
     pub(crate) fn leave_due(&mut self, durable: Lsn, max: usize) -> Vec<Version> {
         let due = self.doomed.range(..=(durable, u64::MAX)).map(|(_, id)| *id);
         let due: Vec<PageId> = due.filter(|id| !self.is_in_use(*id)).take(max).collect();
         self.leave(due)
     }
 
-    /// Likewise versions of pages that have no place in their file, after recovery.
+    /// As `leave_clean`, after recovery, for versions of pages that are beyond the end of their file.
     pub(crate) fn leave_unless(&mut self, has_place: impl Fn(PageId) -> bool) -> Vec<Version> {
         let can_leave = |(id, entry): &(&PageId, &Entry)| {
             !has_place(**id) && !entry.is_in_use() && entry.state != State::Leaving
@@ -368,7 +372,7 @@ impl Book {
         leaving
     }
 
-    /// Their slots are durably retired.
+    /// Ends the freeing of these versions, whose slots are durably free.
     pub(crate) fn left(&mut self, versions: &[Version]) {
         for version in versions {
             let gone = self.entries.remove(&version.id);
@@ -389,7 +393,7 @@ impl Book {
         is_busy
     }
 
-    /// Those of the pages that have a version.
+    /// Those of these pages that have a version.
     pub(crate) fn among(&self, ids: PageRange) -> Vec<PageId> {
         if ids.count as usize <= self.entries.len() {
             ids.pages().filter(|id| self.entries.contains_key(id)).collect()
@@ -405,7 +409,7 @@ impl Book {
         if before.state == State::Leaving {
             return true;
         }
-        // Any durable note that the page is gone is enough.
+        // The earliest durable record of a discard of the page is enough.
         let after = entry.doomed_after().map_or(after, |earlier| earlier.min(after));
         entry.state = State::Doomed { after };
         self.strike(&before);
@@ -413,17 +417,17 @@ impl Book {
         is_busy
     }
 
-    /// How far the log has to be durable so that some discarded page can go.
+    /// The LSN up to which the log must be durable so that the slot of some discarded page can be freed.
     pub(crate) fn next_due(&self) -> Option<Lsn> {
         self.doomed.iter().find(|(_, id)| !self.is_in_use(**id)).map(|((after, _), _)| *after)
     }
 
-    /// Free, dirty, clean and discarded.
+    /// The numbers of free slots, and of dirty, clean and doomed versions.
     pub(crate) fn counts(&self) -> [usize; 4] {
         [self.free.len(), self.dirty.len(), self.clean.len(), self.doomed.len()]
     }
 
-    /// All versions, with their state, in page order.
+    /// All versions with their states, in the order of pages.
     pub(crate) fn versions(&self) -> Vec<(Version, State)> {
         let mut all: Vec<_> =
             self.entries.iter().map(|(id, entry)| (entry.version(*id), entry.state)).collect();
@@ -431,7 +435,7 @@ impl Book {
         all
     }
 
-    /// Some of the free slots, by their place in line.
+    /// Some of the free slots, by their positions in the list.
     pub(crate) fn free(&self, places: Range<usize>) -> impl Iterator<Item = u32> {
         self.free.iter().copied().skip(places.start).take(places.len())
     }

@@ -53,16 +53,16 @@ use crate::level::{Cause, DiscardHold, Got, Level, LevelReport, Need, Run, Step,
 use crate::log::WriteAhead;
 use crate::nvm::SlotCounts;
 
-/// Most pages of a put, where there are slots enough.
+/// The most pages of a put, if there are enough slots.
 const TOGETHER_MAX: usize = 64;
-/// Slots retired with one fence, where nobody waits for them.
+/// The most slots that are freed with one fence while no thread waits for them.
 const RETIRE_MAX: usize = 1024;
 
-/// The level.
+/// The NVM page buffer as a level.
 pub(crate) struct NvmBuffer {
     pub(super) area: PageArea,
     pub(super) book: Mutex<Book>,
-    /// Something in the book has changed that somebody may wait for.
+    /// Signalled when the book has changed in a way that a thread may wait for.
     pub(super) changed: Condvar,
     /// Rung when threads should begin to flush.
     pub(super) bell: Condvar,
@@ -78,23 +78,25 @@ pub(crate) struct NvmBuffer {
 pub(super) struct NvmCounters {
     pub(super) puts: AtomicU64,
     pub(super) inline_puts: AtomicU64,
-    /// Versions that were superseded before home got them.
+    /// Versions that were replaced by newer ones before the data files got them.
     pub(super) reclaimed: AtomicU64,
     pub(super) read_hits: AtomicU64,
-    /// Clean versions whose slot was damaged: home's image was taken, and the slot given up.
+    /// Clean versions whose slot was damaged. The image in the data files was used, and the slot was freed.
     pub(super) replaced: AtomicU64,
     pub(super) home_pages: AtomicU64,
     pub(super) home_batches: AtomicU64,
-    /// Times that a put had to wait until others had freed slots; by threads that needed a frame.
+    /// How often a put had to wait until other threads had freed slots. The second counter has only puts of
+    /// threads that needed a frame.
     pub(super) slot_waits: AtomicU64,
     pub(super) inline_slot_waits: AtomicU64,
-    /// Batches written home by a put that found no slot; by threads that needed a frame.
+    /// Batches that a put wrote to the data files because it found no slot. The second counter has only puts
+    /// of threads that needed a frame.
     pub(super) put_flushes: AtomicU64,
     pub(super) inline_flushes: AtomicU64,
     pub(super) refused: AtomicU64,
 }
 
-/// A put under way.
+/// One page of a put in progress.
 struct Putting<'i> {
     image: &'i Image,
     header: SlotHeader,
@@ -103,7 +105,7 @@ struct Putting<'i> {
 }
 
 impl NvmBuffer {
-    /// What the slots hold now; one that somebody is filling or retiring is none of these.
+    /// The number of slots in each state. Slots that are being filled or freed are not included.
     pub(crate) fn slot_counts(&self) -> SlotCounts {
         let [free, dirty, clean, doomed] = self.book.lock().counts().map(|count| count as u64);
         SlotCounts { total: u64::from(self.area.slots()), free, dirty, clean, doomed }
@@ -140,7 +142,7 @@ impl NvmBuffer {
         Ok(())
     }
 
-    /// Numbers the puts and holds the pages' older versions.
+    /// Assigns sequence numbers to the pages of a put, and holds the older versions of these pages.
     fn begin<'i>(&self, images: &[&'i Image], slots: Vec<u32>) -> Vec<Putting<'i>> {
         let mut book = self.book.lock();
         let sequences = book.take_sequences(images.len())..;
@@ -150,7 +152,8 @@ impl NvmBuffer {
                 match book.hold(image.id()) {
                     OlderVersion::None => break None,
                     OlderVersion::Older(slot) => break Some(slot),
-                    // Who retires it, or looks at it, waits for no put.
+                    // The thread that frees or checks the version does not wait for any put, so this wait
+                    // ends.
                     OlderVersion::Wait => self.wait(&mut book),
                 }
             };
@@ -189,7 +192,7 @@ impl NvmBuffer {
         }
     }
 
-    /// Retires versions that the book has let go, and frees their slots.
+    /// Makes the slots of versions free, which the book has marked as leaving.
     pub(super) fn retire(&self, leaving: &[Version]) {
         if leaving.is_empty() {
             return;
@@ -237,7 +240,7 @@ impl NvmBuffer {
         book.waiting -= 1;
     }
 
-    /// Fills the frame from the page's slot; whether there is one.
+    /// Reads the page from its slot into the frame. Returns false if it has no slot.
     fn read_slot(&self, id: PageId, want: &mut Want<'_>) -> Result<bool> {
         let Want::Page { frame, got } = want else { return Ok(false) };
         if !id.space().is_logged() {
@@ -262,11 +265,12 @@ impl NvmBuffer {
         Ok(true)
     }
 
-    /// Copies a version out and looks whether it is what was put. The caller has pinned it.
+    /// Copies a version to `page`, and checks that it is the image that was put. The caller has pinned the
+    /// version.
     pub(super) fn load(&self, version: &Version, page: &mut [u8]) -> Result<()> {
         let header = match self.area.header(version.slot) {
             Slot::Published(header) => header,
-            // A put of the page has retired it and holds it still.
+            // A slot that has a version is never free, so this is damage.
             Slot::Free => return Err(self.area.damaged(version.slot, "it is free")),
             Slot::Damaged(why) => return Err(self.area.damaged(version.slot, why)),
         };
@@ -286,7 +290,8 @@ impl NvmBuffer {
         Ok(())
     }
 
-    /// The slot is damaged, but home should have the same image.
+    /// Reads the page from the data files, because the slot is damaged. The data files should have the same
+    /// image.
     fn read_instead(&self, version: &Version, frame: &mut [u8], got: &mut Option<Got>) -> Result<()> {
         let mut want = [Want::Page { frame, got: None }];
         self.home.read(&mut [Run { first: version.id, want: &mut want }], Access::Random)?;
@@ -299,8 +304,8 @@ impl NvmBuffer {
         Ok(())
     }
 
-    /// Only this process knows that the data files have the page of the damaged slot. The next start would
-    /// take the slot for the only place of the page, and refuse the database.
+    /// Frees a damaged slot whose page the data files have. Only this process knows that they have it. The
+    /// next start would take
     fn retire_replaced(&self, version: &Version) {
         let leaving = self.book.lock().leave_if_clean(version);
         self.counters.replaced.fetch_add(leaving.len() as u64, Relaxed);
@@ -328,7 +333,7 @@ impl Level for NvmBuffer {
         if misses.is_empty() { Ok(()) } else { self.home.read(&mut misses, why) }
     }
 
-    /// Images of the temporary space go home; the others are all in their slots, or none is.
+    /// Images of the temporary space are put to the data files. Of the other images, all get slots, or none.
     fn put(&self, batch: &[Image], cause: Cause, need: Need) -> Result<()> {
         let is_logged = |image: &Image| image.id().space().is_logged();
         for part in batch.chunk_by(|a, b| is_logged(a) == is_logged(b)) {
@@ -392,7 +397,7 @@ impl Level for NvmBuffer {
         self.home.checkpoint(step)
     }
 
-    /// The slots outlive a shutdown: what is in them stays there.
+    /// The slots survive a shutdown, so the pages in them stay there.
     fn drain(&self) -> Result<()> {
         self.home.drain()
     }

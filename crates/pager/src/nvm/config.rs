@@ -13,7 +13,7 @@ use crate::home::protection::kind::ProtectionKind;
 /// it leaves it ([`Pager::leave_region_at_shutdown`](crate::Pager::leave_region_at_shutdown)).
 #[derive(Clone)]
 pub struct NvmConfig {
-    /// Device that holds the region.
+    /// The directory of the region's file.
     pub directory: Arc<dyn Directory>,
     /// Length of the region, in bytes: a multiple of 4096.
     pub size_bytes: u64,
@@ -22,12 +22,12 @@ pub struct NvmConfig {
     pub log_bytes: u64,
 }
 
-/// What a configuration wants of a region.
+/// The region that a configuration requires.
 #[derive(Clone, Copy)]
 pub(crate) struct WantedRegion<'c> {
-    /// The region; `None`: there is to be none.
+    /// The configured region. `None` means that no region is configured.
     pub(crate) nvm: Option<&'c NvmConfig>,
-    /// What is to be in it, beside the log.
+    /// The protection, which says what the region contains beside the log.
     pub(crate) protection: ProtectionKind,
     /// Page size in bytes.
     pub(crate) page_size: usize,
@@ -36,18 +36,18 @@ pub(crate) struct WantedRegion<'c> {
 /// When threads write pages from persistent memory to the data files, under [`ProtectionKind::Nvm`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NvmFlush {
-    /// Threads, where the pager has any (`background`).
+    /// The number of threads, if the pager has threads (`background`).
     pub workers: usize,
-    /// They begin when more than this percentage of the slots hold pages that the data files lack,
+    /// The threads begin when more than this percentage of the slots have pages that the data files lack.
     pub high_water: u32,
-    /// and end at this many.
+    /// The threads stop when the percentage is down to this.
     pub low_water: u32,
-    /// Whether one of them slowly writes the remaining pages while no page is changed or read.
+    /// Whether one thread slowly writes the remaining pages
     pub when_idle: bool,
 }
 
 impl NvmFlush {
-    /// Two threads, close to where all slots are taken, and when nothing else is done.
+    /// The defaults: two threads, high marks, and flushing while the database is idle.
     pub const DEFAULT: NvmFlush = NvmFlush { workers: 2, high_water: 90, low_water: 80, when_idle: true };
 
     /// All settings of the flush.
@@ -96,7 +96,7 @@ impl NvmFlush {
         },
     ];
 
-    /// Whether threads that work so would ever end, and begin.
+    /// Whether flushing would begin and end with these marks.
     pub(crate) fn can_work(self) -> bool {
         self.workers > 0 && self.low_water < self.high_water && self.high_water < 100
     }

@@ -17,25 +17,25 @@ use crate::control::{Attached, State, Superblock};
 
 /// Name of the file that is a region of persistent memory, in the directory of its device.
 pub const NVM_FILE: &str = "nvm.varve";
-/// What a person runs who wants the database out of its region.
+/// The command that makes a database leave its region, for messages.
 pub(crate) const DRAIN: &str = "`varve nvm drain`";
 
-/// Where the region of a device is, for messages.
+/// The path of the region's file, for messages.
 pub(crate) fn place(directory: &dyn Directory) -> String {
     format!("{}/{NVM_FILE}", directory.location())
 }
 
-/// The file of the region with whatever length it has; `None` if there is none.
+/// Maps the existing file of a region with its length. `None` means that there is no file.
 pub(crate) fn existing(directory: &dyn Directory) -> Result<Option<Arc<dyn Region>>> {
-    // The length is that of one that would be made.
+    // The length in this call counts only if the file had to be made.
     let is_there = directory.exists(NVM_FILE)?;
     Ok(is_there.then(|| directory.map(NVM_FILE, AREAS_AT)).transpose()?)
 }
 
-/// A region that is right, or why it is not.
+/// The right region, or why the file is not the right one.
 pub(crate) type Fitting = std::result::Result<(Arc<dyn Region>, Layout), String>;
 
-/// The region in `directory` that `attached` names, or why what is there cannot be it.
+/// The region in `directory` that `attached` names, or why the file there is not that region.
 pub(crate) fn needed(directory: &dyn Directory, stored: &Superblock, attached: &Attached) -> Result<Fitting> {
     let place = place(directory);
     let is = match existing(directory) {
@@ -51,7 +51,8 @@ pub(crate) fn needed(directory: &dyn Directory, stored: &Superblock, attached: &
     Ok(Err(format!("{place} {is}, and has {parts} of the database: bring it back, or restore a backup")))
 }
 
-/// The layout of the region if it is the database's, whole and of now; else what is wrong.
+/// The layout of the region, if the region is the database's, complete, and not an older copy. Otherwise what
+/// is wrong.
 fn whole(
     stored: &Superblock,
     attached: &Attached,
@@ -94,7 +95,7 @@ fn whole(
     Ok(header.layout)
 }
 
-/// Why a configuration does not go with a region of this layout, which is the database's.
+/// Checks that a configuration fits the database's region with this layout. The error says why it does not.
 pub(crate) fn configured(config: &WantedRegion<'_>, layout: &Layout) -> std::result::Result<(), String> {
     match Layout::of(config).map_err(|error| error.to_string())? {
         Some(wanted) if wanted == *layout => Ok(()),
@@ -129,7 +130,7 @@ pub(crate) fn described(damage: HeaderDamage) -> String {
     }
 }
 
-/// What the control file says of a region that was just made.
+/// The entry of the control file for a region that was just made.
 pub(crate) fn made(region: u64, layout: &Layout) -> Attached {
     let holds = |purpose| layout.slots.is_some_and(|slots| slots.purpose == purpose);
     let (pages, copies) = (holds(SlotUse::Buffer), holds(SlotUse::Copies));
@@ -142,7 +143,8 @@ fn is_lost(noted: u64, now: u64, state: State) -> bool {
     noted != 0 && noted != now && state != State::Clean
 }
 
-/// What is noted of the machine's start: 0 if the medium outlives it.
+/// The number of the machine's start that is stored in the region; 0 if the medium survives the machine's
+/// end.
 pub(crate) fn boot_of(region: &dyn Region) -> u64 {
     region.facts().boot.unwrap_or_default()
 }
@@ -151,8 +153,8 @@ pub(crate) fn boot_of(region: &dyn Region) -> u64 {
 mod tests {
     use super::*;
 
-    /// After another start of the machine an emulated region is as good as lost, unless everything was
-    /// brought to its file.
+    /// After a new start of the machine, an emulated region counts as lost, unless a clean shutdown wrote
+    /// everything to its file.
     #[test]
     fn memory_does_not_outlive_the_machine() {
         assert!(is_lost(7, 8, State::Open));

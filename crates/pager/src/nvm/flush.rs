@@ -29,25 +29,26 @@ use crate::base::times::Timing;
 use crate::level::{Cause, Need};
 use crate::nvm::NvmFlush;
 
-/// Slots taken back at once.
+/// The most slots that are freed together.
 const LEAVE_MAX: usize = 64;
-/// Pages written home at once.
+/// The most pages that are written to the data files together.
 pub(super) const FLUSH_MAX: usize = 128;
-/// After so many pages that a full device refused a put is refused, too.
+/// If a full device has refused this many pages in succession, the put is refused, too.
 const TRIED_MAX: usize = 1024;
 
-/// What somebody who needs slots can do.
+/// The next step of a thread that needs slots.
 enum Work {
     Retire(Vec<Version>),
     Flush(Vec<Version>),
-    /// Discarded pages can go once the log is durable up to here.
+    /// Make the log durable up to this LSN, so that slots of discarded pages can be freed.
     MakeDurable(Lsn),
-    /// Others have everything in hand.
+    /// Wait, because other threads are working on all versions.
     Wait,
 }
 
 impl NvmBuffer {
-    /// `count` slots, or none: two that each had half of what they need would wait for each other.
+    /// Takes `count` slots together. If threads took some slots and waited for more, two threads could wait
+    /// for each other.
     pub(super) fn take_slots(&self, count: usize, cause: Cause) -> Result<Vec<u32>> {
         if let Some(slots) = self.book.lock().take_free(count) {
             return Ok(slots);
@@ -80,7 +81,7 @@ impl NvmBuffer {
                 Err(error) if error.is_no_space() => {
                     tried += begun;
                     let [free, dirty, clean, _] = book.counts();
-                    // Others may have brought some home meanwhile, or taken some back.
+                    // Other threads may have flushed or freed some versions meanwhile.
                     let has_others = free + clean >= count && tried < 2 * TRIED_MAX;
                     if begun == 0 || tried >= dirty.min(TRIED_MAX) && !has_others {
                         return Err(error);
@@ -94,7 +95,7 @@ impl NvmBuffer {
         }
     }
 
-    /// A thread that needs a frame should find slots, and neither wait nor write home.
+    /// Counts waits and flushes of puts. A thread that needs a frame should find slots, and need neither.
     fn count_work(&self, work: &Work, cause: Cause) {
         let (all, inline) = match work {
             Work::Wait => (&self.counters.slot_waits, &self.counters.inline_slot_waits),
@@ -133,7 +134,7 @@ impl NvmBuffer {
         }
     }
 
-    /// Writes up to `pages` dirty versions home; gives how many were begun.
+    /// Writes up to `pages` dirty versions to the data files. Returns the number of writes that began.
     pub(crate) fn flush_some(&self, pages: usize) -> Result<usize> {
         let versions = next_dirty(&mut self.book.lock(), pages);
         let begun = versions.len();
@@ -169,13 +170,13 @@ impl NvmBuffer {
         Ok(has_begun)
     }
 
-    /// The marks by which pages go home from now on.
+    /// Changes the marks.
     pub(crate) fn set_flush(&self, flush: NvmFlush) {
         self.marks.set(flush);
         self.bell.notify_all();
     }
 
-    /// Whether a thread brings everything home while nothing else is done.
+    /// Whether a thread writes all pages to the data files while the database is idle.
     pub(crate) fn flushes_when_idle(&self) -> bool {
         self.marks.flushes_when_idle()
     }
@@ -209,7 +210,7 @@ impl NvmBuffer {
         }
     }
 
-    /// Whether each version is home now, and what went wrong.
+    /// Writes versions to the data files. Returns which of them are there now, and the error, if any.
     fn write_home(&self, versions: &[Version]) -> (Vec<bool>, Result<()>) {
         let nothing = vec![false; versions.len()];
         let images = match self.images(versions) {
@@ -230,7 +231,7 @@ impl NvmBuffer {
         }
     }
 
-    /// A full device may have room for some.
+    /// Writes images one by one after a refusal, because a full device may have space for some.
     #[cold]
     fn write_singly(&self, images: &[Image], refusal: PagerError) -> (Vec<bool>, Result<()>) {
         let mut is_home = vec![false; images.len()];
@@ -263,7 +264,8 @@ impl NvmBuffer {
     }
 }
 
-/// The next dirty versions; when a turn after a refusal has ended, from the first on.
+/// Begins to flush the next dirty versions. If a round after a refusal has ended, this starts again with the
+/// first one.
 fn next_dirty(book: &mut Book, max: usize) -> Vec<Version> {
     loop {
         let begun = book.begin_flush(max);

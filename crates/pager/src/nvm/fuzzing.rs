@@ -34,13 +34,13 @@ pub fn region_header(page_size: u32, slots: u32) -> (Vec<u8>, u64, u64, u64) {
     (header.encode().to_vec(), headers, pages, region_bytes)
 }
 
-/// Header of a published slot of that region that has this sealed page.
+/// The header of a published slot of this region, with this sealed page.
 pub fn slot_header(id: PageId, sequence: u64, page: &[u8]) -> [u8; 64] {
     let image_crc = page.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
     SlotHeader { id, lsn: page::page_lsn(page), image_crc, sequence }.published(REGION, page.len() as u32)
 }
 
-/// A home without pages.
+/// Data files without pages.
 struct Nothing;
 
 impl Level for Nothing {
@@ -67,7 +67,7 @@ impl Level for Nothing {
     }
 }
 
-/// A log that is durable so far.
+/// A log that is durable up to this LSN.
 struct Durable(AtomicU64);
 
 impl WriteAhead for Durable {
@@ -92,7 +92,8 @@ pub struct Slots {
 }
 
 impl Slots {
-    /// What a start finds that trusts the region to be the database's; the log is durable up to `durable`.
+    /// What a start finds in the region if it accepts the region as the database's. The log is durable up to
+    /// `durable`.
     pub fn open(region: Arc<dyn Region>, durable: Lsn) -> Result<Slots> {
         let refused = |what: &str| PagerError::Incompatible { what: what.into() };
         let header = RegionHeader::read(&*region).map_err(|damage| refused(&format!("{damage:?}")))?;
@@ -113,12 +114,12 @@ impl Slots {
         versions.into_iter().map(|(one, _)| (one.id, one.slot, one.sequence, one.lsn)).collect()
     }
 
-    /// Slots, and how many of them are free.
+    /// The number of slots, and of free slots.
     pub fn counts(&self) -> (usize, usize) {
         (self.level.area.slots() as usize, self.level.book.lock().counts()[0])
     }
 
-    /// The page as the level gives it.
+    /// Reads a page through the level.
     pub fn read(&self, id: PageId) -> Result<Vec<u8>> {
         let mut frame = AlignedBuf::new(self.page_size);
         let mut want = [Want::Page { frame: &mut frame, got: None }];
@@ -126,12 +127,12 @@ impl Slots {
         Ok(frame.to_vec())
     }
 
-    /// Puts a page whose log is durable.
+    /// Puts a page. The log is durable up to its LSN.
     pub fn put(&self, id: PageId, page: &[u8]) -> Result<()> {
         self.level.put(&[Image::of(id, page, Access::Random)], Cause::Evict, Need::Held)
     }
 
-    /// What a check finds.
+    /// The findings of a check.
     pub fn check(&self) -> Result<Vec<String>> {
         let mut damages = Vec::new();
         self.level.check(&mut damages)?;

@@ -27,17 +27,17 @@ use rustc_hash::FxBuildHasher;
 
 use crate::base::ids::PageId;
 
-/// Part of the slots, one in so many, that pages which were put once have.
+/// Pages that were put once get one part in this number of the slots.
 const ONCE_PART: usize = 10;
 
-/// Dirty versions in the order in which they go home.
+/// The dirty versions, in the order in which they are written to the data files.
 #[derive(Debug)]
 pub(super) struct HomeOrder {
     once: BTreeMap<u64, PageId>,
     again: BTreeMap<u64, PageId>,
-    /// So many of `once` stay if there are others.
+    /// `once` keeps up to this many versions while `again` has versions.
     once_kept: usize,
-    /// A turn after a refusal: where it goes on in each list, and where it ends.
+    /// A round after a refusal: the sequences where it continues in each list, and where it ends.
     turn: Option<FlushTurn>,
     /// The pages that left after one put (A1out). Each is in the place that its hash gives, until another
     /// page takes this place. 0 means none.
@@ -52,7 +52,7 @@ struct FlushTurn {
 }
 
 impl HomeOrder {
-    /// Empty, for an area of so many slots.
+    /// Empty lists, for an area with `slots` slots.
     pub(super) fn new(slots: usize) -> HomeOrder {
         let left = vec![0; slots.max(1)].into_boxed_slice();
         let (once, again) = (BTreeMap::new(), BTreeMap::new());
@@ -92,24 +92,25 @@ impl HomeOrder {
         take_of(&self.once, turn.once, max);
     }
 
-    /// A full device refused this one. `end`: the next sequence.
+    /// A full device refused this version, so the round continues after it. `end` is the next sequence
+    /// number.
     pub(super) fn pass_over(&mut self, sequence: u64, is_again: bool, end: u64) {
         let turn = self.turn.get_or_insert(FlushTurn { once: 0, again: 0, end });
         let from = if is_again { &mut turn.again } else { &mut turn.once };
         *from = (*from).max(sequence + 1);
     }
 
-    /// The turn is over. Whether there was one.
+    /// Ends a round after a refusal. Returns whether there was one.
     pub(super) fn begin_turn(&mut self) -> bool {
         self.turn.take().is_some()
     }
 
-    /// The page leaves after one put.
+    /// Remembers a page that leaves after one put.
     pub(super) fn remember(&mut self, id: PageId) {
         self.left[self.place(id)] = id.to_u64();
     }
 
-    /// Whether the page left not long ago, after one put.
+    /// Whether the page left a short time ago, after one put. If so, it is forgotten.
     pub(super) fn recall(&mut self, id: PageId) -> bool {
         let place = &mut self.left[self.place(id)];
         let is_it = *place == id.to_u64();
@@ -133,7 +134,7 @@ mod tests {
         PageId::new(SpaceId::DATA, PageNo(no as u32))
     }
 
-    /// Pages 0 to 39 in an area of 100 slots; those from 30 on were put again.
+    /// Pages 0 to 39 in an area with 100 slots. Pages from 30 on were put again.
     fn forty() -> HomeOrder {
         let mut order = HomeOrder::new(100);
         (0..40).for_each(|no| order.insert(no, id(no), no >= 30));

@@ -48,30 +48,30 @@ use crate::log::format::{get_u32, get_u64, put_u32, put_u64};
 
 /// Bytes of the header.
 pub const HEADER_BYTES: usize = 4096;
-/// Where the stamp is.
+/// Offset of the stamp.
 pub(crate) const STAMP_AT: u64 = 4096;
-/// Where the start of the machine is noted.
+/// Offset of the number of the machine's start.
 pub(crate) const BOOT_AT: u64 = 4104;
-/// First byte of the magic; the first word of a header.
+/// Offset of the magic, which is the first word of the header.
 pub(crate) const MAGIC_AT: u64 = 0;
 /// The magic as a word.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"VARVENVM");
-/// The first word of a region that nobody needs.
+/// The first word of a region that no database needs.
 pub(crate) const LEFT: u64 = u64::from_le_bytes(*b"NVM LEFT");
 
 const VERSION: u32 = 1;
-/// Where the areas begin.
+/// Offset of the first area.
 pub(crate) const AREAS_AT: u64 = 8192;
 const ALIGNMENT: u64 = 4096;
 const CHECKSUM_AT: usize = HEADER_BYTES - 4;
-/// Fewer slots are no buffer.
+/// The least number of slots of a page buffer.
 const SLOTS_MIN: u64 = 4;
-/// The log lies in this many segments.
+/// The number of segments of a log in the region.
 const LOG_SEGMENTS: u32 = 8;
-/// A mini-transaction fits into a segment (`config.rs`).
+/// The least length of a segment, in pages, so that a mini-transaction fits into it
 const SEGMENT_PAGES_MIN: u64 = 16;
 
-/// Where the log's segments are.
+/// The area of the log's segments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LogArea {
     pub(crate) offset: u64,
@@ -79,16 +79,16 @@ pub(crate) struct LogArea {
     pub(crate) segment_bytes: u64,
 }
 
-/// What page slots are for.
+/// The use of the page slots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SlotUse {
-    /// Pages on their way home.
+    /// The page buffer.
     Buffer,
     /// Doublewrite copies.
     Copies,
 }
 
-/// Where the page slots are.
+/// The area of the page slots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SlotArea {
     pub(crate) purpose: SlotUse,
@@ -98,7 +98,7 @@ pub(crate) struct SlotArea {
     pub(crate) pages: u64,
 }
 
-/// A division of a region.
+/// The division of a region into areas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Layout {
     pub(crate) region_bytes: u64,
@@ -117,14 +117,15 @@ impl LogArea {
         self.segment_bytes * u64::from(self.segments)
     }
 
-    /// Bytes of the log that its users may fill; the last segment takes what is being recycled.
+    /// The capacity of the log: one segment less than there are, because one may be in the course of being
+    /// reused.
     pub(crate) fn capacity_bytes(&self) -> u64 {
         self.segment_bytes * u64::from(self.segments - 1)
     }
 }
 
 impl Layout {
-    /// The division that a configuration asks for; `None` if it asks for no region.
+    /// The layout that a configuration requires. `None` means that it has no region.
     pub(crate) fn of(config: &WantedRegion<'_>) -> Result<Option<Layout>> {
         let Some(nvm) = config.nvm else { return Ok(None) };
         let page_size = config.page_size as u32;
@@ -153,7 +154,7 @@ impl Layout {
         Ok(Some(Layout { region_bytes: nvm.size_bytes, page_size, log, slots }))
     }
 
-    /// Whether the areas lie behind each other within the region.
+    /// Whether the areas are one after another within the region.
     fn is_sound(&self) -> bool {
         let page_size = self.page_size as usize;
         let has_pages =
@@ -167,7 +168,7 @@ impl Layout {
     }
 }
 
-/// As many slots as the rest of the region holds.
+/// The area of page slots, which takes the rest of the region.
 fn slot_area(nvm: &NvmConfig, headers: u64, page_size: u64) -> Result<SlotArea> {
     let area = |slots: u64| SlotArea {
         purpose: SlotUse::Buffer,
@@ -177,7 +178,7 @@ fn slot_area(nvm: &NvmConfig, headers: u64, page_size: u64) -> Result<SlotArea> 
     };
     let fits = |slots: &u64| area(*slots).pages + slots * page_size <= nvm.size_bytes;
     let most = nvm.size_bytes.saturating_sub(headers) / (page_size + SLOT_HEADER_BYTES as u64);
-    // Rounding up costs a few slots at most.
+    // Rounding costs only a few slots, so few numbers need to be tried.
     let slots = (most.saturating_sub(2)..=most.min(u64::from(u32::MAX))).rev().find(fits).unwrap_or(0);
     require(slots >= SLOTS_MIN, || {
         let at_least = area(SLOTS_MIN).pages + SLOTS_MIN * page_size;
@@ -198,7 +199,7 @@ impl LogArea {
     }
 }
 
-/// The log's area, at the beginning; `None` if there is none.
+/// The log's area, which is the first area. `None` means that the log is not in the region.
 fn log_area(log_bytes: u64, page_size: u32) -> Result<Option<LogArea>> {
     if log_bytes == 0 {
         return Ok(None);
@@ -213,8 +214,8 @@ fn log_area(log_bytes: u64, page_size: u32) -> Result<Option<LogArea>> {
     Ok(Some(LogArea { offset: AREAS_AT, segments: LOG_SEGMENTS, segment_bytes }))
 }
 
-/// The area of doublewrite copies behind `before`, if the protection keeps them there: its header takes a
-/// slot, too.
+/// The area of doublewrite copies after `before`, if the protection needs one. The header of the copies takes
+/// a slot, too.
 fn copies_area(protection: ProtectionKind, before: u64, page_size: u32) -> Option<SlotArea> {
     let ProtectionKind::NvmDoublewrite { batch_slots, single_slots } = protection else { return None };
     let bytes = protection::copies_bytes(page_size, batch_slots, single_slots);
@@ -229,7 +230,7 @@ impl SlotArea {
         u64::from(self.slots) * u64::from(page_size)
     }
 
-    /// The end of the area if it lies behind `before` in order.
+    /// The end of the area, if the area is valid and after `before`.
     fn end_behind(&self, before: u64, page_size: u64) -> Option<u64> {
         let slots = u64::from(self.slots);
         let headers_end = match self.purpose {
@@ -244,20 +245,20 @@ impl SlotArea {
     }
 }
 
-/// Why bytes are no header that can be used.
+/// Why bytes are not a usable header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HeaderDamage {
-    /// Nothing of the kind is there.
+    /// The bytes are no header of a region.
     NotOne,
-    /// Likewise, and it is zeros.
+    /// All bytes are zero.
     Empty,
-    /// It was left, or its making was cut off.
+    /// The database has left the region, or the region was never completed.
     Left,
-    /// It is of another version.
+    /// The header is of another version.
     OtherVersion(u32),
     /// The checksum is wrong.
     Checksum,
-    /// The checksum is right and the numbers cannot be.
+    /// The checksum is right, but the numbers are impossible.
     Impossible,
 }
 
@@ -295,9 +296,9 @@ impl RegionHeader {
         bytes
     }
 
-    /// The header of a region.
+    /// Reads the header of a region.
     pub(crate) fn read(region: &dyn Region) -> std::result::Result<RegionHeader, HeaderDamage> {
-        // The words behind the header belong to it.
+        // The two words after the header are part of the region, too.
         if region.len_bytes() < AREAS_AT {
             return Err(HeaderDamage::NotOne);
         }
@@ -326,7 +327,7 @@ impl RegionHeader {
             slots: decode_slots(bytes)?,
         };
         let found = RegionHeader { database: get_u64(bytes, 16), region: get_u64(bytes, 24), layout };
-        // What no field says stays zero, so that a header is encoded in one way.
+        // Bytes without a field must be zero, so each header has exactly one encoding.
         let is_sound = found.region != 0 && layout.is_sound() && found.encode() == *bytes;
         if is_sound { Ok(found) } else { Err(HeaderDamage::Impossible) }
     }

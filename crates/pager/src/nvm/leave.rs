@@ -14,7 +14,7 @@ use super::buffer::NvmBuffer;
 use super::flush::FLUSH_MAX;
 use crate::base::error::{PagerError, Result};
 
-/// How often, and how long, pages that others have in hand are waited for.
+/// The number of waits for pages that other threads use, and the length of each.
 const WAITS_MAX: u32 = 1000;
 const WAIT: Duration = Duration::from_millis(1);
 
@@ -31,7 +31,7 @@ impl NvmBuffer {
                 reached("nvm: everything is home");
                 return Ok(());
             }
-            // Somebody has one in hand, and is done with it soon.
+            // Another thread uses a page, and will soon have finished.
             std::thread::sleep(WAIT);
         }
         let [_, dirty, ..] = self.book.lock().counts();
@@ -39,9 +39,10 @@ impl NvmBuffer {
         Err(PagerError::Stopped { cause: cause.into() })
     }
 
-    /// Brings home what nobody has in hand. How many pages are left.
+    /// Writes all versions that no other thread uses to the data files. Returns the number of pages that are
+    /// left.
     fn flush_all(&self) -> Result<usize> {
-        // What is refused is passed over, and comes again when the others were tried.
+        // A refused version is tried again after all others.
         let (mut tried, mut dirty) = (0, usize::MAX);
         loop {
             let flushed = self.flush_some(FLUSH_MAX);

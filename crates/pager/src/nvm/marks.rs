@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use crate::nvm::NvmFlush;
 
-/// How many slots may hold pages that home has not before threads flush them, and where they end.
+/// The number of dirty slots at which threads begin to flush, and the number at which they stop.
 pub(crate) struct Marks {
     slots: usize,
     high: AtomicUsize,
@@ -32,7 +32,7 @@ impl Marks {
         marks
     }
 
-    /// The next round goes by these.
+    /// Sets the marks. They apply from the next round on.
     pub(crate) fn set(&self, flush: NvmFlush) {
         let part = |percent: u32| self.slots * percent as usize / 100;
         self.high.store(part(flush.high_water), Relaxed);

@@ -40,14 +40,14 @@ use crate::level::{Level, Run, Want};
 use crate::log::WriteAhead;
 use crate::nvm::NvmFlush;
 
-/// Free slots that a check looks at under one lock.
+/// The number of free slots that a check examines under one lock.
 const LOOKED_AT_ONCE: usize = 1024;
 
-/// Fewer slots than this, of each thread, are not worth one.
+/// A scan uses another thread only if each thread has at least this many slots.
 const THREAD_SLOTS_MIN: u32 = 8192;
 const THREADS_MAX: u32 = 8;
 
-/// What the slots hold.
+/// The versions that a scan found in the slots.
 #[derive(Default)]
 struct SlotVersions {
     free: Vec<u32>,
@@ -56,7 +56,7 @@ struct SlotVersions {
 }
 
 impl NvmBuffer {
-    /// The level over the slots of a region, with what is in them.
+    /// Opens the level, with the versions in the slots of a region.
     pub(crate) fn open(
         area: PageArea,
         flush: NvmFlush,
@@ -91,13 +91,13 @@ impl NvmBuffer {
         })
     }
 
-    /// Before redo: the pages that have a version, and its LSN.
+    /// Called before redo: the pages that have a version, with its LSN.
     pub(crate) fn held(&self) -> impl Iterator<Item = (PageId, Lsn)> + use<> {
         let versions = self.book.lock().versions();
         versions.into_iter().map(|(version, _)| (version.id, version.lsn))
     }
 
-    /// After redo: pages that lie behind the end of their file have no version.
+    /// Called after redo: frees the slots of pages that are beyond the end of their file.
     pub(crate) fn keep_placed(&self, has_place: impl Fn(PageId) -> bool) {
         let placeless = self.book.lock().leave_unless(has_place);
         if !placeless.is_empty() {
@@ -106,14 +106,14 @@ impl NvmBuffer {
         self.retire(&placeless);
     }
 
-    /// Compares the slots with the book, and home with the slots. Page writers and flushing threads may be at
-    /// work.
+    /// Compares the slots with the book, and the data files with the slots. Page writers and flushing threads
+    /// may run meanwhile.
     pub(super) fn check_slots(&self, damages: &mut Vec<String>) -> Result<()> {
         self.check_free(damages);
         let versions = self.book.lock().versions();
         let mut buf = self.area.buffer();
         for (version, _) in versions {
-            // What has gone meanwhile, or is on its way, is another time's.
+            // Versions that were removed meanwhile, or that another thread uses, are not checked.
             let Some((version, state)) = self.book.lock().begin_look(version.id) else { continue };
             let checked =
                 self.load(&version, &mut buf).and_then(|()| self.check_home(&version, state, &mut buf));
@@ -141,7 +141,8 @@ impl NvmBuffer {
         }
     }
 
-    /// Home has what a clean version says, and nothing newer than a dirty one.
+    /// Checks the data files: they must have the same version as a clean slot, and no newer version than a
+    /// dirty one.
     fn check_home(&self, version: &Version, state: State, buf: &mut [u8]) -> Result<()> {
         let mut want = [Want::Page { frame: buf, got: None }];
         let read = self.home.read(&mut [Run { first: version.id, want: &mut want }], Access::Sequential);
@@ -161,14 +162,14 @@ impl NvmBuffer {
     }
 }
 
-/// Looks at all slots; in a large area by several threads.
+/// Scans all slots. In a large area several threads do this.
 fn scan(area: &PageArea, durable: Lsn) -> Result<SlotVersions> {
     let threads = (area.slots() / THREAD_SLOTS_MIN).clamp(1, THREADS_MAX);
     let step = area.slots().div_ceil(threads);
     let part = &|no: u32| scan_slots(area, durable, no * step..((no + 1) * step).min(area.slots()));
     let parts: Vec<Result<SlotVersions>> = std::thread::scope(|scope| {
         let others: Vec<_> = (1..threads).map(|no| scope.spawn(move || part(no))).collect();
-        // What tests plant and reach belongs to this thread.
+        // Planted faults and counters of tests belong to this thread, so it also scans a part.
         let first = part(0);
         let others = others.into_iter().map(|scan| scan.join().unwrap_or_else(|panic| resume_unwind(panic)));
         once(first).chain(others).collect()
@@ -192,7 +193,7 @@ fn scan_slots(area: &PageArea, durable: Lsn, slots: Range<u32>) -> Result<SlotVe
     Ok(found)
 }
 
-/// The version in a published slot, if it is whole and the log knows of it.
+/// The version in a published slot. It is an error if it is not whole, or newer than the log.
 fn whole_version(
     area: &PageArea,
     durable: Lsn,
@@ -212,7 +213,8 @@ fn whole_version(
 }
 
 impl SlotVersions {
-    /// No two puts have the same number: nobody could tell which of them is the newer.
+    /// Returns an error if two versions have the same sequence number, because it is unknown which one is
+    /// newer.
     fn check_sequences(&self, area: &PageArea) -> Result<()> {
         let all = self.newest.values().chain(&self.older);
         let mut numbers: Vec<(u64, u32)> = all.map(|version| (version.sequence, version.slot)).collect();

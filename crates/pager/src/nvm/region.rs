@@ -34,7 +34,7 @@ pub(crate) struct NvmRegion {
 }
 
 impl NvmRegion {
-    /// Whether the log is here.
+    /// Whether the log is in the region.
     pub(crate) fn has_log(&self) -> bool {
         self.layout.log.is_some()
     }
@@ -45,7 +45,7 @@ impl NvmRegion {
         fits.map_err(|why| PagerError::Incompatible { what: format!("{} {why}", self.location()) })
     }
 
-    /// Sizes and place of the log, where it is here.
+    /// The configuration of the log, if it is in the region.
     pub(crate) fn log(&self) -> Option<LogConfig> {
         let log = self.layout.log?;
         let (from, bytes, count) = (log.offset, log.segment_bytes, log.segments);
@@ -56,12 +56,12 @@ impl NvmRegion {
         })
     }
 
-    /// The page slots, where newest versions of pages are here.
+    /// The page slots of the page buffer, if the region has them.
     pub(crate) fn page_area(&self) -> Option<PageArea> {
         PageArea::of(&self.region, self.id, &self.layout, self.directory.accounting(), self.location())
     }
 
-    /// The place of doublewrite copies, where they are here: a directory of one file.
+    /// The doublewrite copies, if the region has them: a directory with one file.
     pub(crate) fn copies(&self) -> Option<Arc<RegionFiles>> {
         let slots = self.layout.slots.filter(|slots| slots.purpose == SlotUse::Copies)?;
         let bytes = slots.bytes(self.layout.page_size);
@@ -78,7 +78,7 @@ impl NvmRegion {
         space: Space,
         why: Purpose,
     ) -> Arc<RegionFiles> {
-        // The files count what they read and write, so the part's own account goes to nobody.
+        // The files count their reads and writes themselves, so the account of the part is not used.
         let uncounted = Arc::new(Accounting::new());
         let range = offset..offset + extent_bytes * u64::from(count);
         let part = RegionPart::new(self.region.clone(), range, space, why, uncounted);
@@ -86,12 +86,12 @@ impl NvmRegion {
         RegionFiles::new(part, how, self.directory.accounting().clone())
     }
 
-    /// Where it is.
+    /// The path of the region's file.
     pub(crate) fn location(&self) -> String {
         fits::place(&*self.directory)
     }
 
-    /// What it is made of, and what went over it.
+    /// The properties of the region, and counts of its use.
     pub(crate) fn stats(&self) -> NvmStats {
         NvmStats {
             place: self.location(),
@@ -103,7 +103,7 @@ impl NvmRegion {
         }
     }
 
-    /// What a person should know at start.
+    /// A warning for the user at a start.
     pub(crate) fn warning(&self) -> Option<String> {
         (self.region.facts().medium == Medium::EmulatedByFile).then(|| {
             format!(
@@ -113,19 +113,20 @@ impl NvmRegion {
         })
     }
 
-    /// Whether it outlives the machine only behind a clean shutdown.
+    /// Whether the region survives an end of the machine only after a clean shutdown.
     pub(crate) fn needs_clean_end(&self) -> bool {
         self.region.facts().boot.is_some()
     }
 
-    /// Before a checkpoint is noted: the stamp that the control file gets with it.
+    /// Called before a checkpoint is stored: increases the stamp. The control file gets the same stamp with
+    /// the checkpoint.
     pub(crate) fn next_stamp(&self) -> u64 {
         let stamp = self.region.load_word(STAMP_AT) + 1;
         write_word(&*self.region, STAMP_AT, stamp);
         stamp
     }
 
-    /// Before the control file says that everything was shut down: what is emulated is in the file then.
+    /// Writes an emulated region to its file. This comes before the control file records a clean shutdown.
     pub(crate) fn settle(&self) -> Result<()> {
         Ok(self.region.settle()?)
     }

@@ -4,34 +4,34 @@
 
 use varve_device::{RegionFacts, RegionTally};
 
-/// A region of persistent memory and what went over it since it was mapped.
+/// A region of persistent memory, and counts of its use since it was mapped.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NvmStats {
-    /// Where it is.
+    /// The path of the region's file.
     pub place: String,
-    /// What it is made of.
+    /// The properties of the region.
     pub facts: RegionFacts,
     /// Its length in bytes.
     pub size_bytes: u64,
-    /// Bytes of it for the log; 0 if that lies in files.
+    /// Bytes of the region for the log; 0 if the log is in files.
     pub log_bytes: u64,
-    /// Slots for pages on their way home, if there are any.
+    /// The slots of the page buffer, if there is one.
     pub slots: Option<SlotCounts>,
     /// Exact counts.
     pub tally: RegionTally,
 }
 
-/// What slots hold.
+/// The number of slots in each state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SlotCounts {
-    /// All of them.
+    /// All slots.
     pub total: u64,
-    /// Nothing.
+    /// Slots without a page.
     pub free: u64,
-    /// A page that home has not.
+    /// Slots with a page version that the data files lack.
     pub dirty: u64,
-    /// A page that home has, too.
+    /// Slots with a page version that the data files have, too.
     pub clean: u64,
-    /// A page that was discarded.
+    /// Slots with a discarded page.
     pub doomed: u64,
 }

@@ -40,9 +40,11 @@ enum Kind {
     Free,
     Filling,
     Full,
-    /// All that the map named was moved; waits for the old slots to die.
+    /// All pages that the map had in the extent were moved. The extent becomes free when the old slots have
+    /// died.
     Emptied,
-    /// A slot in it cannot be read, so it is no longer emptied; one that is not damaged is tried again.
+    /// A slot in it cannot be read, so the extent is not emptied. If the slot is not damaged, it is tried
+    /// again later.
     Stuck {
         is_damaged: bool,
     },
@@ -51,9 +53,10 @@ enum Kind {
 struct Extent {
     kind: Kind,
     live_units: u32,
-    /// Slots whose write has not returned.
+    /// Number of slots whose write has not returned.
     in_flight: u32,
-    /// Units written into the file when it was begun: a small number is an old extent.
+    /// The number of units that had been written into the file when the extent was begun. An older extent has
+    /// a smaller number.
     begun_at: u64,
     /// The pages written into it, in the order of their slots. Most of them may live elsewhere by now.
     pages: Vec<PageNo>,
@@ -73,7 +76,7 @@ pub(crate) struct Filling {
 }
 
 impl Filling {
-    /// Which one.
+    /// The extent.
     pub(crate) fn extent(&self) -> ExtentNo {
         self.extent
     }
@@ -82,13 +85,13 @@ impl Filling {
 /// Why no extent can be begun.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NoExtent {
-    /// No more are free than have to be kept.
+    /// No free extents are left, except those that must be kept free.
     NoneFree,
-    /// Those that are free are still being read by somebody who found them before they were.
+    /// All free extents are still being read by threads that found a slot before it died.
     AllRead,
 }
 
-/// Places that cannot all be.
+/// Places that are impossible, or contradict each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BadPlaces {
     #[error("page {} is said to lie at byte {}, outside of any extent of the file", .no.0, .place.offset_bytes())]
@@ -103,11 +106,12 @@ pub(crate) struct Extents {
     list: Vec<Extent>,
     free: BTreeSet<u32>,
     hollow: BTreeSet<u32>,
-    /// The hollow ones that may have their room all the same.
+    /// The hollow extents that may still have their blocks.
     unsure: BTreeSet<u32>,
     emptied_count: u32,
     stuck_count: u32,
-    /// Extents that are taken out to be punched: without their room until they are given back.
+    /// Number of extents that are taken out to be punched. They count as without blocks until they are given
+    /// back.
     taken_count: u32,
     live_units: u64,
     written_units: u64,
@@ -132,7 +136,7 @@ impl Extents {
         }
     }
 
-    /// The extents of a file of `count` extents in which these pages live and nothing else does.
+    /// The extents of a file with `count` extents, in which the only live slots are those in `live`.
     pub(crate) fn recovered(
         extent_bytes: usize,
         count: u32,
@@ -170,7 +174,7 @@ impl Extents {
         Ok(())
     }
 
-    /// The extent that holds the whole place, if the file has it.
+    /// The extent that contains the whole place. `None` means that no extent of the file does.
     fn holder(&self, place: UnitRun) -> Option<ExtentNo> {
         let (first, last) = (self.extent_of(place), (place.end() - 1) / u64::from(self.extent_units));
         let is_inside = u64::from(first.0) == last && (first.0 as usize) < self.list.len();
@@ -190,7 +194,7 @@ impl Extents {
         &mut self.list[no.0 as usize]
     }
 
-    /// The file got longer by `count` extents.
+    /// Adds `count` extents, because the file has become longer.
     pub(crate) fn lengthen(&mut self, count: u32) {
         let before = self.count();
         self.list.extend((0..count).map(|_| Extent::new()));
@@ -207,22 +211,22 @@ impl Extents {
         self.free.len() as u32
     }
 
-    /// Number of free extents whose room has to be reserved first.
+    /// Number of free extents whose blocks must be reserved first.
     pub(crate) fn hollow_count(&self) -> u32 {
         self.hollow.len() as u32
     }
 
-    /// Number of extents that get free when notes are durable.
+    /// Number of extents that become free when the log records of moved pages are durable.
     pub(crate) fn emptied_count(&self) -> u32 {
         self.emptied_count
     }
 
-    /// Number of extents that are not emptied since something in them cannot be read.
+    /// Number of extents that are not emptied, because a slot in them cannot be read.
     pub(crate) fn stuck_count(&self) -> u32 {
         self.stuck_count
     }
 
-    /// Number of extents that hold pages, or can, now or after they were emptied.
+    /// Number of extents that have pages, or can get pages now or after they were emptied.
     pub(crate) fn usable_count(&self) -> u32 {
         self.count() - self.hollow_count() - self.stuck_count - self.taken_count
     }
@@ -237,7 +241,7 @@ impl Extents {
         self.list.len() as u64 * u64::from(self.extent_units)
     }
 
-    /// Units in which something lives.
+    /// Number of units in live slots.
     pub(crate) fn live_units(&self) -> u64 {
         self.live_units
     }
@@ -247,7 +251,8 @@ impl Extents {
         self.list.iter().any(|extent| extent.in_flight > 0)
     }
 
-    /// Begins to fill the first free extent that nobody reads; `keep_free` of them are for others.
+    /// Begins to fill the first free extent that no thread reads. `keep_free` free extents are left for other
+    /// purposes.
     pub(crate) fn begin(
         &mut self,
         keep_free: u32,
@@ -289,7 +294,7 @@ impl Extents {
         Some(place)
     }
 
-    /// The slot was the last one taken, and nothing was written there that counts: it is given out again.
+    /// Returns a slot that no page has. If it was the last slot that was taken, it can be taken again.
     pub(crate) fn untake(&mut self, filling: &mut Filling, place: UnitRun) {
         let first = u64::from(filling.extent.0) * u64::from(self.extent_units);
         if place.end() == first + u64::from(filling.used_units) && place.address() >= first {
@@ -298,26 +303,26 @@ impl Extents {
         }
     }
 
-    /// Whether nothing lives in an extent that is being filled, and nothing is on its way there.
+    /// Whether an extent that is being filled has no live slot and no write in flight.
     pub(crate) fn is_dead(&self, filling: &Filling) -> bool {
         let extent = self.of(filling.extent);
         extent.live_units == 0 && extent.in_flight == 0
     }
 
-    /// The extent is filled no further.
+    /// Ends the filling of an extent.
     pub(crate) fn finish(&mut self, filling: Filling) {
         self.of_mut(filling.extent).kind = Kind::Full;
         self.free_if_dead(filling.extent);
     }
 
-    /// The write of a slot returned.
+    /// Records that the write of a slot has returned.
     pub(crate) fn landed(&mut self, place: UnitRun) {
         let no = self.extent_of(place);
         let extent = self.of_mut(no);
         extent.in_flight = extent.in_flight.checked_sub(1).expect("a slot lands once");
     }
 
-    /// Nothing names the slot any more.
+    /// Records that nothing names the slot any more.
     pub(crate) fn die(&mut self, place: UnitRun) {
         let no = self.extent_of(place);
         let extent = self.of_mut(no);
@@ -340,7 +345,7 @@ impl Extents {
     }
 }
 
-/// For reclamation.
+/// Methods for reclamation.
 impl Extents {
     /// The full extents to empty, best first: at most `most` extents, each with at most `live_units_max` live
     /// units, until they have `wanted_units` live units together.
@@ -390,13 +395,14 @@ impl Extents {
         is_full
     }
 
-    /// Whether it only waits for old slots to die.
+    /// Whether the extent becomes free when its old slots have died.
     #[cfg(test)]
     pub(crate) fn is_emptied(&self, no: ExtentNo) -> bool {
         self.of(no).kind == Kind::Emptied
     }
 
-    /// A slot in the extent cannot be read: what lives there stays there, for good if it is damaged.
+    /// Records that a slot in the extent cannot be read. The pages of the extent stay there: until the next
+    /// try, or for ever if the slot is damaged.
     pub(crate) fn stuck(&mut self, no: ExtentNo, is_damaged: bool) {
         match &mut self.of_mut(no).kind {
             kind @ Kind::Full => {
@@ -408,7 +414,7 @@ impl Extents {
         }
     }
 
-    /// Extents in which a read failed can be emptied again.
+    /// Allows that extents in which a read failed are emptied again.
     pub(crate) fn try_stuck_again(&mut self) {
         if self.stuck_count == 0 {
             return;
@@ -420,7 +426,7 @@ impl Extents {
         }
     }
 
-    /// The pages written into an extent, in the order of their slots; a page may come twice.
+    /// The pages written into an extent, in the order of their slots. A page may be in the list twice.
     pub(crate) fn pages_of(&self, no: ExtentNo) -> &[PageNo] {
         &self.of(no).pages
     }
@@ -430,21 +436,21 @@ impl Extents {
         self.written_units - self.of(no).begun_at
     }
 
-    /// Makes the extent as old as the newest of what was moved into it.
+    /// Sets the age of an extent: that of the youngest page that was moved into it.
     pub(crate) fn set_age(&mut self, filling: &Filling, age_units: u64) {
         let begun_at = self.written_units.saturating_sub(age_units);
         self.of_mut(filling.extent).begun_at = begun_at;
     }
 }
 
-/// For trim.
+/// Methods for trim.
 impl Extents {
     /// The first hollow extent from `no` on.
     pub(crate) fn first_hollow(&self, no: u32) -> Option<ExtentNo> {
         self.hollow.range(no..).next().copied().map(ExtentNo)
     }
 
-    /// The room of a hollow extent is reserved.
+    /// Records that the blocks of a hollow extent are reserved.
     pub(crate) fn refilled(&mut self, no: ExtentNo) {
         assert!(self.hollow.remove(&no.0), "extent {} gets its room and was not hollow", no.0);
         self.unsure.remove(&no.0);
@@ -484,7 +490,8 @@ impl Extents {
         Some(run)
     }
 
-    /// The extents of a run were punched, or could not be.
+    /// Returns a run of extents after the attempt to punch them. `is_hollow` says whether they may have lost
+    /// their blocks.
     pub(crate) fn give_back(&mut self, run: Range<u32>, is_hollow: bool) {
         self.taken_count -= run.len() as u32;
         let set = if is_hollow { &mut self.hollow } else { &mut self.free };
@@ -506,7 +513,7 @@ impl Extents {
         (1..self.count()).rev().take_while(can_go).count() as u32
     }
 
-    /// The file gets shorter by `count` extents, of which none is in use.
+    /// Removes the last `count` extents, all free, because the file becomes shorter.
     pub(crate) fn shorten(&mut self, count: u32) {
         let keep = self.count() - count;
         for no in keep..self.count() {
@@ -516,7 +523,7 @@ impl Extents {
         self.list.truncate(keep as usize);
     }
 
-    /// The file has `count` extents more than was thought, which may have lost their room.
+    /// Adds `count` extents that the file still has. They may have lost their blocks.
     pub(crate) fn restore(&mut self, count: u32) {
         let before = self.count();
         self.list.extend((0..count).map(|_| Extent::new()));
@@ -525,8 +532,8 @@ impl Extents {
     }
 }
 
-/// The first run of neighbours that is long enough, of extents that come in falling order; none is longer
-/// than `most`.
+/// The first run of at least `least` neighbours among extents in falling order. A run has at most `most`
+/// extents.
 fn last_run(falling: impl Iterator<Item = u32>, least: u32, most: u32) -> Option<Range<u32>> {
     let mut run = 0..0;
     for no in falling {
@@ -583,7 +590,7 @@ mod tests {
         assert!(extents.begin(1, unread).is_ok());
     }
 
-    /// Full extents in which this much lives.
+    /// Full extents with these numbers of live units.
     fn filled(lives: &[u32]) -> Extents {
         let mut extents = table(lives.len() as u32 + 1);
         for live in lives {
@@ -601,7 +608,7 @@ mod tests {
 
     #[test]
     fn victims_are_empty_or_old_and_nothing_is_in_flight_there() {
-        // The oldest is emptied before one that is emptier and young.
+        // The oldest extent is emptied before a younger one that has fewer live units.
         let mut extents = filled(&[100, 20, 80]);
         assert_eq!(names(&extents.victims(1000, 128, 9)), [1, 0, 2]);
         assert_eq!(names(&extents.victims(1, 128, 9)), [1]);
@@ -699,7 +706,7 @@ mod tests {
         ]
     }
 
-    /// The living slots by address, and the extent being filled.
+    /// A model: the live slots by address, and the extent that is being filled.
     #[derive(Default)]
     struct Model {
         living: BTreeMap<u64, (UnitRun, PageNo)>,
@@ -770,8 +777,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-        /// Slots never overlap, never cross an extent, and an extent is free (or hollow) exactly if nothing
-        /// in it lives.
+        /// Slots never overlap, never cross an extent, and an extent is free (or hollow) exactly if it has no
+        /// live slot.
         #[test]
         fn the_table_agrees_with_a_model(ops in proptest::collection::vec(op(), 1..300)) {
             let mut extents = table(2);

@@ -64,9 +64,9 @@ use super::unit_run::UnitRun;
 pub(crate) const BLOCK_BYTES: usize = 4096;
 /// Places in a map page.
 pub(crate) const PLACES: u32 = 508;
-/// Smallest extent: holds the header block and a few of the largest pages that tests use.
+/// The smallest extent. It has space for the header block and a few of the largest pages that tests use.
 pub(crate) const EXTENT_BYTES_MIN: u64 = 64 << 10;
-/// Largest extent.
+/// The largest extent.
 pub(crate) const EXTENT_BYTES_MAX: u64 = 64 << 20;
 
 const HEADER_MAGIC: u64 = u64::from_le_bytes(*b"VARVEPCK");
@@ -76,7 +76,7 @@ const CHECKSUM_AT: usize = BLOCK_BYTES - 4;
 const SHAPE_END: usize = 34;
 const HEAD_END: usize = 84;
 const PLACES_AT: usize = 32;
-/// Heads and checkpoints are never as many: the next numbers can always be given.
+/// The limit for numbers of heads and checkpoints. It is so high that the next number always exists.
 const COUNT_MAX: u64 = 1 << 62;
 
 const _: () = assert!(PLACES_AT + 8 * PLACES as usize == BLOCK_BYTES);
@@ -100,7 +100,7 @@ fn mixed(number: u64) -> u64 {
     number ^ (number >> 31)
 }
 
-/// Whether extents of this length can be.
+/// Whether an extent can have this length.
 pub(crate) fn is_extent(bytes: u64) -> bool {
     bytes.is_power_of_two() && (EXTENT_BYTES_MIN..=EXTENT_BYTES_MAX).contains(&bytes)
 }
@@ -118,7 +118,7 @@ pub(crate) enum BlockDamage {
     Foreign,
 }
 
-/// What both files of a packed space say of it.
+/// The properties of a packed space that both of its files have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Shape {
     pub(crate) page_size: u32,
@@ -202,7 +202,7 @@ pub(crate) struct Head {
     pub(crate) after: Lsn,
     /// Map pages at the checkpoint.
     pub(crate) map_pages: u32,
-    /// Which of their versions count.
+    /// The sum over the valid versions of the map pages.
     pub(crate) versions: u64,
 }
 
@@ -213,7 +213,7 @@ impl Head {
         Head { shape, pages: 0, sequence: 0, checkpoint: 0, log_from, after, map_pages: 0, versions: 0 }
     }
 
-    /// The block.
+    /// The bytes of the block.
     pub(crate) fn encode(&self) -> [u8; BLOCK_BYTES] {
         let mut block = [0; BLOCK_BYTES];
         self.shape.encode(HEAD_MAGIC, &mut block);
@@ -262,7 +262,7 @@ pub(crate) struct MapPage {
 }
 
 impl MapPage {
-    /// The block.
+    /// The bytes of the block.
     pub(crate) fn encode(&self, shape: &Shape, block: &mut [u8]) {
         assert_eq!(self.places.len(), PLACES as usize, "a map page has a place for each of its pages");
         block.fill(0);
@@ -364,7 +364,7 @@ mod tests {
         assert_eq!(Head::decode(&block), Ok(head()));
     }
 
-    /// Stored in heads, so it stays as it is.
+    /// The function must not change, because heads on devices have its values.
     #[test]
     fn snapshot_of_version_marks() {
         assert_eq!(version_mark(0, 0), 0xA706_DD2F_4D19_7E6F);
@@ -395,7 +395,7 @@ mod tests {
         assert_eq!(MapPage::decode(&block, 2, &other), Err(BlockDamage::Foreign));
     }
 
-    /// Changes bytes of a block under a right checksum.
+    /// Changes bytes of a block, and computes its checksum again.
     fn forged(mut block: [u8; BLOCK_BYTES], at: usize, bytes: &[u8]) -> [u8; BLOCK_BYTES] {
         block[at..at + bytes.len()].copy_from_slice(bytes);
         seal(&mut block);

@@ -18,7 +18,7 @@ use crate::log::{Observe, Record};
 
 const EXTENT_BYTES: u64 = 64 << 10;
 const EXTENTS: u64 = 4;
-/// A page of each map page.
+/// The pages that the space has, from two map pages.
 const PAGES: [u32; 3] = [1, 7, PLACES + 2];
 
 /// A page and its place: address and length in units.

@@ -28,7 +28,7 @@ pub(super) struct Pass<'g>(&'g Gate);
 pub(super) struct Closed<'g>(&'g Gate);
 
 impl Gate {
-    /// Waits until it is open, and keeps it open.
+    /// Waits until the gate is open, and enters. The gate cannot be closed until the result is dropped.
     pub(super) fn enter(&self) -> Pass<'_> {
         let mut state = self.state.lock();
         while state.is_closed {
@@ -38,7 +38,7 @@ impl Gate {
         Pass(self)
     }
 
-    /// Closes it, and waits until everybody has left.
+    /// Closes the gate, and waits until all threads have left.
     pub(super) fn close(&self) -> Closed<'_> {
         let mut state = self.state.lock();
         while state.is_closed {

@@ -44,14 +44,14 @@ use crate::home::files;
 const HEADS: u64 = 2;
 /// Map pages that are read together.
 const TOGETHER: u32 = 128;
-/// Damaged map pages that are named before the rest is not.
+/// The most damaged map pages that an error names.
 const NAMED_MAX: usize = 8;
 
-/// What a checkpoint of the map says.
+/// The contents of a checkpoint of the map.
 pub(crate) struct Checkpoint {
     /// The map pages that differ from the checkpoint before, and all new ones.
     pub(crate) pages: Vec<MapPage>,
-    /// Map pages there are.
+    /// Number of map pages after this checkpoint.
     pub(crate) map_pages: u32,
     /// Where reading the log has to begin.
     pub(crate) log_from: Lsn,
@@ -59,10 +59,10 @@ pub(crate) struct Checkpoint {
     pub(crate) after: Lsn,
 }
 
-/// The version of a map page that counts.
+/// The valid version of a map page.
 #[derive(Debug, Clone, Copy)]
 struct CurrentCopy {
-    /// In which of its two places it is.
+    /// The index of the valid place, 0 or 1.
     place: u8,
     /// The checkpoint that wrote it.
     checkpoint: u64,
@@ -70,9 +70,9 @@ struct CurrentCopy {
 
 struct State {
     head: Head,
-    /// The block that has it for certain.
+    /// A block that certainly has the head.
     block: u64,
-    /// Whether the other one has it for certain, too.
+    /// Whether the other block certainly has the head, too.
     is_in_both: bool,
     turns: Vec<CurrentCopy>,
 }
@@ -98,7 +98,7 @@ fn place_of(number: u32, turn: u8) -> u64 {
     (HEADS + 2 * u64::from(number) + u64::from(turn)) * BLOCK_BYTES as u64
 }
 
-/// Length of a file with so many map pages.
+/// The length of a file with `map_pages` map pages.
 fn len_bytes_for(map_pages: u32) -> u64 {
     place_of(map_pages, 0)
 }
@@ -109,7 +109,7 @@ fn versions(turns: &[CurrentCopy]) -> u64 {
 }
 
 impl MapFile {
-    /// Makes the file of an empty space. Durable on return but for its name.
+    /// Makes the file of an empty space. Its content is durable on return, but its name is not.
     pub(crate) fn create(directory: &dyn Directory, shape: Shape) -> Result<MapFile> {
         let name = file_name(shape.space);
         let file = directory.open(&name, OpenHow::or_create(device_space(shape.space)))?;
@@ -133,7 +133,7 @@ impl MapFile {
         if file.len_bytes()? >= bytes.len() as u64 {
             file.read_at(0, &mut bytes, Purpose::Mapping)?;
         }
-        // A killed process may have left its last write in caches.
+        // A killed process may have left its last write in caches of the system.
         file.flush()?;
         let mut heads = Vec::with_capacity(HEADS as usize);
         for (block, bytes) in (0..).zip(bytes.chunks_exact(BLOCK_BYTES)) {
@@ -196,7 +196,8 @@ impl MapFile {
         Ok(bytes)
     }
 
-    /// The newest version that is not too new. Whether it is the one that counts, all of them together show.
+    /// Returns the newest version of a map page that is not newer than the head's checkpoint. Whether these
+    /// are the valid versions shows in their sum.
     fn choose(&self, head: &Head, number: u32, pair: &[u8]) -> Result<Chosen> {
         let (mut best, mut is_stale, mut damage): (Option<(u8, MapPage)>, _, _) = (None, false, None);
         for (place, block) in (0..).zip(pair.chunks_exact(BLOCK_BYTES)) {
@@ -217,7 +218,7 @@ impl MapFile {
             );
             return Err(PagerError::Corrupt { what });
         };
-        // Zeros were never written.
+        // A block of zeros was never written, so it is no damage.
         let other = pair.chunks_exact(BLOCK_BYTES).nth(1 - usize::from(place));
         let damage = damage.filter(|_| other.is_some_and(|block| block.iter().any(|byte| *byte != 0)));
         Ok(Chosen { turn: CurrentCopy { place, checkpoint: page.checkpoint }, page, is_stale, damage })
@@ -240,7 +241,7 @@ impl MapFile {
         PagerError::Corrupt { what }
     }
 
-    /// Writes a checkpoint; durable on return. On failure the one before stays in force.
+    /// Writes a checkpoint, which is durable on return. On failure the checkpoint before stays valid.
     pub(crate) fn checkpoint(&self, next: &Checkpoint) -> Result<()> {
         let (turns, number) = self.write_pages(next)?;
         let mut state = self.state.lock();
@@ -257,12 +258,13 @@ impl MapFile {
         Ok(())
     }
 
-    /// Writes the map pages to their other places, durably; gives the versions that will count and the
-    /// checkpoint's number.
+    /// Writes the map pages durably to the places that are not valid. Returns the versions that will be
+    /// valid, and the checkpoint's number.
     fn write_pages(&self, next: &Checkpoint) -> Result<(Vec<CurrentCopy>, u64)> {
         let (head, mut turns) = {
             let mut state = self.state.lock();
-            // A head that was refused may name what is written here.
+            // If the write of a head was refused, the head may be on the device all the same, and name the
+            // places that are overwritten here.
             self.settle_heads(&mut state)?;
             self.reserve(next.map_pages)?;
             (state.head, state.turns.clone())
@@ -324,31 +326,33 @@ impl MapFile {
         self.settle_heads(&mut self.state.lock())
     }
 
-    /// Puts the head in force into both blocks, if it is not there for certain.
+    /// Writes the valid head to both blocks, unless both certainly have it.
     fn settle_heads(&self, state: &mut State) -> Result<()> {
         if state.is_in_both {
             return Ok(());
         }
-        // One that was refused may be on the device all the same, with the next number.
+        // A refused head may be on the device all the same, with the next sequence number. So this head gets
+        // the number after that.
         let head = Head { sequence: state.head.sequence + 2, ..state.head };
         self.put_head(state, head)
     }
 
-    /// Puts the next head in force.
+    /// Writes the next head.
     fn write_head(&self, state: &mut State, head: Head) -> Result<()> {
         self.settle_heads(state)?;
         let head = Head { sequence: state.head.sequence + 1, ..head };
         self.put_head(state, head)
     }
 
-    /// Writes a head to both blocks, first to the one that the head in force may be missing from.
+    /// Writes a head to both blocks, first to the block that may lack the valid head.
     fn put_head(&self, state: &mut State, head: Head) -> Result<()> {
         let (before, block) = (state.block, 1 - state.block);
         state.is_in_both = false;
         self.write_block(block, &head)?;
         (state.head, state.block) = (head, block);
         match self.write_block(before, &head) {
-            // It counts: it is durable where it is. The other block comes first next time.
+            // The head is valid, because it is durable in one block. The next write begins with the other
+            // block.
             Err(error) if error.is_no_space() => Ok(()),
             written => written.map(|()| state.is_in_both = true),
         }
@@ -361,13 +365,13 @@ impl MapFile {
     }
 }
 
-/// A version of a map page.
+/// The chosen version of a map page.
 struct Chosen {
     turn: CurrentCopy,
     page: MapPage,
-    /// Whether the other place was written by a checkpoint that came to nothing.
+    /// Whether the other place was written by a checkpoint that failed.
     is_stale: bool,
-    /// Why the other place can't be read: a crash tore it, or the version that counts was there.
+    /// Why the other place can't be read. Either a crash tore its write, or it had the valid version.
     damage: Option<BlockDamage>,
 }
 
@@ -424,7 +428,7 @@ mod tests {
         map.each().map(|(no, place)| (no.0, place)).collect()
     }
 
-    /// A checkpoint that writes these map pages as the model has them.
+    /// Writes a checkpoint with these map pages of the model.
     fn checkpoint(file: &MapFile, model: &Model, numbers: &BTreeSet<u32>, round: u64) -> Result<()> {
         let before = file.head().map_pages;
         let map_pages = numbers.last().map_or(0, |last| last + 1).max(before);
@@ -442,7 +446,7 @@ mod tests {
         })
     }
 
-    /// Changes a page of three map pages in turn, and one of the last map page, which moves on.
+    /// Changes the places of pages in the model. Returns the map pages that differ.
     fn change(model: &mut Model, round: u64) -> BTreeSet<u32> {
         let changed = [(round as u32 % 3) * PLACES + 5, (round as u32 / 2) * PLACES];
         for (at, no) in changed.iter().enumerate() {
@@ -481,8 +485,8 @@ mod tests {
         }
     }
 
-    /// With any subset of the writes in flight, the map after a crash is that of the last checkpoint that
-    /// returned, or of the one that did not. The next checkpoint repairs what the unfinished one left.
+    /// With any subset of the writes in flight, the map after a crash is that of the last finished
+    /// checkpoint, or of the unfinished one. The next checkpoint repairs what the unfinished one left.
     #[test]
     fn a_crash_finds_one_checkpoint_whole() {
         let inner = MemoryDirectory::new();
@@ -568,7 +572,7 @@ mod tests {
         assert!(unharmed > said && said > 100, "{unharmed} and {said}");
     }
 
-    /// A device may refuse a write and have it all the same.
+    /// A device may report an error for a write, and have the written bytes all the same.
     #[test]
     fn what_a_refused_head_names_is_not_written_over() {
         let directory = MemoryDirectory::new();
@@ -578,7 +582,7 @@ mod tests {
         let before: Model = [(1, place(8).unwrap())].into();
         let after: Model = [(1, place(16).unwrap())].into();
         checkpoint(&file, &before, &[0].into(), 1).unwrap();
-        // The head that is going to be refused.
+        // This head will be refused.
         let twin_directory = MemoryDirectory::from_images(directory.images());
         let twin = MapFile::open(&*twin_directory, &WHO).unwrap();
         twin.load().unwrap();
@@ -593,7 +597,7 @@ mod tests {
         let raw = directory.open("data.map.varve", OpenHow::existing(Space::Data)).unwrap();
         raw.write_at(block * BLOCK_BYTES as u64, &bytes, Purpose::Mapping, Durability::Now).unwrap();
         assert_eq!(loaded(&directory).unwrap().1, after, "it is there");
-        // The next try is cut short while it writes the map page.
+        // The next attempt is interrupted while it writes the map page.
         device.disarm();
         arm(When::Nth(3), Fault::Short);
         assert!(checkpoint(&file, &after, &[0].into(), 2).is_err());
@@ -622,7 +626,7 @@ mod tests {
         assert_eq!(loaded(&directory).unwrap(), (file.head(), model));
     }
 
-    /// A crash, or a bad sector, leaves a head in one block: after a start it is in both again.
+    /// After a crash or a bad sector only one block has the head. After a start both have it again.
     #[test]
     fn a_head_that_is_in_one_block_is_written_to_the_other() {
         let directory = MemoryDirectory::new();

@@ -103,7 +103,7 @@ use crate::log::Log;
 pub(crate) use self::recover::SpaceFiles;
 pub(crate) use self::room::Fill;
 
-/// What a packed space works with.
+/// The parts of the pager that a packed space uses.
 pub(crate) struct Around {
     pub(crate) log: Arc<Log>,
     pub(crate) ledger: Arc<Ledger>,
@@ -111,45 +111,45 @@ pub(crate) struct Around {
     pub(crate) trim: Arc<TrimSetting>,
     pub(crate) fill: Arc<Fill>,
     pub(crate) config: PackedConfig,
-    /// Where redo begins: before it there is no log.
+    /// The LSN where redo begins. No older log is available.
     pub(crate) redo: Lsn,
 }
 
-/// Who and what a new space is.
+/// The identity of a space.
 pub(crate) struct Identity {
     pub(crate) space: SpaceId,
     pub(crate) database: u64,
     pub(crate) page_size: usize,
 }
 
-/// A space whose pages lie out of place.
+/// A space with the packed layout.
 pub(crate) struct PackedSpace {
     shape: Shape,
     file: Arc<dyn BlockFile>,
     purpose: Purpose,
     map_file: MapFile,
     map: Arc<PageMap>,
-    /// Readers of each extent.
+    /// For each extent, the number of threads that read it.
     readers: Chunks<AtomicU32>,
     book: Mutex<Book>,
-    /// Held by who begins the next extent, and wins room for it.
+    /// Held by the thread that begins the next extent, and makes space for it.
     opening: Mutex<()>,
-    /// The file could not get longer when it was tried last.
+    /// The last attempt to make the file longer failed.
     is_full: AtomicBool,
-    /// A full device is asked once more whether it can.
+    /// Another attempt to make the file longer is due.
     asks_again: AtomicBool,
-    /// Pages that may be written (`room.rs`).
+    /// The number of pages that may be written
     granted: AtomicU32,
-    /// The first hollow extent that is asked for next.
+    /// The hollow extent where the next search begins.
     hollow_from: AtomicU32,
-    /// The device cannot punch holes.
+    /// The device has reported that it cannot punch holes.
     cannot_punch: AtomicBool,
-    /// Held by who settles.
+    /// Held by the thread that settles.
     settling: Mutex<()>,
     gate: Gate,
     /// Length in pages.
     pages: AtomicU32,
-    /// The log is kept from here on.
+    /// The log is kept from this LSN on.
     log_from: AtomicLsn,
     log: Arc<Log>,
     ledger: Arc<Ledger>,
@@ -177,8 +177,7 @@ struct Counters {
 }
 
 impl Counters {
-    /// Bytes written into slots, those of reclamation too, for a hundred bytes of pages that were to be
-    /// written.
+    /// Bytes written into slots, including those of reclamation, in percent of the bytes of page writes.
     fn amplification_percent(&self) -> u64 {
         let (written, moved) =
             (self.written_bytes.load(Ordering::Relaxed), self.moved_bytes.load(Ordering::Relaxed));
@@ -187,7 +186,7 @@ impl Counters {
 }
 
 impl PackedSpace {
-    /// Makes the files of an empty space; their names are not durable.
+    /// Makes the files of an empty space. Their names are not durable yet.
     pub(crate) fn create(directory: &dyn Directory, who: &Identity, around: Around) -> Result<PackedSpace> {
         let shape = Shape {
             page_size: who.page_size as u32,
@@ -247,7 +246,7 @@ impl PackedSpace {
         }
     }
 
-    /// Unit of slots, in bytes.
+    /// The unit of slots, in bytes.
     fn sector_bytes(&self) -> usize {
         sector_bytes(&*self.file)
     }
@@ -262,7 +261,7 @@ impl PackedSpace {
     }
 }
 
-/// Unit of slots, in bytes.
+/// The unit of slots, in bytes.
 fn sector_bytes(file: &dyn BlockFile) -> usize {
     (file.sector_bytes() as usize).max(UNIT_BYTES)
 }
@@ -302,7 +301,7 @@ impl Layout for PackedSpace {
             self.flush_discards()?;
         }
         let before = self.pages.fetch_min(pages, Ordering::AcqRel);
-        // The map of what comes to lie there needs room, too.
+        // The file of the map needs space for the entries of these pages, too.
         self.map_file.resize(pages).inspect_err(|_| self.pages.store(before, Ordering::Release))?;
         self.pages.store(pages, Ordering::Release);
         Ok(())
@@ -322,7 +321,7 @@ impl Layout for PackedSpace {
         Ok(())
     }
 
-    /// Also switched off: what is dead must not be moved again and again.
+    /// True even if trim is switched off. Otherwise reclamation would move dead pages again and again.
     fn trims(&self) -> bool {
         true
     }

@@ -28,21 +28,21 @@ use super::extents::{ExtentNo, Filling, NoExtent};
 use super::unit_run::UnitRun;
 use crate::base::ids::PageNo;
 
-/// Extents emptied in a turn at most.
+/// The most extents that a turn empties.
 const VICTIMS_MAX: usize = 64;
 
-/// How much a turn may do.
+/// The limits of a turn.
 pub(crate) struct Rules {
-    /// Extents written.
+    /// The most extents that are written.
     pub(crate) extents: usize,
-    /// Extents in which more lives are left alone.
+    /// Extents with more live units than this are not emptied.
     pub(crate) live_units_max: u32,
-    /// Slots are a multiple of this long.
+    /// The length of a slot is a multiple of this.
     pub(crate) sector_units: u32,
 }
 
 impl Rules {
-    /// Units that a stored page takes where it is moved to.
+    /// The number of units that a stored page takes in its new slot.
     fn units(&self, from: UnitRun) -> u32 {
         from.units().next_multiple_of(self.sector_units)
     }
@@ -54,7 +54,7 @@ pub(crate) struct Survivor {
     pub(crate) from: UnitRun,
     victim: ExtentNo,
     age_units: u64,
-    /// Where its bytes are while it is moved: in which buffer, from which byte on.
+    /// Where its bytes are during the move: index of the buffer, and offset in it.
     pub(crate) bytes_at: (usize, usize),
 }
 
@@ -64,33 +64,33 @@ pub(crate) struct Move {
     pub(crate) to: UnitRun,
 }
 
-/// An extent that survivors are written into, one behind the other.
+/// An extent into which survivors are written one after another.
 pub(crate) struct Output {
     filling: Filling,
     pub(crate) moves: Vec<Move>,
-    /// Others go on behind them.
+    /// The extent is filled only in part. Later page writes use the rest of it.
     is_part: bool,
 }
 
-/// What came of a turn.
+/// The result of a turn.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Moved {
-    /// Pages that lie elsewhere now.
+    /// Number of pages that were moved.
     pub(crate) pages: u64,
-    /// Their length.
+    /// Their length in units.
     pub(crate) units: u64,
-    /// Extents that get free with the next notes.
+    /// Number of extents that become free when the new places are in the durable log.
     pub(crate) emptied: u64,
-    /// Pages that stay where they are, since their slots are damaged.
+    /// Number of pages that stay, because their slots are damaged.
     pub(crate) damaged: u64,
-    /// Pages that stay where they are until the next try, since a read failed.
+    /// Number of pages that stay until the next try, because a read failed.
     pub(crate) unread: u64,
-    /// Nothing could be moved since somebody reads in all free extents, for a moment.
+    /// No page could be moved, because all free extents are being read at the moment.
     pub(crate) met_readers: bool,
 }
 
 impl Moved {
-    /// Whether another turn may find it otherwise.
+    /// Whether the turn has changed something, so that another turn may be useful.
     pub(crate) fn has_won(&self) -> bool {
         self.pages + self.emptied + self.damaged + self.unread > 0
     }
@@ -102,25 +102,25 @@ pub(crate) enum Readable {
     Yes,
     /// The device failed.
     NotNow,
-    /// What is there is not the page.
+    /// The slot does not have the page.
     Never,
 }
 
-/// A turn.
+/// A turn of reclamation.
 #[derive(Default)]
 pub(crate) struct MoveRound {
     victims: Vec<ExtentNo>,
-    /// Victims in which something stays.
+    /// Victims that are not emptied, because some page stays in them.
     kept: BTreeSet<ExtentNo>,
     damaged: u64,
     unread: u64,
     met_readers: bool,
-    /// What is to be moved, victim after victim, in the order of the slots.
+    /// The pages to move: those of one victim after the other, in the order of their slots.
     pub(crate) survivors: Vec<Survivor>,
 }
 
 impl MoveRound {
-    /// Chooses as much as fills the extents that may be written.
+    /// Chooses victims whose survivors fill the extents that may be written.
     pub(crate) fn choose(book: &Book, rules: &Rules) -> MoveRound {
         let extents = book.extents();
         let wanted_units = rules.extents as u64 * u64::from(extents.extent_units());
@@ -128,7 +128,8 @@ impl MoveRound {
         let mut turn = MoveRound { victims, ..MoveRound::default() };
         turn.victims.retain(|victim| {
             let found = book.survivors(*victim);
-            // On larger sectors than they were written on they may fit no extent together.
+            // If the sectors are larger now than when the pages were written, the survivors may not fit into
+            // one extent.
             let units: u32 = found.iter().map(|(_, from)| rules.units(*from)).sum();
             let fits = units <= rules.live_units_max;
             if fits {
@@ -146,8 +147,8 @@ impl MoveRound {
         &self.victims
     }
 
-    /// Leaves survivors where they are that cannot be read, and their extents alone: for good, or for a
-    /// while.
+    /// Leaves survivors that cannot be read in their slots, so their extents are not emptied. Damaged ones
+    /// stay for ever, the others until the next try.
     pub(crate) fn leave(&mut self, book: &mut Book, found: &[Readable]) {
         let mut found = found.iter();
         let (kept, damaged, unread) = (&mut self.kept, &mut self.damaged, &mut self.unread);
@@ -163,8 +164,8 @@ impl MoveRound {
         });
     }
 
-    /// Gives the survivors slots, oldest first. Those for which there are no whole extents stay where they
-    /// are.
+    /// Assigns new slots to the survivors, oldest first. Survivors for which there is no whole extent stay
+    /// where they are.
     pub(crate) fn place(
         &mut self,
         book: &mut Book,
@@ -189,7 +190,7 @@ impl MoveRound {
                     break;
                 }
             };
-            // It may be a victim in which the last slot died while the others were read.
+            // The free extent may be one of the victims: its last slot may have died while pages were read.
             self.kept.insert(filling.extent());
             let (mut moves, mut stay) = (Vec::with_capacity(left.len()), Vec::new());
             for survivor in left {
@@ -205,7 +206,7 @@ impl MoveRound {
         outputs
     }
 
-    /// The first `written` outputs were written, the others could not be.
+    /// Ends a turn of which the first `written` outputs were written. The others were not.
     pub(crate) fn land(mut self, book: &mut Book, outputs: Vec<Output>, written: usize) -> Moved {
         let (damaged, unread, met_readers) = (self.damaged, self.unread, self.met_readers);
         let mut moved = Moved { damaged, unread, met_readers, ..Moved::default() };
@@ -226,7 +227,7 @@ impl MoveRound {
     }
 }
 
-/// The map names the new slots from now on.
+/// Enters the new slots of an output into the map.
 fn arrive(book: &mut Book, output: Output, moved: &mut Moved) {
     let mut age_units = u64::MAX;
     for Move { survivor, to } in output.moves {
@@ -266,7 +267,7 @@ mod tests {
         book.settled();
     }
 
-    /// A book of so many extents; pages of eight units are written in this order, each settled.
+    /// A book with `extents` extents. Pages of eight units are written in this order, and each is settled.
     fn book(extents: u32, pages: &[u32]) -> (Arc<PageMap>, Book) {
         let map = Arc::new(PageMap::new());
         let mut table = Extents::new(EXTENT_BYTES);
@@ -288,7 +289,8 @@ mod tests {
         turn.land(book, outputs, written)
     }
 
-    /// Three extents, each of which is half rewritten by the next.
+    /// Page numbers that fill three extents. Each extent has new versions of half of the pages of the one
+    /// before.
     fn churned() -> Vec<u32> {
         (0..15).chain(0..8).chain(20..28).chain(20..24).chain(30..42).collect()
     }
@@ -324,7 +326,7 @@ mod tests {
         assert_eq!(book.extents().live_units(), 24);
     }
 
-    /// Found by review: it counted as emptied for ever, and was no victim again.
+    /// Found by review: such an extent counted as emptied for ever, and was never a victim again.
     #[test]
     fn a_victim_that_died_and_is_filled_with_survivors_is_not_emptied() {
         let (_, mut book) = book(8, &churned());
@@ -359,7 +361,7 @@ mod tests {
         assert_eq!(book.held_count(), 0);
     }
 
-    /// Found by review: one failed read, and the extent was left alone until the next start.
+    /// Found by review: after one failed read, an extent was not emptied until the next start.
     #[test]
     fn a_page_that_cannot_be_read_stays_and_its_extent_is_left_alone() {
         for cannot in [Readable::Never, Readable::NotNow] {
@@ -388,7 +390,7 @@ mod tests {
         }
     }
 
-    /// Found by review: it was taken for want of room.
+    /// Found by review: readers in all free extents were reported as a lack of space.
     #[test]
     fn a_turn_that_meets_readers_everywhere_says_so() {
         let (_, mut book) = book(8, &churned());
@@ -408,7 +410,8 @@ mod tests {
         assert_eq!(units, [16, 16, 8]);
     }
 
-    /// Found by review: what is longer where it is moved to than where it was need not fit an extent.
+    /// Found by review: pages can be longer in their new slots than in the old ones, so they may not fit into
+    /// an extent.
     #[test]
     fn an_extent_whose_pages_get_too_long_is_no_victim() {
         let (_, book) = book(8, &churned());

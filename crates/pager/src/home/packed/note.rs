@@ -20,13 +20,13 @@ use crate::base::ids::{PageNo, SpaceId};
 use crate::base::lsn::Lsn;
 use crate::log::record::{put_varint, take_varint};
 
-/// Kind of the note (kinds below 16 are the pager's).
+/// Kind of the note record (kinds below
 pub(crate) const NOTE_MAP: u8 = 3;
 
-/// Most pages of one note: it must fit into a small log segment.
+/// The most pages in one note record, because it must fit into a small log segment.
 pub(crate) const NOTE_PAGES_MAX: usize = 1024;
 
-/// What a note says of one page.
+/// What a note record says about one page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Said {
     pub(crate) no: PageNo,
@@ -49,7 +49,7 @@ pub(crate) fn encode(space: SpaceId, pages: &[Said]) -> Vec<u8> {
     payload
 }
 
-/// What a payload says; `None` if it is not one.
+/// Decodes a payload. `None` means that it is not valid.
 pub(crate) fn decode(mut payload: &[u8]) -> Option<Vec<(SpaceId, Said)>> {
     let mut pages = Vec::new();
     while !payload.is_empty() {

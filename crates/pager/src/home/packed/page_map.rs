@@ -29,12 +29,12 @@ impl PageMap {
         PageMap { places: Chunks::new() }
     }
 
-    /// Where the page lies; `None` if it was never written.
+    /// The place of a page. `None` means that it was never written.
     pub(crate) fn load(&self, no: PageNo) -> Option<UnitRun> {
         known(self.places.get(no.0)?.load(SeqCst))
     }
 
-    /// Sets where the page lies; gives where it lay.
+    /// Sets the place of a page, and returns the place before.
     pub(crate) fn swap(&self, no: PageNo, place: Option<UnitRun>) -> Option<UnitRun> {
         match (place, self.places.get(no.0)) {
             (None, None) => None,
@@ -43,13 +43,13 @@ impl PageMap {
         }
     }
 
-    /// All pages that were written, in order.
+    /// All pages that have a place, in the order of their numbers.
     pub(crate) fn each(&self) -> impl Iterator<Item = (PageNo, UnitRun)> {
         let cells = self.places.each().map(|(no, cell)| (PageNo(no), known(cell.load(SeqCst))));
         cells.filter_map(|(no, place)| Some((no, place?)))
     }
 
-    /// Memory, in bytes.
+    /// The memory of the map, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.places.bytes()
     }

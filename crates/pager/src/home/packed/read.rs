@@ -20,7 +20,7 @@ use crate::base::page::PageDamage;
 use crate::home::compression::stored_page;
 use crate::level::Want;
 
-/// A slot that stays as it is until this is dropped.
+/// A slot that is not overwritten until this is dropped.
 pub(super) struct PinnedSlot<'s> {
     pub(super) place: UnitRun,
     readers: &'s AtomicU32,
@@ -32,7 +32,7 @@ impl Drop for PinnedSlot<'_> {
     }
 }
 
-/// Bytes of the file that are read for a slot: whole sectors around it.
+/// The part of the file that is read for a slot: the sectors that contain it.
 pub(super) struct Window {
     pub(super) offset: u64,
     /// Bytes before the slot.
@@ -41,7 +41,7 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// What has to be read for a place.
+    /// The part of the file that is read for a place.
     pub(super) fn of(place: UnitRun, sector_bytes: usize) -> Window {
         let sector = sector_bytes as u64;
         let offset = place.offset_bytes() / sector * sector;
@@ -51,7 +51,7 @@ impl Window {
 }
 
 impl PackedSpace {
-    /// Whether somebody reads slots of the extent, or is about to look whether he may.
+    /// Whether a thread reads a slot of the extent, or is about to check whether it may.
     pub(super) fn is_read(&self, extent: ExtentNo) -> bool {
         self.readers.get(extent.0).is_some_and(|readers| readers.load(SeqCst) > 0)
     }
@@ -61,7 +61,7 @@ impl PackedSpace {
         self.hold(id.no()).ok_or(PagerError::DamagedPage { id, damage: PageDamage::Zero })
     }
 
-    /// The slot that the map names for a page; `None` if it names none.
+    /// Pins the slot that the map has for a page. `None` means that the map has none.
     pub(super) fn hold(&self, no: PageNo) -> Option<PinnedSlot<'_>> {
         let extent_units = self.shape.extent_bytes / super::unit_run::UNIT_BYTES as u64;
         loop {
@@ -75,19 +75,19 @@ impl PackedSpace {
         }
     }
 
-    /// What has to be read for a place.
+    /// The part of the file that is read for a place.
     pub(super) fn window(&self, place: UnitRun) -> Window {
         Window::of(place, self.sector_bytes())
     }
 
-    /// Reads pages; submits all together.
+    /// Reads pages. All reads are submitted together.
     pub(super) fn read_wants(&self, wants: &mut [(PageId, &mut Want<'_>)]) -> Result<()> {
         let found: Vec<PinnedSlot<'_>> = wants.iter().map(|(id, _)| self.find(*id)).collect::<Result<_>>()?;
         let mut aside: Vec<(Window, Option<AlignedBuf>)> = Vec::with_capacity(wants.len());
         for (found, (_, want)) in found.iter().zip(wants.iter()) {
             let window = self.window(found.place);
             let fits = matches!(want, Want::Page { frame, .. } if frame.len() == window.len_bytes);
-            // A plain page goes straight to its frame.
+            // A plain page is read directly into its frame.
             let buf = (!fits || window.skip > 0).then(|| AlignedBuf::new(window.len_bytes));
             aside.push((window, buf));
         }

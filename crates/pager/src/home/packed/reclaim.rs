@@ -42,22 +42,22 @@ use super::unit_run::UNIT_BYTES;
 use crate::base::error::Result;
 use crate::home::compression::stored_page;
 
-/// Free extents that only survivors are written into.
+/// The reserve: the number of free extents that are used only for moved pages.
 pub(super) const LAST_EXTENTS: u32 = 2;
-/// What a turn moves at most, in extents and in bytes.
+/// The most that one share of reclamation moves, in extents and in bytes.
 pub(super) const SHARE_EXTENTS_MAX: u64 = 4;
 const SHARE_BYTES_MAX: u64 = 8 << 20;
-/// Extents in which more than so many in a hundred units live are not emptied.
+/// Extents in which more than this percentage of the units is live are not emptied.
 const LIVE_PERCENT_MAX: u32 = 95;
-/// Hollow extents that a share asks the device for at most.
+/// The most hollow extents for which a share reserves blocks.
 const HOLLOW_ASKED_MAX: u32 = 8;
-/// Turns for one extent.
+/// The most turns that are made to get one free extent.
 const TURNS_MAX: u32 = 64;
-/// Slots with less between them are read together, up to this length.
+/// Slots with a smaller gap between them are read together, up to `READ_BYTES_MAX`.
 const GAP_BYTES: u64 = 32 << 10;
 const READ_BYTES_MAX: u64 = 1 << 20;
 
-/// An extent that is read.
+/// Marks an extent as being read until it is dropped.
 pub(super) struct ReadPin<'s>(&'s AtomicU32);
 
 impl Drop for ReadPin<'_> {
@@ -67,11 +67,12 @@ impl Drop for ReadPin<'_> {
 }
 
 impl PackedSpace {
-    /// Does the share of whoever has filled an extent.
+    /// Does the share of reclamation of a writer that has filled an extent.
     pub(super) fn keep_up(&self) -> Result<()> {
         let spare = self.spare_extents();
         let coming = |book: &Book| book.extents().free_count() + book.extents().emptied_count();
-        // Nothing has to be moved for those whose room the device may have kept.
+        // Hollow extents that the device may still have blocks for are tried first, because they need no
+        // moves.
         let missing = spare.saturating_sub(coming(&self.book.lock()));
         self.fill_hollow(missing, HOLLOW_ASKED_MAX)?;
         let (free, coming) = {
@@ -85,7 +86,7 @@ impl PackedSpace {
         }
         let share = SHARE_EXTENTS_MAX.min(SHARE_BYTES_MAX / self.shape.extent_bytes).max(1);
         match self.turn((share as usize).min(free.saturating_sub(1) as usize)) {
-            // It shows again when there is nothing else.
+            // A lack of space is reported later, if there is no other source of free extents.
             Err(error) if error.is_no_space() => Ok(()),
             done => done.map(drop),
         }
@@ -101,7 +102,7 @@ impl PackedSpace {
                 Err(error) if error.is_no_space() => return Ok(false),
                 moved => moved?,
             };
-            // What was moved is free when the notes are durable.
+            // Emptied extents become free when the log records of the new places are durable.
             let has_log = self.bury_and_settle()?;
             if self.has_free() || self.book.lock().has_room_for(units) {
                 return Ok(true);
@@ -122,13 +123,13 @@ impl PackedSpace {
     pub(super) fn rules(&self, extents: usize) -> Rules {
         let extent_units = (self.shape.extent_bytes / UNIT_BYTES as u64) as u32;
         let page_units = self.shape.page_size / UNIT_BYTES as u32;
-        // The survivors of one victim fit into one extent, whatever their order.
+        // With this limit, the survivors of one victim always fit into one extent, in any order.
         let fitting = extent_units - HEADER_UNITS - page_units + 1;
         let live_units_max = fitting.min(extent_units * LIVE_PERCENT_MAX / 100);
         Rules { extents, live_units_max, sector_units: (self.sector_bytes() / UNIT_BYTES) as u32 }
     }
 
-    /// One turn, by the holder of `opening`: moves what fills up to `extents`.
+    /// Runs one turn, which writes up to `extents` extents. The caller holds `opening`.
     fn turn(&self, extents: usize) -> Result<Moved> {
         if extents == 0 {
             return Ok(Moved::default());
@@ -160,14 +161,14 @@ impl PackedSpace {
         }
     }
 
-    /// Enters a reader at an extent.
+    /// Registers a reader of an extent.
     pub(super) fn enter(&self, extent: ExtentNo) -> ReadPin<'_> {
         let readers = self.readers.make(extent.0);
         readers.fetch_add(1, SeqCst);
         ReadPin(readers)
     }
 
-    /// Reads the survivors, neighbours together; those that cannot be are left where they are.
+    /// Reads the survivors, neighbours together. Survivors that cannot be read stay where they are.
     fn read_survivors(&self, turn: &mut MoveRound) -> Vec<AlignedBuf> {
         let runs = self.runs(&mut turn.survivors);
         let mut buffers: Vec<AlignedBuf> =
@@ -179,7 +180,7 @@ impl PackedSpace {
             .collect();
         let are_read = match self.file.read_batch(&mut ops) {
             Ok(()) => vec![true; runs.len()],
-            // Some of it can be read, perhaps.
+            // The batch failed, but perhaps some of its parts can be read alone.
             Err(_) => ops.iter_mut().map(|op| self.file.read_at(op.offset, op.buf, op.why).is_ok()).collect(),
         };
         let readable = |survivor: &Survivor| {
@@ -198,7 +199,7 @@ impl PackedSpace {
         buffers
     }
 
-    /// What is read together; notes for each survivor where its bytes will be.
+    /// The ranges of the file that are read together. Records for each survivor where its bytes will be.
     fn runs(&self, survivors: &mut [Survivor]) -> Vec<Range<u64>> {
         let mut runs: Vec<Range<u64>> = Vec::new();
         for survivor in survivors {
@@ -220,7 +221,7 @@ impl PackedSpace {
         runs
     }
 
-    /// Writes the survivors of each output in one piece; gives how many outputs were written.
+    /// Writes the survivors of each output in one piece. Returns how many outputs were written.
     fn write_outputs(&self, outputs: &[Output], buffers: &[AlignedBuf]) -> (usize, Result<()>) {
         for (number, output) in outputs.iter().enumerate() {
             let Some((first, last)) = output.moves.first().zip(output.moves.last()) else { continue };

@@ -32,13 +32,13 @@ use crate::base::lsn::Lsn;
 use crate::home::compression::stored_page;
 use crate::home::files;
 
-/// The files of a space, and what its map says so far.
+/// The files of a space, and its map as far as the log was read.
 pub(crate) struct SpaceFiles {
     file: Arc<dyn BlockFile>,
     location: String,
     map_file: MapFile,
     stale: BTreeSet<u32>,
-    /// Takes the notes of the log.
+    /// Applies the log records.
     pub(crate) replay: Replay,
 }
 
@@ -67,12 +67,12 @@ impl SpaceFiles {
         Ok(SpaceFiles { file, location, map_file, stale, replay })
     }
 
-    /// Length of its extents: what they had when it was made.
+    /// The length of the extents, which is fixed when the space is made.
     pub(crate) fn extent_bytes(&self) -> u64 {
         self.map_file.head().shape.extent_bytes
     }
 
-    /// Refuses a log that ends at `until`, before the map does.
+    /// Returns an error if the log ends at `until`, before the checkpoint of the map.
     pub(crate) fn refuse_shorter(&self, until: Lsn) -> Result<()> {
         let head = self.map_file.head();
         if head.after <= until {
@@ -85,7 +85,8 @@ impl SpaceFiles {
         Err(PagerError::Corrupt { what })
     }
 
-    /// Reads the page where the map and the log have it. `None`: nowhere, or it is damaged there.
+    /// Reads the page from the place that the map and the log give. `None` means that it has no place, or is
+    /// damaged there.
     pub(crate) fn read(&self, id: PageId, page_size: usize) -> Result<Option<AlignedBuf>> {
         let Some(place) = self.replay.place(id.no()) else { return Ok(None) };
         let window = Window::of(place, sector_bytes(&*self.file));
@@ -98,19 +99,21 @@ impl SpaceFiles {
         Ok(stored_page::decode(stored, id, &mut page).is_ok().then_some(page))
     }
 
-    /// The space, once the log was read.
+    /// Makes the space, after the log was read.
     pub(crate) fn into_space(self, around: Around) -> Result<PackedSpace> {
         let parts = self.into_parts()?;
         Ok(PackedSpace::over(parts.file, parts.map_file, parts.map, parts.book, around))
     }
 
-    /// What the notes that were taken have made of it.
+    /// Makes the parts of the space from the map after all log records.
     pub(super) fn into_parts(self) -> Result<Parts> {
         let shape = self.map_file.head().shape;
-        // A killed process may have left slots in caches; redo would take those pages for stable.
+        // A killed process may have left slots in caches of the system. They must be durable, because redo
+        // treats their pages as stable.
         self.file.flush()?;
         match self.map_file.mend_heads() {
-            // One of them is enough, and it is tried again before the next is written.
+            // One block with the head is enough. The other one is tried again before the next head is
+            // written.
             Err(cause) if cause.is_no_space() => {}
             mended => mended?,
         }
@@ -128,7 +131,7 @@ impl SpaceFiles {
     }
 }
 
-/// What a space is made of.
+/// The parts of a space.
 pub(super) struct Parts {
     pub(super) file: Arc<dyn BlockFile>,
     pub(super) map_file: MapFile,

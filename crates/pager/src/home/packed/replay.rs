@@ -28,7 +28,7 @@ use crate::log::notes::discarded::Discards;
 use crate::log::notes::discards::{self, NOTE_DISCARD};
 use crate::log::{Observe, Record};
 
-/// A map that takes notes.
+/// A map to which log records are applied.
 pub(crate) struct Replay {
     space: SpaceId,
     /// End of the log at the checkpoint.
@@ -40,22 +40,22 @@ pub(crate) struct Replay {
 }
 
 impl Replay {
-    /// `map` is what the checkpoint says, `after` the end of the log at that moment.
+    /// `map` is the map of the checkpoint, `after` the end of the log at that moment.
     pub(crate) fn new(space: SpaceId, map: PageMap, after: Lsn) -> Replay {
         Replay { space, after, map, discards: Discards::default(), dirty: BTreeSet::new() }
     }
 
-    /// Where the page is, as far as the log was read.
+    /// The place of the page, as far as the log was read.
     pub(super) fn place(&self, no: PageNo) -> Option<UnitRun> {
         self.map.load(no)
     }
 
-    /// The map, and its pages that the checkpoint has otherwise.
+    /// The map, and the map pages that differ from the checkpoint.
     pub(crate) fn finish(self) -> (PageMap, BTreeSet<u32>) {
         (self.map, self.dirty)
     }
 
-    /// A note in the group that ends at `lsn`.
+    /// Applies a note record in the group that ends at `lsn`.
     pub(crate) fn said(&mut self, lsn: Lsn, said: &Said) {
         if lsn <= self.after {
             return;
@@ -76,7 +76,7 @@ impl Replay {
         self.set(said.no, Some(said.place));
     }
 
-    /// The pages mean nothing any more, says the group that ends at `lsn`.
+    /// Applies a discard record in the group that ends at `lsn`.
     pub(crate) fn discarded(&mut self, lsn: Lsn, range: PageRange) {
         if lsn <= self.after || range.first.space() != self.space {
             return;
@@ -96,7 +96,7 @@ impl Observe for Replay {
     fn observe(&mut self, lsn: Lsn, record: &Record<'_>) -> Result<()> {
         match *record {
             Record::Note { kind: NOTE_MAP, payload } => {
-                // Analysis has refused it if it is not one.
+                // Analysis has refused the record already if it is not valid.
                 let pages = note::decode(payload).unwrap_or_default();
                 let mine = self.space;
                 for (_, said) in pages.iter().filter(|(space, _)| *space == mine) {

@@ -36,14 +36,15 @@ use super::unit_run::UNIT_BYTES;
 use crate::base::error::Result;
 use crate::home::files;
 
-/// Extents by which the file grows at least, and hollow ones that are filled at a time.
+/// The least number of extents by which the file grows, and the number of hollow extents that get blocks at a
+/// time.
 const GROWTH_EXTENTS_MIN: u32 = 8;
 /// Reclamation begins when fewer free extents are left beside the reserve: this number, or one in sixty-four
 /// of the file's extents.
 const SPARE_EXTENTS_MIN: u32 = 2;
-/// Extents that hold nothing, or not all they could, whatever is done: the last ones, and those being filled.
+/// The number of extents that cannot be full of pages: the reserve, and the extents that are being filled.
 const ASIDE_EXTENTS: u32 = LAST_EXTENTS + 2;
-/// Readers of free extents are waited for so often; first others get the processor, then some time passes.
+/// The most waits for readers of free extents. The first waits yield the processor, later ones sleep.
 pub(super) const WAITS_MAX: u32 = 2000;
 const YIELDS_MAX: u32 = 100;
 const WAIT: Duration = Duration::from_micros(500);
@@ -57,7 +58,7 @@ impl Fill {
         Fill(AtomicU8::new(percent))
     }
 
-    /// From now on.
+    /// Changes the limit.
     pub(crate) fn set(&self, percent: u8) {
         self.0.store(percent, Relaxed);
     }
@@ -68,15 +69,15 @@ impl Fill {
 }
 
 impl PackedSpace {
-    /// Free extents below which room is won back ahead of need.
+    /// When fewer free extents than this are left, space is reclaimed in advance.
     pub(super) fn spare_extents(&self) -> u32 {
         LAST_EXTENTS + SPARE_EXTENTS_MIN.max(self.book.lock().extents().count() / 64)
     }
 
-    /// Grants pages up to this number: has the room for those of them that were never written, too, or
-    /// refuses.
+    /// Grants pages up to this number. Makes sure that there is space even for those that were never written,
+    /// or refuses.
     pub(super) fn require_room(&self, pages: u32) -> Result<()> {
-        // From here on trim leaves what they need.
+        // From now on trim keeps the space that these pages need.
         let before = self.granted.fetch_max(pages, Relaxed);
         self.find_room(pages).inspect_err(|_| self.granted.store(before, Relaxed))
     }
@@ -93,12 +94,12 @@ impl PackedSpace {
         }
     }
 
-    /// Pages beyond this number are not written before they are granted again.
+    /// Takes back the grant of pages beyond this number. They are not written before they are granted again.
     pub(super) fn ungrant(&self, pages: u32) {
         self.granted.fetch_min(pages, Relaxed);
     }
 
-    /// Extents with their blocks that are missing for so many pages.
+    /// The number of extents with blocks that are missing for `pages` pages.
     fn missing_extents(&self, pages: u32) -> u32 {
         let book = self.book.lock();
         self.needed_extents(&book, pages).saturating_sub(book.extents().usable_count())
@@ -131,7 +132,7 @@ impl PackedSpace {
         promised.max(2 * spare + unwritten.min(self.growth(extents.count())))
     }
 
-    /// Whether the file is filled as much as it may be before it grows.
+    /// Whether the file is filled to its limit, so that it may grow.
     pub(super) fn is_filled(&self) -> bool {
         let book = self.book.lock();
         book.extents().live_units() * 100 > book.extents().all_units() * self.fill.percent()
@@ -149,7 +150,7 @@ impl PackedSpace {
         Ok(!self.is_full.load(Relaxed))
     }
 
-    /// Whether more are free than the last ones.
+    /// Whether there are free extents beside the reserve.
     pub(super) fn has_free(&self) -> bool {
         self.book.lock().extents().free_count() > LAST_EXTENTS
     }
@@ -161,7 +162,7 @@ impl PackedSpace {
         if self.has_free() || (self.fill_hollow(GROWTH_EXTENTS_MIN, u32::MAX)? > 0 && self.has_free()) {
             return Ok(());
         }
-        // Without notes nothing gets free, however much is moved.
+        // If the log has no space for records of new places, moving pages frees nothing.
         if has_log && !self.is_filled() && self.empty_extents(units)? {
             return Ok(());
         }
@@ -177,7 +178,8 @@ impl PackedSpace {
         }
     }
 
-    /// Has slots die that only wait for the log. Whether the log has the room for that.
+    /// Writes and flushes the log so far that slots which only wait for it die. Returns false if the log has
+    /// no space for the records.
     pub(super) fn bury_and_settle(&self) -> Result<bool> {
         self.bury_all()?;
         let settled = match self.settle_all() {
@@ -188,7 +190,7 @@ impl PackedSpace {
         Ok(settled)
     }
 
-    /// Has slots die that discards left behind, which wait for the log.
+    /// Flushes the log so far that the slots of discarded pages die.
     pub(super) fn bury_all(&self) -> Result<()> {
         let last_grave = self.book.lock().last_grave();
         if let Some(after) = last_grave {
@@ -209,7 +211,7 @@ impl PackedSpace {
             return Ok(());
         }
         match self.lengthen(1) {
-            // There are only they to wait for.
+            // The only source of space is an extent that is still being read.
             Err(error) if error.is_no_space() => {
                 wait_for_readers(waits);
                 Ok(())
@@ -224,7 +226,8 @@ impl PackedSpace {
     pub(super) fn fill_hollow(&self, most: u32, asked_max: u32) -> Result<u32> {
         let hollow_count = self.book.lock().extents().hollow_count();
         let mut reserved = Vec::new();
-        // Behind the one that was refused last, and around: none is asked for twice.
+        // The search begins after the extent that was refused last, and goes around, so that no extent is
+        // tried twice.
         let mut from = self.hollow_from.load(Relaxed);
         for _ in 0..hollow_count.min(asked_max) {
             if reserved.len() == most as usize {
@@ -243,7 +246,7 @@ impl PackedSpace {
             }
         }
         if !reserved.is_empty() {
-            // A crash must not take the room back from those that are told they have it.
+            // The reservation must be durable before it is reported, so that a crash cannot undo it.
             self.file.flush()?;
             let mut book = self.book.lock();
             reserved.iter().for_each(|extent| book.extents_mut().refilled(*extent));
@@ -251,8 +254,8 @@ impl PackedSpace {
         Ok(reserved.len() as u32)
     }
 
-    /// Makes the file longer, by `extents` or a comfortable step. What is asked for may fit where the step
-    /// does not.
+    /// Makes the file longer, by `extents` or a larger usual step. If the device has no space for the step,
+    /// `extents` may still fit.
     pub(super) fn grow(&self, extents: u32) -> Result<()> {
         let step = self.growth(self.book.lock().extents().count()).max(extents);
         let grown = match self.lengthen(step) {
@@ -263,7 +266,7 @@ impl PackedSpace {
         grown
     }
 
-    /// The step by which a file of so many extents grows.
+    /// The step by which a file of `count` extents grows.
     fn growth(&self, count: u32) -> u32 {
         files::growth_step(count, GROWTH_EXTENTS_MIN, self.shape.extent_bytes)
     }
@@ -278,7 +281,7 @@ impl PackedSpace {
     }
 }
 
-/// Readers hold a slot as long as one read takes.
+/// Waits a moment for readers. A reader holds a slot only as long as one read takes.
 pub(super) fn wait_for_readers(waits: u32) {
     match waits < YIELDS_MAX {
         true => std::thread::yield_now(),

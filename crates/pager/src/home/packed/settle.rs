@@ -26,13 +26,14 @@ use crate::base::lsn::Lsn;
 use crate::log::{GROUP_SLACK_BYTES, record};
 
 impl PackedSpace {
-    /// Makes everything stable that is held.
+    /// Makes all held pages stable.
     pub(super) fn settle_all(&self) -> Result<()> {
         let _turn = self.settling.lock();
         self.settle_turn()
     }
 
-    /// Settles if many pages are held and nobody else is at it. Want of room is no failure: they stay held.
+    /// Settles if many pages are held and no other thread settles. A lack of space is no error: the pages
+    /// stay held.
     pub(super) fn settle_if_many(&self) -> Result<()> {
         if self.book.lock().pending_count() < self.config.held_pages_max {
             return Ok(());
@@ -44,7 +45,7 @@ impl PackedSpace {
         }
     }
 
-    /// One settling, by the holder of `settling`.
+    /// Runs one settle. The caller holds `settling`.
     fn settle_turn(&self) -> Result<()> {
         self.log.check()?;
         {
@@ -60,7 +61,7 @@ impl PackedSpace {
         if let Some(upto) = self.append_notes()?
             && !planted("packed: the note is not flushed before pages are stable")
         {
-            // A failure stops the log for good, and with it everything else: the pages stay where they are.
+            // A failure stops the log, and so the database. The pages stay as they are.
             self.log.flush(upto)?;
         }
         let stable = {
@@ -74,7 +75,7 @@ impl PackedSpace {
         Ok(())
     }
 
-    /// Notes what is to be noted; gives the end of the last note, if there is one.
+    /// Appends log records with the new places. Returns the end of the last record, if there is one.
     fn append_notes(&self) -> Result<Option<Lsn>> {
         loop {
             let book = self.book.lock();
@@ -86,7 +87,7 @@ impl PackedSpace {
                 return Ok(groups.iter().map(|group| self.log.append_note(group).end).last());
             }
             drop(book);
-            // Others append meanwhile, so one may have to look again.
+            // Other threads append meanwhile, so this may have to be repeated.
             if !self.log.make_segments_for(&lens).inspect_err(|_| self.book.lock().unsettle())? {
                 self.book.lock().unsettle();
                 return Err(DeviceError::new("log", Operation::Write, ErrorKind::NoSpace).into());

@@ -26,13 +26,15 @@ const PUNCH_EXTENTS_MIN: u64 = 4;
 /// I/O of the file waits for each hole.
 const PUNCH_BYTES_MAX: u64 = 8 << 20;
 const TRIM_BYTES_MAX: u64 = 1 << 30;
-/// Most that is cut off at a time.
+/// The most bytes that are cut off at a time.
 const CUT_BYTES_MAX: u64 = 1 << 30;
 
 impl PackedSpace {
-    /// Gives back what is free and not kept (`room.rs`), a part of it. Whether there is more.
+    /// Returns a part of the free extents that need not be kept (`room.rs`) to the device. Returns whether
+    /// there are more.
     pub(super) fn give_back(&self, pace: &Pace<'_>) -> Result<bool> {
-        // What was trimmed last may wait for the log, and there may be nobody else who writes it.
+        // Slots of pages that were just discarded may wait for the log, and perhaps no other thread writes
+        // the log.
         self.bury_all()?;
         let extent_bytes = self.shape.extent_bytes;
         let spare = self.spare_extents();
@@ -70,7 +72,7 @@ impl PackedSpace {
             }
             Err(error) => {
                 let is_for_good = error.kind == ErrorKind::Unsupported;
-                // Another failure may come after a part of it.
+                // After any other failure, a part of the range may have been punched.
                 may_be_hollow = !is_for_good;
                 self.cannot_punch.store(is_for_good, Relaxed);
                 self.counters.failed_trims.fetch_add(u64::from(!is_for_good), Relaxed);
@@ -79,7 +81,7 @@ impl PackedSpace {
         self.book.lock().extents_mut().give_back(run, may_be_hollow);
     }
 
-    /// Makes the file shorter if a quarter of it, at its end, is free and not to be kept.
+    /// Makes the file shorter if at least a quarter of it, at its end, is free and need not be kept.
     fn cut_tail(&self, spare: u32, pace: &Pace<'_>) -> Result<()> {
         let left = {
             let book = self.book.lock();
@@ -97,7 +99,7 @@ impl PackedSpace {
     /// One step towards `left` extents. No thread can begin an extent meanwhile. Returns whether there is
     /// more to do.
     fn cut_piece(&self, spare: u32, left: u32) -> Result<bool> {
-        // Whoever begins an extent has no use for a shorter file.
+        // A thread that begins an extent now needs the file as long as it is.
         let Some(_turn) = self.opening.try_lock() else { return Ok(false) };
         let (now, before) = {
             let mut book = self.book.lock();
@@ -114,7 +116,8 @@ impl PackedSpace {
             (extents.count(), before)
         };
         if self.file.set_len(u64::from(now) * self.shape.extent_bytes).is_err() {
-            // As long as the file is now; whether its end has its room shows when that is reserved.
+            // The file keeps the length that it has now. Whether its end still has blocks shows when they are
+            // reserved.
             let has = u32::try_from(self.file.len_bytes()? / self.shape.extent_bytes).unwrap_or(u32::MAX);
             self.book.lock().extents_mut().restore(has.clamp(now, before) - now);
             self.counters.failed_trims.fetch_add(1, Relaxed);

@@ -18,7 +18,7 @@
 
 use std::num::NonZeroU64;
 
-/// Unit of places, in bytes.
+/// The unit in which places are counted, in bytes.
 pub(crate) const UNIT_BYTES: usize = 512;
 /// Longest place, in units: a plain page of 64 KiB.
 pub(crate) const PLACE_UNITS_MAX: u32 = 128;
@@ -26,19 +26,20 @@ pub(crate) const PLACE_UNITS_MAX: u32 = 128;
 const ADDRESS_BITS: u32 = 40;
 const LENGTH_BITS: u32 = 8;
 
-/// Where a stored page lies.
+/// The place of a stored page.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct UnitRun(NonZeroU64);
 
 impl UnitRun {
-    /// The place of `units` units from unit `address` on. `None` for places that can't be.
+    /// The place of `units` units that begins at unit `address`. `None` means that the place is impossible.
     pub(crate) fn new(address: u64, units: u32) -> Option<UnitRun> {
         let fits = address >> ADDRESS_BITS == 0 && (1..=PLACE_UNITS_MAX).contains(&units);
         let address = NonZeroU64::new(address).filter(|_| fits)?;
         Some(UnitRun(address | u64::from(units - 1) << ADDRESS_BITS))
     }
 
-    /// Reads a stored place: `Some(None)` for a page that was never written, `None` for nonsense.
+    /// Decodes a stored place. `Some(None)` means that the page was never written, `None` that the number is
+    /// not valid.
     pub(crate) fn of_stored(raw: u64) -> Option<Option<UnitRun>> {
         if raw == 0 {
             return Some(None);
@@ -62,7 +63,7 @@ impl UnitRun {
         (self.0.get() >> ADDRESS_BITS) as u32 + 1
     }
 
-    /// The unit behind the last one.
+    /// The unit after the last one.
     pub(crate) fn end(self) -> u64 {
         self.address() + u64::from(self.units())
     }

@@ -27,27 +27,28 @@ fn units_of(stored: &Stored<'_>) -> u32 {
 }
 
 impl PackedSpace {
-    /// Writes pages to new slots; they are held then.
+    /// Writes pages to new slots. Afterwards the pages are held.
     pub(super) fn write_stored(&self, stored: &[Stored<'_>]) -> Result<()> {
         let mut places = Vec::with_capacity(stored.len());
         let written = self.take_places(stored, &mut places).and_then(|()| self.write_slots(stored, &places));
         let mut book = self.book.lock();
         if let Err(error) = written {
-            // The last one first, so that the extent goes on where it was.
+            // The last slot is returned first, so that the extent has its previous end afterwards.
             places.into_iter().rev().for_each(|place| book.abandoned(place));
             return Err(error);
         }
         let units: u64 = places.iter().map(|place| u64::from(place.units())).sum();
         self.counters.written_bytes.fetch_add(units * UNIT_BYTES as u64, Relaxed);
         for (stored, place) in stored.iter().zip(places) {
-            // An image that the log does not know: behind every discard of its page, before every change.
+            // An image without an LSN counts as made now: after every discard of its page, and before every
+            // later change.
             let lsn = if stored.lsn() == Lsn::ZERO { self.log.end() } else { stored.lsn() };
             book.written(stored.id().no(), lsn, place);
         }
         Ok(())
     }
 
-    /// Slots for these pages; on error those that were taken are in `places`.
+    /// Takes slots for these pages. On error, `places` has the slots that were taken.
     fn take_places(&self, stored: &[Stored<'_>], places: &mut Vec<UnitRun>) -> Result<()> {
         loop {
             let mut book = self.book.lock();
@@ -67,7 +68,7 @@ impl PackedSpace {
         }
     }
 
-    /// Begins the next extent, unless somebody else has by now: a slot of `units` fits then.
+    /// Begins the next extent, unless another thread has done so. Afterwards a slot of `units` units fits.
     fn next_extent(&self, units: u32) -> Result<()> {
         let _turn = self.opening.lock();
         let has_room = {
@@ -93,7 +94,7 @@ impl PackedSpace {
         }
     }
 
-    /// Writes the slots, neighbours with one operation.
+    /// Writes the slots. Neighbouring slots are written by one operation.
     fn write_slots(&self, stored: &[Stored<'_>], places: &[UnitRun]) -> Result<()> {
         let numbers: Vec<usize> = (0..places.len()).collect();
         let runs: Vec<&[usize]> = numbers.chunk_by(|a, b| places[*a].end() == places[*b].address()).collect();
@@ -113,7 +114,7 @@ impl PackedSpace {
     }
 }
 
-/// The bytes of stored pages one behind the other.
+/// The bytes of stored pages, one after another.
 fn join<'s, 'i: 's>(stored: impl Iterator<Item = &'s Stored<'i>> + Clone) -> AlignedBuf {
     let mut joined = AlignedBuf::new(stored.clone().map(|stored| stored.bytes().len()).sum());
     let mut at = 0;

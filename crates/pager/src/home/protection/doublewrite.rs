@@ -52,24 +52,24 @@ pub(crate) const REGION_PREFIX: &str = "doublewrite";
 const MAGIC: &[u8; 8] = b"VARVEDBW";
 const VERSION: u32 = 2;
 const HEADER_BYTES: usize = 36;
-/// The version without the id of a database.
+/// The older version of the format, which has no database id.
 const VERSION_WITHOUT: u32 = 1;
 const ID: Range<usize> = 24..32;
-/// Most that is written at a time when a file is made.
+/// The most bytes that are written at a time when a file is made.
 const FILL_BYTES: usize = 1 << 20;
 
-/// Where the file is.
+/// The location of a doublewrite file.
 #[derive(Clone, Copy)]
 pub(super) struct CopyFile<'a> {
     directory: &'a dyn Directory,
     name: &'static str,
-    /// Its name until it is whole.
+    /// The name of the file until it is complete.
     unfinished: &'static str,
     space: Space,
 }
 
 impl<'a> CopyFile<'a> {
-    /// Among the files of a data device.
+    /// The file in the directory of the data space.
     pub(super) fn file(directory: &'a dyn Directory) -> CopyFile<'a> {
         let (name, unfinished) = ("doublewrite.varve", "doublewrite.new.varve");
         CopyFile { directory, name, unfinished, space: Space::Data }
@@ -86,7 +86,7 @@ impl<'a> CopyFile<'a> {
         Ok(self.directory.exists(self.name)?)
     }
 
-    /// That it should be there. (An empty file is one whose making was cut off: nothing is mended from it.)
+    /// The message for a missing file. (An empty file counts as unfinished, and no page is repaired from it.)
     pub(super) fn missing(&self) -> String {
         let (location, name) = (self.directory.location(), self.name);
         format!(
@@ -97,7 +97,7 @@ impl<'a> CopyFile<'a> {
         )
     }
 
-    /// That what is there is another database's.
+    /// The message for a file of another database.
     pub(super) fn foreign(&self) -> String {
         let (location, name) = (self.directory.location(), self.name);
         format!(
@@ -106,7 +106,7 @@ impl<'a> CopyFile<'a> {
         )
     }
 
-    /// Whether what is there is another database's, as far as it says.
+    /// Whether the header of the file names another database.
     pub(super) fn is_foreign(&self, database: u64) -> Result<bool> {
         let Some(file) = self.find()? else { return Ok(false) };
         let mut header = AlignedBuf::new(HEADER_BYTES.next_multiple_of(file.sector_bytes() as usize));
@@ -159,7 +159,7 @@ impl Layout {
         bytes
     }
 
-    /// The layout that a header says, and the database if it says that.
+    /// Decodes a header: the layout, and the database id if the version has one.
     pub(super) fn decode(bytes: &[u8]) -> Option<(Layout, Option<u64>)> {
         let field = |at: usize| bytes.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes);
         let (end, id) = match field(8)? {
@@ -169,26 +169,26 @@ impl Layout {
         };
         let is_whole = bytes.get(..8)? == MAGIC && field(end)? == crc32c::crc32c(bytes.get(..end)?);
         let layout = Layout { page_size: field(12)?, batch_slots: field(16)?, single_slots: field(20)? };
-        // The header is a unit too, so the number of units is what has to fit.
+        // The header also takes a unit, so the number of all units must fit into a u32.
         layout.batch_slots.checked_add(layout.single_slots)?.checked_add(1)?;
         is_whole.then_some((layout, id))
     }
 }
 
-/// Who has which slot.
+/// The state of the slots.
 struct Slots {
     /// Free slots for single pages.
     singles: Vec<u32>,
     /// Slots with the only whole copy of a page that a full device left half written.
     held: HashMap<PageId, u32>,
-    /// Why a page was left so last.
+    /// The last error that left a page half written.
     refused: Option<PagerError>,
 }
 
-/// Slots of one batch at a time.
+/// An area: slots that one batch at a time uses.
 struct Area {
     slots: Range<u32>,
-    /// Staging of a batch; its lock is also the right to use the slots.
+    /// The buffer of a batch. Its lock is also the right to use the slots.
     staging: Mutex<Option<AlignedBuf>>,
 }
 
@@ -196,24 +196,24 @@ struct Area {
 pub(super) struct Doublewrite {
     file: Arc<dyn BlockFile>,
     layout: Layout,
-    /// The layout that was asked for; another one if there was no room for it.
+    /// The configured layout. It differs from `layout` if there was no space for it.
     wanted: Layout,
     files: Arc<SpaceFiles>,
     times: Arc<Times>,
-    /// Batch slots, in parts for batches beside each other.
+    /// The batch slots, divided into areas for simultaneous batches.
     areas: Vec<Area>,
-    /// Whose turn it is to be waited for.
+    /// If all areas are in use, the area that the next thread waits for.
     turn: AtomicUsize,
     slots: Mutex<Slots>,
     single_freed: Condvar,
-    /// A write failed: slots may hold the only whole copies, so none is used again.
+    /// A write failed. Slots may have the only whole copies, so no slot is used again.
     is_broken: AtomicBool,
     batches: AtomicU64,
     single_writes: AtomicU64,
 }
 
 impl Slots {
-    /// Why no slot can be had: all are held.
+    /// The error if all slots are held.
     fn refusal(&self) -> PagerError {
         let refused = self.refused.clone();
         refused.unwrap_or_else(|| PagerError::Stopped { cause: "no doublewrite slot is left".into() })
@@ -261,7 +261,7 @@ impl Doublewrite {
         })
     }
 
-    /// Writes as many of the pages as there are slots; gives their number.
+    /// Writes as many of the pages as there are slots. Returns their number.
     fn write_batch(&self, pages: &[&Stored<'_>]) -> Result<usize> {
         let (area, mut staging) = self.take_area();
         reached("doublewrite: batch");
@@ -270,7 +270,8 @@ impl Doublewrite {
         let pages = &pages[..slots.len()];
         let page_size = self.layout.page_size as usize;
         let buf = staging.get_or_insert_with(|| AlignedBuf::new(page_size * area.slots.len()));
-        // A failure is known before the lock is free: the next batch would write over the only whole copies.
+        // A failure is recorded before the lock is released. Otherwise the next batch would overwrite the
+        // only whole copies.
         let copied = self.times.of(Timing::BatchCopy, || self.write_copies(buf, pages, &slots));
         let place = || self.times.of(Timing::BatchPlace, || self.place_batch(pages, &slots));
         let placed = copied.and_then(|()| place());
@@ -279,7 +280,7 @@ impl Doublewrite {
         Ok(pages.len())
     }
 
-    /// An area that nobody uses; if there is none, the next one in turn, which is waited for.
+    /// Takes an area that no thread uses. If all are in use, waits for the next one in turn.
     fn take_area(&self) -> (&Area, MutexGuard<'_, Option<AlignedBuf>>) {
         loop {
             let usable: Vec<&Area> = self.areas.iter().filter(|area| !self.is_all_held(area)).collect();
@@ -290,7 +291,7 @@ impl Doublewrite {
                 let area = among[self.turn.fetch_add(1, Relaxed) % among.len()];
                 (area, area.staging.lock())
             });
-            // A batch that was refused may have left it wholly held meanwhile.
+            // A batch that was refused meanwhile may have left all its slots held.
             if !is_any_usable || !self.is_all_held(area) {
                 return (area, staging);
             }
@@ -348,7 +349,7 @@ impl Doublewrite {
         placed
     }
 
-    /// Writes pages in place, of which there are copies.
+    /// Writes pages durably to their addresses in the data file. Their copies are durable already.
     fn place(&self, pages: &[&Stored<'_>]) -> Result<()> {
         self.files.write(pages)?;
         if !planted("pages: not flushed in place") {
@@ -428,11 +429,12 @@ impl Doublewrite {
         slots.refused = Some(cause.clone());
         let before = slots.held.insert(id, slot);
         assert!(before.is_none(), "page {id} holds a slot and got another one");
-        // Who waits for a slot waits in vain if this was the last that is not held.
+        // If this was the last slot that was not held, the waiting threads must wake up, and return an error.
         self.single_freed.notify_all();
     }
 
-    /// The copy is not needed any more; a slot of a batch is free by that.
+    /// Releases the copy of a page, because it is not needed any more. A batch slot is free as soon as it is
+    /// not in `held`; a single-page slot is returned to the list.
     fn release(&self, slots: &mut Slots, id: PageId) {
         let slot = slots.held.remove(&id);
         if let Some(slot) = slot.filter(|slot| *slot >= self.layout.batch_slots) {
@@ -459,7 +461,7 @@ impl Doublewrite {
 }
 
 /// Repairs torn pages from the copies in the existing file. Its layout may differ from the configured one.
-/// `announce` hears of each page before it is written.
+/// `announce` is called with each page
 pub(super) fn repair(
     place: CopyFile<'_>,
     page_size: u32,
@@ -484,7 +486,7 @@ pub(super) fn repair(
             let Copy { used, bytes, lsn } = &copies[&id];
             let page = Mended { id, lsn: *lsn };
             announce(&page)?;
-            // The slots may be in another unit than the page's place.
+            // The sectors of the data file may be larger than those with which the copy was written.
             let whole = used.next_multiple_of(files.of(id)?.file().sector_bytes() as usize).min(bytes.len());
             files.write_copy(id, &bytes[..whole.saturating_sub(short).max(512)])?;
             mended.push(page);
@@ -494,12 +496,12 @@ pub(super) fn repair(
     Ok(mended)
 }
 
-/// A page as a slot holds it.
+/// The copy of a page in a slot.
 struct Copy {
     lsn: Lsn,
-    /// Its stored form has this many bytes, ...
+    /// The length of its stored form.
     used: usize,
-    /// ... and begins what the slot holds.
+    /// The bytes of the slot, which begin with the stored form.
     bytes: AlignedBuf,
 }
 
@@ -523,7 +525,8 @@ fn copies(file: &dyn BlockFile, layout: Layout, redo_start: Lsn) -> Result<HashM
     Ok(copies)
 }
 
-/// Whether the page at home is damaged (a page beyond the end of its file is not: nothing refers to it).
+/// Whether the page in the data file is damaged. A page beyond the end of the file is not, because nothing
+/// refers to it.
 fn is_damaged(files: &SpaceFiles, id: PageId, buf: &mut [u8]) -> Result<bool> {
     let file = files.of(id)?;
     let Ok(offset) = file.offset(id) else { return Ok(false) };
@@ -547,7 +550,8 @@ fn open_file(
             (Ok(file), _) => Ok((file, wanted)),
             (Err(error), Some((file, layout))) if error.is_no_space() => {
                 reached("doublewrite: no room for another file");
-                // What was begun takes room that others may need; a full device may refuse even this.
+                // The unfinished file would occupy space that others may need. A full device may refuse even
+                // to remove it.
                 let _ = place.directory.remove(place.unfinished);
                 Ok((file, layout))
             }
@@ -556,7 +560,7 @@ fn open_file(
     }
 }
 
-/// The file that lies there, if its making was not cut off and it has slots of both sorts.
+/// The existing file, if it is complete and has slots of both kinds.
 fn find_kept(place: CopyFile<'_>, page_size: u32) -> Result<Option<(Arc<dyn BlockFile>, Layout)>> {
     let Some(file) = place.find()? else { return Ok(None) };
     let layout = read_layout(&*file, place.space, page_size)?;
@@ -599,7 +603,7 @@ fn make(place: CopyFile<'_>, database: u64, layout: Layout) -> Result<Arc<dyn Bl
     Ok(directory.open(name, OpenHow::existing(space))?)
 }
 
-/// The layout of the file; `None` if its making was cut off.
+/// The layout of the file. `None` means that the file was not completed.
 fn read_layout(file: &dyn BlockFile, space: Space, page_size: u32) -> Result<Option<Layout>> {
     let mut header = AlignedBuf::new(page_size as usize);
     if file.len_bytes()? < header.len() as u64 {
@@ -696,7 +700,8 @@ mod tests {
             let (sender, answer) = std::sync::mpsc::channel();
             let area = &area;
             scope.spawn(move || sender.send(area.take_single()).unwrap());
-            // Most often the other thread sleeps by then; if not, the test can't fail, and does not.
+            // Usually the other thread sleeps by then. If it does not, the test passes without testing
+            // anything.
             std::thread::sleep(std::time::Duration::from_millis(50));
             for (no, slot) in owned.into_iter().enumerate() {
                 area.hold(
@@ -711,7 +716,7 @@ mod tests {
         });
     }
 
-    /// With one area for all, the second batch would wait here for ever.
+    /// If there were only one area, the second batch would wait here for ever.
     #[test]
     fn batches_of_two_areas_go_beside_each_other() {
         let directory = varve_device::MemoryDirectory::new();
@@ -724,7 +729,7 @@ mod tests {
         assert_eq!((first.slots.clone(), second.slots.clone()), (0..3, 3..6));
         assert_eq!(file.batch_slots(second, 5).unwrap(), [3, 4, 5]);
         drop((held, also_held));
-        // All slots of the first one are held for half-written pages.
+        // All slots of the first area are held for half-written pages.
         let cause = PagerError::Stopped { cause: "no room".into() };
         let id = |no| PageId::new(crate::base::ids::SpaceId::DATA, crate::base::ids::PageNo(no));
         (0..3).for_each(|slot| file.hold(id(slot), slot, &cause));
@@ -740,7 +745,7 @@ mod tests {
         assert_eq!(&bytes[..24], b"VARVEDBW\x02\0\0\0\0\x20\0\0\x78\0\0\0\x08\0\0\0");
         assert_eq!(&bytes[24..32], [8, 7, 6, 5, 4, 3, 2, 1]);
         assert_eq!(Layout::decode(&bytes), Some((layout, Some(0x0102_0304_0506_0708))));
-        // As it was before it had the id.
+        // A header of the version without the database id.
         let mut old = bytes;
         old[8] = 1;
         let checksum = crc32c::crc32c(&old[..24]);

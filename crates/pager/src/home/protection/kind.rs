@@ -7,26 +7,26 @@ use crate::control::InForce;
 /// How page writes are protected against tearing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProtectionKind {
-    /// Not at all; for measuring only.
+    /// No protection; for measurements only.
     None,
     /// Doublewrite file with batch slots and single-page slots (Kang 2016, section 2.1).
     Doublewrite {
-        /// Pages of one batch.
+        /// The most pages of one batch.
         batch_slots: u32,
-        /// Pages that threads evicting inline can have in flight.
+        /// The most single-page writes at a time, by threads that need a frame.
         single_slots: u32,
     },
     /// Doublewrite with its copies in persistent memory ([`PagerConfig::nvm`](crate::PagerConfig::nvm)); Kang
     /// 2016, NVM-DWB.
     NvmDoublewrite {
-        /// Pages of one batch.
+        /// The most pages of one batch.
         batch_slots: u32,
-        /// Pages that threads evicting inline can have in flight.
+        /// The most single-page writes at a time, by threads that need a frame.
         single_slots: u32,
     },
-    /// By the devices of data and rollback space, which write a page whole or not at all.
+    /// Atomic writes: the devices of the data and the rollback space write a page as a whole or not at all.
     AtomicWrite,
-    /// By the log: it holds a clean page whole before the page changes, and pages are written once, in place.
+    /// Full-page log: before a clean page changes, its image is logged. Pages are written once, in place.
     FullPageLog,
     /// Pages are copied to persistent memory first, and stay there until the data files have them (Kang 2016,
     /// chapter 3). This needs a region. The part of the region without the log is used for page slots.
@@ -37,7 +37,7 @@ impl ProtectionKind {
     /// InnoDB's split of the doublewrite area, as used by Kang 2016.
     pub const DOUBLEWRITE: ProtectionKind = ProtectionKind::Doublewrite { batch_slots: 120, single_slots: 8 };
 
-    /// What the control file notes of it.
+    /// The value for the control file.
     pub(crate) fn in_force(self) -> InForce {
         match self {
             ProtectionKind::None => InForce::Nothing,
@@ -63,12 +63,12 @@ impl ProtectionKind {
         }
     }
 
-    /// Whether it is none without a region of persistent memory.
+    /// Whether the protection needs a region of persistent memory.
     pub(crate) fn needs_nvm(self) -> bool {
         matches!(self, ProtectionKind::NvmDoublewrite { .. } | ProtectionKind::Nvm)
     }
 
-    /// Its name in the configuration file and in reports.
+    /// The name of the protection in the configuration file and in reports.
     pub fn name(self) -> &'static str {
         match self {
             ProtectionKind::None => "none",

@@ -41,18 +41,18 @@ use doublewrite::{CopyFile, Doublewrite};
 use kind::ProtectionKind;
 use none::Unprotected;
 
-/// A way to write pages so that a crash tears none.
+/// A protection: a way to write pages so that a crash leaves no torn page after repair.
 pub(crate) trait Protection: Send + Sync {
     /// Writes pages in place, durably.
     fn write(&self, batch: &[Stored<'_>], cause: Cause) -> Result<()>;
-    /// Pages that a full device left half written, each with where its copy is kept. None where no copies are
-    /// made.
+    /// Pages that a full device left half written, each with the slot of its copy. Empty if the protection
+    /// makes no copies.
     fn held(&self) -> Vec<(PageId, u32)> {
         Vec::new()
     }
-    /// These copies are of pages that mean nothing any more, after a crash neither.
+    /// Releases these copies, because their pages are not needed any more, even after a crash.
     fn forget(&self, _held: &[(PageId, u32)]) {}
-    /// What a person should know of the way it was opened.
+    /// A warning for the user about the way in which the protection was opened.
     fn warning(&self) -> Option<String> {
         None
     }
@@ -62,9 +62,9 @@ pub(crate) trait Protection: Send + Sync {
     }
 }
 
-/// What a configuration wants, and what it is made of.
+/// The configured protection, and what it is made from.
 pub(crate) struct Wanted<'c> {
-    /// Which one.
+    /// The kind of protection.
     pub(crate) kind: ProtectionKind,
     /// The data space's directory, which has the doublewrite file.
     pub(crate) data: &'c dyn Directory,
@@ -74,7 +74,7 @@ pub(crate) struct Wanted<'c> {
     pub(crate) page_size: usize,
     /// Threads that write batches.
     pub(crate) writers: usize,
-    /// Where time goes.
+    /// Measures the times of slow calls.
     pub(crate) times: &'c Arc<Times>,
 }
 
@@ -83,7 +83,7 @@ pub(crate) struct Wanted<'c> {
 pub(crate) fn check_copies(data: &dyn Directory, stored: &Superblock) -> Result<()> {
     let (place, home) = (CopyFile::file(data), files::file_name(SpaceId::DATA));
     let may_be_torn = stored.state != State::Clean && stored.protection == InForce::Doublewrite;
-    // Where the pages are missing, too, that is said, with both names.
+    // If the data file is missing, too, another check reports that, with both names.
     if !may_be_torn || !data.exists(&home)? {
         return Ok(());
     }
@@ -103,7 +103,7 @@ pub(crate) struct Mended {
     pub(crate) lsn: Lsn,
 }
 
-/// Hears of each page that a repair is going to write to the data files. An error stops the repair.
+/// Called with each page that a repair is going to write to the data files.
 pub(crate) type Announce<'a> = &'a mut dyn FnMut(&Mended) -> Result<()>;
 
 /// Before redo, repairs pages whose write was interrupted under the protection that was in force.
@@ -156,7 +156,7 @@ pub(crate) fn open(
             )?))
         };
     Ok(match wanted.kind {
-        // The log, or a slot in NVM, has what is being written.
+        // No copies are needed, or the log or a slot in persistent memory has the page that is being written.
         ProtectionKind::None | ProtectionKind::FullPageLog | ProtectionKind::Nvm => {
             Box::new(Unprotected::new(files.clone(), times.clone()))
         }
@@ -165,14 +165,14 @@ pub(crate) fn open(
             doublewrite(CopyFile::file(wanted.data), writers * batch_slots, writers, single_slots)?
         }
         ProtectionKind::NvmDoublewrite { batch_slots, single_slots } => {
-            // The region has its length from its making on: the writers share its slots.
+            // The length of the region is fixed when it is made, so the writers share its slots.
             let areas = writers.min(batch_slots);
             doublewrite(CopyFile::region(in_region(wanted.copies)?), batch_slots, areas, single_slots)?
         }
     })
 }
 
-/// The part of the region for copies, where the protection needs one.
+/// The part of the region for copies, or an error if there is none.
 fn in_region(copies: Option<&dyn Directory>) -> Result<&dyn Directory> {
     copies.ok_or_else(|| PagerError::Corrupt {
         what: "the doublewrite copies should be in an NVM region, and the control file names none with them"

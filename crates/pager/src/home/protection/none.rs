@@ -14,7 +14,7 @@ use crate::home::compression::stored_page::Stored;
 use crate::home::files::SpaceFiles;
 use crate::level::Cause;
 
-/// Writes in place.
+/// Writes pages in place, without copies.
 pub(super) struct Unprotected {
     files: Arc<SpaceFiles>,
     times: Arc<Times>,

@@ -13,12 +13,12 @@ use crate::base::lsn::Lsn;
 /// Ranges of pages with the LSN of their last discard; ranges don't overlap.
 #[derive(Default)]
 pub(crate) struct Discards {
-    /// By first page: one past the last page, and the LSN.
+    /// For each range, by its first page: the page after its last page, and the LSN.
     ranges: BTreeMap<u64, (u64, Lsn)>,
 }
 
 impl Discards {
-    /// Later notes win.
+    /// Adds a discard. It replaces earlier discards of the same pages.
     pub(crate) fn insert(&mut self, range: PageRange, lsn: Lsn) {
         let first = range.first.to_u64();
         let end = first + u64::from(range.count);

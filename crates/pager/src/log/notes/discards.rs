@@ -10,7 +10,7 @@
 
 use crate::base::ids::{PageId, PageRange};
 
-/// Kind of the note (kinds below 16 are the pager's).
+/// Kind of the note record
 pub(crate) const NOTE_DISCARD: u8 = 1;
 
 const RANGE_BYTES: usize = 12;
@@ -25,7 +25,7 @@ pub(crate) fn encode(ranges: &[PageRange]) -> Vec<u8> {
     payload
 }
 
-/// The ranges of a payload; `None` if it is not one.
+/// Decodes the ranges of a payload. `None` means that the payload is not valid.
 pub(crate) fn decode(payload: &[u8]) -> Option<Vec<PageRange>> {
     let ranges = payload.chunks(RANGE_BYTES).map(|bytes| {
         let first = PageId::from_u64(u64::from_le_bytes(bytes.get(..8)?.try_into().ok()?))?;

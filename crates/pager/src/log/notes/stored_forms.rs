@@ -22,13 +22,13 @@ use crate::base::compression::{Algorithm, Compression};
 use crate::base::ids::SpaceId;
 use crate::log::record::{put_varint, take_varint};
 
-/// Kind of the note (kinds below 16 are the pager's).
+/// Kind of the note record
 pub(crate) const NOTE_FORMS: u8 = 4;
 
-/// How an owner's pages are stored; `None`: as those of owners that are not named.
+/// How an owner's pages are stored. `None` means the default.
 pub(crate) type Form = (SpaceId, u32, Option<Compression>);
 
-/// How owners' pages are stored, by the last word of each.
+/// How owners' pages are stored, according to the last record of each owner.
 pub(crate) type Forms = HashMap<(SpaceId, u32), Option<Compression>>;
 
 /// The payload for these owners.
@@ -43,7 +43,7 @@ pub(crate) fn encode(forms: &[Form]) -> Vec<u8> {
     payload
 }
 
-/// The owners of a payload; `None` if it is not one.
+/// Decodes the owners of a payload. `None` means that the payload is not valid.
 pub(crate) fn decode(mut payload: &[u8]) -> Option<Vec<Form>> {
     let mut forms = Vec::new();
     while !payload.is_empty() {

@@ -19,7 +19,7 @@ use crate::base::image::Image;
 use crate::base::lsn::Lsn;
 use crate::log::record::{put_varint, take_varint};
 
-/// Kind of the note (kinds below 16 are the pager's).
+/// Kind of the note record
 pub(crate) const NOTE_WRITTEN: u8 = 2;
 
 /// A planted fault. With this fault the log gets no records of written pages, because these records would
@@ -49,7 +49,7 @@ fn put(payload: &mut Vec<u8>, id: PageId, lsn: Lsn) {
     put_varint(payload, lsn.get());
 }
 
-/// The pages and LSNs of a payload; `None` if it is not one.
+/// Decodes the pages and LSNs of a payload. `None` means that the payload is not valid.
 pub(crate) fn decode(mut payload: &[u8]) -> Option<Vec<(PageId, Lsn)>> {
     let mut images = Vec::new();
     while !payload.is_empty() {

@@ -20,15 +20,15 @@ use crate::home::packed::page_map::PageMap;
 use crate::home::packed::replay::Replay;
 use crate::home::packed::unit_run::UnitRun;
 
-/// A few slots: extents are free and used again all the time.
+/// An extent has only a few slots, so extents become free and are used again all the time.
 const EXTENT_BYTES: usize = 8 << 10;
 const PAGES: u32 = 12;
 const RULES: Rules = Rules { extents: 2, live_units_max: 12, sector_units: 1 };
 
-/// One stored form of a page, where it was written.
+/// A stored version of a page, and the place to which it was written.
 struct Version {
     no: PageNo,
-    /// LSN of the image, or the log's end when an image without one was made.
+    /// The LSN of the image. For an image without one, the end of the log when the image was made.
     lsn: Lsn,
     place: UnitRun,
     has_landed: bool,
@@ -100,18 +100,19 @@ pub(in crate::home::packed) struct CrashableSpace {
     end: Lsn,
     durable: Lsn,
     checkpoint: (BTreeMap<u32, UnitRun>, Lsn),
-    /// Changes that no image has.
+    /// For each page, the LSN of a change that no image has.
     changed: BTreeMap<u32, Lsn>,
-    /// What the ledger was told: newest image of each page.
+    /// The newest stable image of each page, as reported to the dirty-page table.
     stable: BTreeMap<u32, Lsn>,
     flying: Vec<usize>,
     moving: Vec<(UnitRun, usize)>,
-    /// A turn that has read what is to be moved: nobody writes to its victims until that is placed.
+    /// A turn that has read the pages to move. No page is written into its victims until the pages have new
+    /// slots.
     chosen: Option<(MoveRound, BTreeMap<PageNo, Lsn>)>,
     /// A turn of reclamation, and the versions that it writes.
     turn: Option<(MoveRound, Vec<Output>, Vec<usize>)>,
     settling: Option<(Settling, Vec<Said>)>,
-    /// Noted, not called.
+    /// Discards that are in the log, and that the book has not executed yet.
     discarding: Vec<(Range<u32>, Lsn)>,
 }
 
@@ -189,20 +190,21 @@ impl CrashableSpace {
             false => self.end,
         };
         if is_logged {
-            // The log before it, and no more, is durable.
+            // The log is durable up to this LSN, and no further.
             self.durable = self.durable.max(lsn);
         }
         let version = self.fill(PageNo(no), lsn, units);
         self.flying.push(version);
     }
 
-    /// Takes a slot and writes to it: what was there is gone.
+    /// Takes a slot, and overwrites what was there.
     fn fill(&mut self, no: PageNo, lsn: Lsn, units: u32) -> usize {
         let place = loop {
             if let Some(place) = self.book.take(no, units) {
                 break place;
             }
-            // Who makes a turn keeps others from beginning an extent.
+            // In the real code, a thread that runs a turn holds the lock under which extents are begun. So
+            // the turn ends first.
             self.place(false);
             self.land_turn(usize::MAX);
             if self.book.begin_for(units, 0, |_| false) == Err(NoExtent::NoneFree) {
@@ -215,7 +217,7 @@ impl CrashableSpace {
         self.put(no, lsn, place)
     }
 
-    /// What was in the place is gone.
+    /// Overwrites the units of a place with a new version.
     fn put(&mut self, no: PageNo, lsn: Lsn, place: UnitRun) -> usize {
         let version = self.versions.len();
         self.versions.push(Version { no, lsn, place, has_landed: false, is_flushed: false });
@@ -261,7 +263,7 @@ impl CrashableSpace {
         self.chosen = Some((turn, survivors));
     }
 
-    /// Its copies are on their way.
+    /// Assigns slots to the chosen pages, and begins to write their copies.
     fn place(&mut self, is_read: bool) {
         let Some((mut turn, survivors)) = self.chosen.take() else { return };
         self.book.extents_mut().try_stuck_again();
@@ -273,14 +275,14 @@ impl CrashableSpace {
         self.turn = Some((turn, outputs, versions));
     }
 
-    /// Some of what it writes cannot be written, perhaps.
+    /// Ends a turn. Only the first `written` outputs could be written.
     fn land_turn(&mut self, written: usize) {
         let Some((turn, outputs, versions)) = self.turn.take() else { return };
         versions.into_iter().for_each(|version| self.versions[version].has_landed = true);
         turn.land(&mut self.book, outputs, written);
     }
 
-    /// Punches free extents: nothing can be found there.
+    /// Punches free extents, so that their bytes are gone.
     fn trim(&mut self) {
         let victims: Vec<ExtentNo> =
             self.chosen.iter().flat_map(|(turn, _)| turn.victims().to_vec()).collect();
@@ -351,7 +353,7 @@ impl CrashableSpace {
         self.checkpoint = (copy, self.end);
     }
 
-    /// The version that lies whole in this place.
+    /// The version in this place. It must be whole.
     fn version_at(&self, no: PageNo, place: UnitRun, must_be_flushed: bool, what: &str) -> &Version {
         let first = self.medium[&place.address()];
         let is_whole = (place.address()..place.end()).all(|unit| self.medium[&unit] == first);
@@ -362,7 +364,7 @@ impl CrashableSpace {
         version
     }
 
-    /// What a crash that keeps the log up to `upto` finds.
+    /// Checks what recovery finds after a crash that keeps the log up to `upto`.
     fn check_crash(&self, upto: Lsn) {
         let (copy, after) = &self.checkpoint;
         let map = PageMap::new();
@@ -426,7 +428,7 @@ proptest! {
     }
 }
 
-/// Runs operations, each checked.
+/// Runs operations, and checks the state after each.
 fn run(ops: &[Op]) -> CrashableSpace {
     run_on(CrashableSpace::new(), ops)
 }
@@ -442,7 +444,7 @@ fn run_on(mut world: CrashableSpace, ops: &[Op]) -> CrashableSpace {
 const RECLAIM: [Op; 2] = [Op::Choose { unsound: None }, Op::UnitRun { is_read: false }];
 const WRITE: Op = Op::Write { no: 3, units: 4, is_logged: true };
 
-/// All that lives in a file is what its pages need, once everything is settled and buried.
+/// When everything is settled and no grave is left, only slots of pages are live.
 #[test]
 fn nothing_leaks() {
     let settle = vec![Op::Settle; 4];
@@ -457,7 +459,7 @@ fn nothing_leaks() {
     let stale = [WRITE, Op::Land, Op::Move { no: 3 }, WRITE, Op::Land, Op::LandMove];
     let world = run(&[&stale[..], &settle].concat());
     assert_eq!(world.book.extents().live_units(), 4, "the copy of an older version dies");
-    // Five pages of seven units: three extents, of which one is old and half dead.
+    // Five pages of seven units take three extents. One of these is old, and half of it is dead.
     let five = (0..5).flat_map(|no| [Op::Write { no, units: 7, is_logged: true }, Op::Land]);
     let old = [Op::Write { no: 1, units: 7, is_logged: true }, Op::Land];
     for turn in
@@ -486,8 +488,8 @@ fn a_move_of_a_page_that_was_not_noted_is_a_write() {
     assert_eq!(world.book.extents().live_units(), 4);
 }
 
-/// A drop whose note the crash lost: its pages must read as before, so nothing else may have been written
-/// there.
+/// A crash loses the log record of a drop. Then its pages must be readable as before, so their slots must not
+/// have been overwritten.
 #[test]
 fn the_slots_of_a_dropped_page_stay_until_the_note_is_durable() {
     let unlogged = |no| [Op::Write { no, units: 7, is_logged: false }, Op::Land];

@@ -32,10 +32,10 @@ const PAGE_BYTES: usize = 4096;
 const EXTENT_BYTES: u64 = 64 << 10;
 /// Pages of an extent that has no header.
 const EXTENT_PAGES: u32 = 16;
-/// A place in the page where its number is.
+/// The offset in a page at which tests store a number.
 const NUMBER: usize = 200;
 
-/// A packed space whose pages are plain, and may be written, all of them, whether there is room or not.
+/// A packed space with plain pages. All pages are granted, whether there is space for them or not.
 fn space(data: &dyn Directory, fill_percent: u8) -> PackedSpace {
     let log =
         LogConfig { directory: MemoryDirectory::new(), segment_bytes: 1 << 20, capacity_bytes: 16 << 20 };
@@ -64,7 +64,7 @@ fn image(no: u32, number: u64) -> Image {
     Image::of(id, &bytes, Access::Random)
 }
 
-/// Puts pages with this number in each of them.
+/// Writes pages that contain this number.
 fn put(space: &PackedSpace, pages: impl IntoIterator<Item = u32>, number: u64) -> Result<()> {
     let images: Vec<Image> = pages.into_iter().map(|no| image(no, number)).collect();
     space.write(&images.iter().collect::<Vec<_>>(), Cause::Evict, Need::Held)
@@ -81,7 +81,7 @@ fn place(space: &PackedSpace, no: u32) -> UnitRun {
     space.map.load(PageNo(no)).unwrap()
 }
 
-/// The pages mean nothing any more, once the log is durable up to here.
+/// Discards pages as of the present end of the log.
 fn discard(space: &PackedSpace, first: u32, count: u32) {
     let first = PageId::new(SpaceId::DATA, PageNo(first));
     space.discard(PageRange { first, count }, space.log.end()).unwrap();
@@ -175,14 +175,14 @@ fn a_refused_put_gives_its_slots_back() {
         assert!(put(&space, 100..140, 4).unwrap_err().is_no_space());
     }
     device.disarm();
-    // One of them was begun for the refused ones, and is gone on in.
+    // One extent was begun for the refused pages, and is still being filled.
     assert!(free_count(&space) + 1 >= free, "{free}, then {}", free_count(&space));
     assert_eq!(space.book.lock().extents().live_units(), live);
     put(&space, 100..140, 5).unwrap();
     assert_eq!((get(&space, 2), get(&space, 5), get(&space, 139)), (1, 3, 5));
 }
 
-/// All that lay in the extent that is being filled is dead: it is free, and begun again.
+/// If all slots of the extent that is being filled are dead, the extent is free, and is begun again.
 #[test]
 fn an_extent_that_was_filled_with_nothing_is_begun_again() {
     let space = space(&*MemoryDirectory::with_capacity(4 * EXTENT_BYTES), 80);
@@ -206,7 +206,7 @@ fn extents_that_have_their_blocks_are_found_among_holes() {
     (1..6).for_each(|extent| put(&space, extent * 1000..extent * 1000 + EXTENT_PAGES, 1).unwrap());
     space.settle().unwrap();
     space.grow(24).unwrap();
-    // All that is free may be a hole, and all is but for four extents in the middle.
+    // Every free extent may be a hole. Here all of them are holes, except four in the middle.
     let (file, count) = (device.open("data.varve", OpenHow::existing(Space::Data)).unwrap(), 30);
     let free: Vec<u32> = {
         let mut book = space.book.lock();
@@ -232,7 +232,7 @@ fn extents_that_have_their_blocks_are_found_among_holes() {
         put(&space, [round % 15, 1000 + round % EXTENT_PAGES, 2000 + round % 7], u64::from(round)).unwrap();
     }
     assert_eq!((get(&space, 59 % 15), get(&space, 1000 + 59 % EXTENT_PAGES), get(&space, 5003)), (59, 59, 1));
-    // What was refused is asked for again when others have given room back.
+    // Extents that were refused are tried again when other files have released space.
     other.set_len(0).unwrap();
     let hollow = space.book.lock().extents().hollow_count();
     (10..14).for_each(|extent| put(&space, extent * 1000..extent * 1000 + EXTENT_PAGES, 1).unwrap());
@@ -289,7 +289,7 @@ fn a_device_that_was_full_is_asked_again() {
     assert!(extents() > before && !space.is_full.load(Relaxed), "{before}, then {}", extents());
 }
 
-/// Invariant 1 of `home/packed/reclaim.rs`: whatever is written, a turn can be made.
+/// Invariant 1 of `home/packed/reclaim.rs`: whatever is written, another turn is possible.
 #[test]
 fn a_put_leaves_an_extent_for_the_next_turn() {
     let space = space(&*MemoryDirectory::with_capacity(40 * EXTENT_BYTES), 90);
@@ -303,7 +303,7 @@ fn a_put_leaves_an_extent_for_the_next_turn() {
 fn a_put_meets_one_share() {
     let mut space = space(&*MemoryDirectory::new(), 90);
     (0..125).for_each(|eight| put(&space, eight * 8..eight * 8 + 8, 1).unwrap());
-    // Half of each extent is dead, and there is room to move all of it at once.
+    // Half of each extent is dead, and there is space to move all live pages at once.
     (0..500).for_each(|no| put(&space, [no * 2], 2).unwrap());
     space.settle().unwrap();
     space.grow(64).unwrap();

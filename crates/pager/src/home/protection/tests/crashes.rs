@@ -26,7 +26,7 @@ fn image(no: u32, lsn: u64) -> Image {
     let mut bytes = vec![lsn as u8; 4096];
     page::set_page_lsn(&mut bytes, Lsn::new(lsn));
     page::format(&mut bytes, id, 16, 0);
-    // Half of it does not compress, so that a compressed page has several sectors, too.
+    // Half of the page does not compress, so that even a compressed page has several sectors.
     bytes[100..].fill(lsn as u8);
     let mut state = (lsn << 32) + u64::from(no) + 1;
     bytes[2048..].iter_mut().for_each(|byte| {
@@ -38,7 +38,8 @@ fn image(no: u32, lsn: u64) -> Image {
     Image::of(id, &bytes, Access::Random)
 }
 
-/// Pages of even numbers are compressed, unless their LSN is a multiple of five.
+/// The stored form of a page in these tests. Pages with even numbers are compressed, unless their LSN is a
+/// multiple of five.
 fn as_stored(image: &Image) -> Stored<'_> {
     let is_even = image.id().no().0.is_multiple_of(2);
     let algorithm =
@@ -137,7 +138,7 @@ fn write(protection: &dyn Protection, pages: impl Iterator<Item = u32>, lsn: u64
     protection.write(&images.iter().map(as_stored).collect::<Vec<_>>(), cause).unwrap();
 }
 
-/// LSN of the page at home, which must be whole.
+/// The LSN of the page in the data file. The page must be whole.
 fn lsn_at_home(files: &SpaceFiles, no: u32, what: &str) -> u64 {
     let id = PageId::new(SpaceId::DATA, PageNo(no));
     let file = files.of(id).unwrap();
@@ -166,7 +167,7 @@ fn every_page_is_whole_after_repair() {
         for cut in 0..=timeline.end() {
             timeline.advance(cut);
             let pending = timeline.pending().len();
-            // All four in turn; two of them for each cut.
+            // Two of the four seeds are used for each cut, so all four take turns.
             for seed in [cut as usize % 4, (cut as usize + 2) % 4] {
                 let fate = |at: usize| match (seed + at) % 4 {
                     0 => Fate::Absent,
@@ -188,7 +189,7 @@ fn every_page_is_whole_after_repair() {
     }
 }
 
-/// In a region the copies are made anew where they lie.
+/// In a region, new copies are made in the place of the old ones.
 #[test]
 fn copies_with_another_split_are_made_anew_at_any_cut() {
     for copies in Copies::BOTH {
@@ -229,7 +230,7 @@ fn copies_with_another_split_are_made_anew_at_any_cut() {
     }
 }
 
-/// Batches of several page writers go through areas of their own.
+/// Each of several page writers writes its batches through an area of its own.
 #[test]
 fn batches_beside_each_other_leave_every_page_whole() {
     Copies::BOTH.into_iter().for_each(batches_beside_each_other);
@@ -310,7 +311,7 @@ fn a_failed_batch_keeps_its_slots() {
     }
 }
 
-/// As above for one page: its slot is not given to the next one.
+/// As above for a single page: its slot is not used for the next page.
 #[test]
 fn a_failed_single_write_keeps_its_slot() {
     for copies in Copies::BOTH {
@@ -335,7 +336,7 @@ fn a_failed_single_write_keeps_its_slot() {
     }
 }
 
-/// A device that is full half-way through every page in its place.
+/// A full device that writes only half of each page in the data file.
 fn half_full(copies: Copies) -> Rule {
     let every = copies.first_in_place();
     Rule {
