@@ -77,12 +77,12 @@ struct RunArgs {
     measured: MeasureArgs,
 }
 
-/// Runs a command line; the result is the exit code.
+/// Runs a command line. Returns the exit code.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     let program = match Program::try_parse_from(arguments) {
         Ok(program) => program,
         Err(error) => {
-            // Where help can't be printed, nothing can.
+            // If the help cannot be printed, an error about that cannot be printed either.
             let _ = error.print();
             return u8::try_from(error.exit_code()).unwrap_or(2);
         }

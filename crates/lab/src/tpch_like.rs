@@ -21,26 +21,27 @@ const KINDS: &[TransactionKind] = &[
     TransactionKind { name: "scan_orders", rate: None },
     TransactionKind { name: "look_up", rate: None },
 ];
-/// Of a hundred queries.
+/// The percentage of each kind of query.
 const SHARES: [u64; 3] = [40, 20, 40];
-/// A scan reads this part of its table.
+/// A scan reads one part of its table. The table has this many parts.
 const PARTS: i64 = 16;
-/// Orders that a query looks up, each with its lines and a part.
+/// The number of orders that a look-up reads. With each order it reads the lines of the order, and one row of
+/// parts.
 const LOOK_UPS: u64 = 100;
-/// Lines of an order, orders of a part: TPC-H's 4 and 7.5.
+/// The number of lines of an order, and of orders for each row of parts. TPC-H has 4 and 7.5.
 const LINES: u64 = 4;
 const ORDERS_OF_PART: u64 = 8;
-/// Fewest orders.
+/// The fewest orders.
 const ORDERS_MIN: u64 = 160;
 
-/// The load over a number of orders.
+/// The workload, with its number of orders.
 #[derive(Debug)]
 pub struct TpchLike {
     orders: u64,
 }
 
 impl TpchLike {
-    /// A load over this many orders.
+    /// The workload with this many orders.
     pub fn new(orders: u64) -> Result<Self> {
         match orders >= ORDERS_MIN {
             true => Ok(Self { orders }),
@@ -54,7 +55,7 @@ impl TpchLike {
         self.orders / ORDERS_OF_PART
     }
 
-    /// Keys of a part of the orders.
+    /// Draws a range of keys that has one part of the orders.
     fn range(&self, random: &mut Random) -> [Param<'static>; 2] {
         let length = self.orders as i64 / PARTS;
         let first = random.between(0, self.orders as i64 - length);
@@ -146,7 +147,7 @@ impl Workload for TpchLike {
         }
     }
 
-    /// Its transactions are single statements: there is nothing open.
+    /// Each transaction is a single statement, so no transaction is open after an error.
     fn rollback(&self, _connection: &mut dyn Connection) -> Result<()> {
         Ok(())
     }

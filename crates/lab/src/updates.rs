@@ -14,15 +14,15 @@ use varve_bench::random::{Permutation, Random, Zipfian};
 use varve_bench::values::Values;
 use varve_bench::workload::{Workload, load_rows};
 
-/// Characters of a row: those of YCSB's ten fields.
+/// Characters of a row, as many as YCSB's ten fields have.
 pub const ROW_CHARS: usize = 1000;
 
 const READ: usize = 0;
 const UPDATE: usize = 1;
-/// Determines which rows are asked for most.
+/// The seed of the permutation that says which rows are requested most.
 const SHUFFLE_SEED: u64 = 2010;
 
-/// The mix.
+/// The workload, with its rows and their values.
 #[derive(Debug, Clone)]
 pub struct Updates {
     rows: u64,
@@ -32,8 +32,8 @@ pub struct Updates {
 }
 
 impl Updates {
-    /// Makes the workload with `rows` rows of such values. Row r of the most popular ones is used in
-    /// proportion to 1 / r^theta, with theta between 0 and 1.
+    /// Makes the workload with `rows` rows of such values. The r-th most popular row is requested with a
+    /// frequency in proportion to 1 / r^theta. Theta is between 0 and 1.
     pub fn new(rows: u64, theta: f64, values: Values) -> Self {
         let rows = rows.max(1);
         let (zipfian, shuffle) = (Zipfian::with_theta(rows, theta), Permutation::of(rows, SHUFFLE_SEED));
@@ -91,7 +91,7 @@ impl Workload for Updates {
         c.run(UPDATE, &[Param::Text(&text), key]).map(drop)
     }
 
-    /// Its transactions are single statements: there is nothing open.
+    /// Each transaction is a single statement, so no transaction is open after an error.
     fn rollback(&self, _connection: &mut dyn Connection) -> Result<()> {
         Ok(())
     }

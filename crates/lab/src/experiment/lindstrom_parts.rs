@@ -26,8 +26,8 @@ use varve_bench::workload::Workload;
 const ATOMIC: f64 = 1.13;
 /// The published throughput of LinkBench with trims, divided by that without (section 5.1).
 const TRIM: f64 = 1.07;
-/// The times of a trim on the drive that are compared, in microseconds. (File systems differ by 8 in what a
-/// trim costs, section 5.5.)
+/// The times of a trim on the drive that are compared, in microseconds. (On real file systems these times
+/// differ by a factor of 8, section 5.5.)
 const TRIMS_US: [f64; 3] = [0.0, 100.0, 1000.0];
 
 /// The numbers of flush workers, which are the threads that write pages.

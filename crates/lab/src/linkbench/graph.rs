@@ -6,11 +6,11 @@
 
 use varve_bench::random::{Permutation, Random, Zipfian};
 
-/// Types of links.
+/// The types of links.
 pub(super) const LINK_TYPES: [i64; 2] = [123_456_789, 123_456_790];
 
-/// How many of a million nodes have more than this many links: points of `nlinks` in LinkBench's
-/// `config/Distribution.dat`. Between two points the logarithms are interpolated.
+/// Pairs of a number of links, and how many nodes in a million have more links than that. They are points of
+/// `nlinks` in LinkBench's `config/Distribution.dat`. Between two points the logarithms are interpolated.
 const MORE_LINKS: [(u64, f64); 16] = [
     (0, 546_684.0),
     (1, 225_374.0),
@@ -30,11 +30,12 @@ const MORE_LINKS: [(u64, f64); 16] = [
     (961_963, 0.001),
 ];
 
-/// Of requests for links, the share that doesn't prefer nodes with many links (`read_uncorr_blend`, `write_uncorr_blend`).
+/// The share of the requests for links that does not prefer nodes with many links (`read_uncorr_blend`,
+/// `write_uncorr_blend`).
 const READS_UNCORRELATED: f64 = 0.995;
 const WRITES_UNCORRELATED: f64 = 0.95;
 
-/// The graph as it is loaded, and the skews of the requests.
+/// The graph after the load, and the skews of the requests.
 #[derive(Debug)]
 pub struct Graph {
     nodes: u64,
@@ -49,7 +50,7 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// A graph of this many nodes. The time is linear in them.
+    /// A graph of this many nodes. This function takes time linear in `nodes`.
     pub fn of(nodes: u64) -> Self {
         Self {
             nodes,
@@ -64,17 +65,17 @@ impl Graph {
         }
     }
 
-    /// Nodes.
+    /// The number of nodes.
     pub fn nodes(&self) -> u64 {
         self.nodes
     }
 
-    /// Links of all nodes.
+    /// The number of links of all nodes together.
     pub fn links(&self) -> u64 {
         self.links
     }
 
-    /// Links of a node that are loaded, by type.
+    /// The number of links of each type that the load makes for a node.
     pub fn links_of(&self, node: i64) -> [u64; 2] {
         let all = links_of_rank(self.by_links.rank(node as u64 - 1), self.nodes);
         [all.div_ceil(2), all / 2]
@@ -95,27 +96,28 @@ impl Graph {
         1 + order.place(skew.rank(random)) as i64
     }
 
-    /// A node that is read.
+    /// Draws a node to read.
     pub(super) fn node_read(&self, random: &mut Random) -> i64 {
         1 + self.by_node_requests.place(self.node_reads.rank(random)) as i64
     }
 
-    /// A node that is changed.
+    /// Draws a node to change.
     pub(super) fn node_update(&self, random: &mut Random) -> i64 {
         1 + self.by_node_requests.place(self.node_updates.rank(random)) as i64
     }
 
-    /// A node that is deleted.
+    /// Draws a node to delete.
     pub(super) fn node_delete(&self, random: &mut Random) -> i64 {
         1 + random.below(self.nodes) as i64
     }
 
-    /// The other end of a link of `node` which was loaded with about the probability `existing`.
+    /// Draws the other end of a link of `node`. The load has made this link with about the probability
+    /// `existing`.
     pub(super) fn link_end(&self, node: i64, link_type: usize, existing: f64, random: &mut Random) -> i64 {
         node + random.below(self.ends(node, link_type, existing)) as i64
     }
 
-    /// `count` other ends, different ones as far as there are as many.
+    /// Draws `count` different other ends of links. If there are fewer ends, it returns all of them.
     pub(super) fn link_ends(
         &self,
         node: i64,
@@ -144,7 +146,8 @@ impl Graph {
     }
 }
 
-/// Links of the node with the `rank`-th most, counted from 0.
+/// The number of links of a node. `rank` is the place of the node in the order by number of links, counted
+/// from 0.
 fn links_of_rank(rank: u64, nodes: u64) -> u64 {
     let above = (rank as f64 + 0.5) / nodes as f64 * 1e6;
     let Some(place) = MORE_LINKS.iter().position(|(_, more)| *more <= above) else {
@@ -175,7 +178,8 @@ mod tests {
             let found = with_more(*than);
             assert!((found - expected).abs() <= 10.0 + expected * 0.01, "{than}: {found} not {expected}");
         }
-        // All of LinkBench's file gives 3.995 on average for so many nodes, and 33,136 to the first.
+        // With so many nodes, LinkBench's whole file gives 3.995 links on average, and 33,136 links for the
+        // node with the most.
         let mean = links.iter().sum::<u64>() as f64 / nodes as f64;
         assert!((3.8..4.1).contains(&mean), "{mean}");
         assert!((31_000..34_000).contains(&links[0]), "{}", links[0]);

@@ -19,7 +19,7 @@ use varve_bench::{BenchError, Result};
 
 pub use graph::Graph;
 
-/// The requests, in the order of [`SHARES`].
+/// The kinds of requests, in the order of [`SHARES`].
 const KINDS: &[TransactionKind] = &[
     TransactionKind { name: "addlink", rate: None },
     TransactionKind { name: "deletelink", rate: None },
@@ -33,7 +33,7 @@ const KINDS: &[TransactionKind] = &[
     TransactionKind { name: "deletenode", rate: None },
 ];
 
-/// How often each request comes, in 10^-7 percent (FBWorkload.properties).
+/// The share of each kind of request, in 10^-7 percent (FBWorkload.properties).
 const SHARES: [u64; 10] = [
     89_886_601,
     29_907_664,
@@ -47,19 +47,19 @@ const SHARES: [u64; 10] = [
     10_115_914,
 ];
 
-/// Median bytes of a payload, and the most that a link's may have.
+/// The median size of a payload in bytes, and its largest size: of links, and of nodes.
 const LINK_DATA_MEDIAN: f64 = 8.0;
 const LINK_DATA_MAX: u64 = 254;
 const NODE_DATA_MEDIAN: f64 = 128.0;
 const NODE_DATA_MAX: u64 = (1 << 20) - 1;
 
-/// The time at which the graph was loaded, in milliseconds since 1970. Each write of a run is a millisecond
-/// younger, so no clock is needed.
+/// The time at which the graph was loaded, in milliseconds since 1970. Each write of a run gets a time that
+/// is one millisecond later than the write before. So no clock is needed.
 const LOADED_AT_MS: i64 = 1_767_225_600_000;
-/// Loaded links are up to some 50 days old.
+/// The greatest age of a loaded link: about 50 days.
 const AGE_MS_MAX: u64 = 1 << 32;
 
-/// The mix over a graph of a size.
+/// The workload, with its graph and its payloads.
 #[derive(Debug)]
 pub struct LinkBench {
     graph: Graph,
@@ -69,7 +69,7 @@ pub struct LinkBench {
 }
 
 impl LinkBench {
-    /// Over `nodes` nodes, and about four times as many links.
+    /// The workload on a graph of `nodes` nodes and about four times as many links.
     pub fn new(nodes: u64) -> Result<Self> {
         if nodes < 2 {
             return Err(BenchError::Arguments(format!("linkbench needs at least 2 nodes, not {nodes}")));
@@ -140,7 +140,7 @@ impl Workload for LinkBench {
         requests::run(self, kind, connection, random)
     }
 
-    /// As many links can be seen as are counted.
+    /// Checks that the table of counts counts as many links as are visible.
     fn verify(&self, c: &mut dyn Connection) -> Result<()> {
         let seen = c.scalar("SELECT count(*) FROM linktable WHERE visibility = 1")?;
         let counted = c.scalar("SELECT coalesce(sum(count), 0) FROM counttable")?;

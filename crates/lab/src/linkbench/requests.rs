@@ -10,17 +10,17 @@ use varve_bench::database::{Connection, Param, Value};
 use varve_bench::random::Random;
 use varve_bench::{BenchError, Result};
 
-/// How probable it is that a request's link was loaded (`ID2Chooser.java`).
+/// The probability that the load has made the link of a request (`ID2Chooser.java`).
 const EXISTS_WHEN_ADDED: f64 = 0.05;
 const EXISTS_WHEN_CHANGED: f64 = 0.9;
 const EXISTS_WHEN_READ: f64 = 0.5;
 
-/// The probability that a request for links asks for one more (`link_multiget_dist_prob` is 1 minus it).
+/// The probability that a request for links asks for one more link. It is 1 minus `link_multiget_dist_prob`.
 const ONE_MORE_LINK: f64 = 1.0 - 0.382;
 
 const VISIBLE: Value = Value::Int(1);
 
-/// Runs the request with this place in [`KINDS`].
+/// Runs a request. `kind` is its index in [`KINDS`].
 pub(super) fn run(bench: &LinkBench, kind: usize, c: &mut dyn Connection, random: &mut Random) -> Result<()> {
     let mut request = Request { bench, c, random };
     match KINDS.get(kind).map(|kind| kind.name) {
@@ -44,7 +44,7 @@ struct Request<'a> {
     random: &'a mut Random,
 }
 
-/// A link's key in the order of its parameters: first end, other end, type.
+/// The key of a link, in the order of the statements' parameters: first end, other end, type.
 type Link = [Param<'static>; 3];
 
 impl Request<'_> {
@@ -58,13 +58,14 @@ impl Request<'_> {
         [Param::Int(node), Param::Int(end), Param::Int(LINK_TYPES[link_type])]
     }
 
-    /// Whether the link can be seen, and holds its row until the transaction ends; `None` if there is no row.
+    /// Locks the row of a link until the transaction ends. Returns whether the link is visible, or `None` if
+    /// it has no row.
     fn lock(&mut self, link: Link) -> Result<Option<bool>> {
         let rows = self.c.rows(LOCK_LINK, &link)?;
         Ok(rows.first().map(|row| row.first() == Some(&VISIBLE)))
     }
 
-    /// Adds the link, or makes it visible and overwrites it.
+    /// Adds a link. If the link has a row already, the row is overwritten and made visible.
     fn put_link(&mut self, existing: f64) -> Result<()> {
         let link = self.link(existing);
         let (data, now) = (self.bench.link_data(self.random), Param::Int(self.bench.now_ms()));
@@ -79,7 +80,7 @@ impl Request<'_> {
         self.c.run(COMMIT, &[]).map(drop)
     }
 
-    /// Hides the link: rows of links are never removed.
+    /// Makes a link invisible. Rows of links are never removed.
     fn delete_link(&mut self) -> Result<()> {
         let link = self.link(EXISTS_WHEN_CHANGED);
         let [node, _, link_type] = link;
@@ -92,7 +93,7 @@ impl Request<'_> {
         self.c.run(COMMIT, &[]).map(drop)
     }
 
-    /// Draws a node and a type for a read of links.
+    /// Draws a node and a type of links for a read.
     fn list(&mut self) -> (i64, usize) {
         (self.bench.graph.link_read(self.random), self.link_type())
     }
@@ -116,7 +117,7 @@ impl Request<'_> {
         let ends = self.bench.graph.link_ends(node, link_type, count, EXISTS_WHEN_READ, self.random);
         let places = ends.len().next_power_of_two();
         let mut params = vec![Param::Int(node), Param::Int(LINK_TYPES[link_type])];
-        // Places beyond the last end ask for that once more.
+        // The statement has more parameters than there are ends, so the last end fills the others.
         params.extend((0..places).filter_map(|at| ends.get(at).or(ends.last())).map(|end| Param::Int(*end)));
         self.c.run(GET_LINKS + places.ilog2() as usize, &params).map(drop)
     }

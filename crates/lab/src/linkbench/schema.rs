@@ -22,7 +22,7 @@ const TABLES: &str = "
     CREATE TABLE nodetable (
         id bigserial PRIMARY KEY, type integer NOT NULL, version bigint NOT NULL, time integer NOT NULL, data bytea NOT NULL);";
 
-/// Counts the nodes and types with a wrong count.
+/// The query that counts the pairs of a node and a type with a wrong count of links.
 pub(super) const WRONG_COUNTS: &str = "
     SELECT count(*) FROM
         (SELECT id1, link_type, count(*) AS visible FROM linktable WHERE visibility = 1 GROUP BY id1, link_type) AS links
@@ -31,7 +31,7 @@ pub(super) const WRONG_COUNTS: &str = "
 
 pub(super) const NODE_TYPE: i64 = 2048;
 
-/// Fills new tables.
+/// Makes the tables and fills them.
 pub(super) fn load(bench: &LinkBench, c: &mut dyn Connection) -> Result<()> {
     c.simple(TABLES)?;
     let mut random = Random::seeded(bench.graph.nodes());
@@ -43,7 +43,7 @@ pub(super) fn load(bench: &LinkBench, c: &mut dyn Connection) -> Result<()> {
     load_counts(bench, c)
 }
 
-/// Nodes with the number of their links of each type that they have any of.
+/// Each node and each type of which it has links, with the number of these links.
 fn lists(bench: &LinkBench) -> impl Iterator<Item = (i64, i64, u64)> + '_ {
     (1..=bench.graph.nodes() as i64).flat_map(move |node| {
         let counts = LINK_TYPES.into_iter().zip(bench.graph.links_of(node));
@@ -76,7 +76,7 @@ fn load_counts(bench: &LinkBench, c: &mut dyn Connection) -> Result<()> {
     })
 }
 
-/// The last value of a row.
+/// Appends bytes as the last value of a row.
 fn push_bytes(sql: &mut String, bytes: &[u8]) {
     sql.push_str("'\\x");
     for byte in bytes {
@@ -99,10 +99,10 @@ pub(super) const GET_NODE: usize = 10;
 pub(super) const ADD_NODE: usize = 11;
 pub(super) const UPDATE_NODE: usize = 12;
 pub(super) const DELETE_NODE: usize = 13;
-/// For one link; for 2, 4, 8, ... [`LINKS_MAX`] ones the statements follow.
+/// The statement that reads one link. The statements for 2, 4, 8, ... [`LINKS_MAX`] links follow.
 pub(super) const GET_LINKS: usize = 14;
 
-/// Most links that a request asks for by their other ends.
+/// The most links that a request reads by their other ends.
 pub(super) const LINKS_MAX: usize = 128;
 
 const TEXTS: [&str; GET_LINKS] = [
@@ -126,7 +126,7 @@ const TEXTS: [&str; GET_LINKS] = [
     "DELETE FROM nodetable WHERE id = $1 AND type = $2",
 ];
 
-/// All of them, in the order of the places above.
+/// All statements, in the order of the constants above.
 pub(super) fn statements() -> Vec<Statement> {
     let sizes = std::iter::successors(Some(1), |size| Some(size * 2)).take_while(|size| *size <= LINKS_MAX);
     TEXTS.iter().map(|text| (*text).to_owned()).chain(sizes.map(get_links)).collect()

@@ -9,11 +9,11 @@ use std::net::TcpStream;
 use varve_bench::database::{Param, Row, Value};
 use varve_bench::{BenchError, Result};
 
-/// Capabilities of the client: protocol 4.1, transactions, several statements and results, a database and a
-/// plug-in named at log-in.
+/// The capabilities that the client announces: protocol 4.1, transactions, several statements in a text,
+/// several results, and the names of a database and of a plug-in at log-in.
 const CAPABILITIES: u32 = 0x0001 | 0x0008 | 0x0200 | 0x2000 | 0x8000 | 0x1_0000 | 0x2_0000 | 0x8_0000;
 const PACKET_BYTES_MAX: u32 = 1 << 24;
-/// utf8mb4_general_ci.
+/// The character set of the session: utf8mb4_general_ci.
 const CHARACTER_SET: u8 = 45;
 
 const QUERY: u8 = 0x03;
@@ -36,12 +36,13 @@ const INT24: u8 = 9;
 const YEAR: u8 = 13;
 const BLOB: u8 = 252;
 const STRING: u8 = 254;
-/// Column types whose values are times. A byte with their length comes first.
+/// Column types whose values are times. Such a value begins with a byte that has its length.
 const TIMES: [u8; 4] = [7, 10, 11, 12];
-/// Character set of columns that hold bytes.
+/// The character set of columns that contain bytes.
 const BINARY: u16 = 63;
 
-/// Error numbers that the other targets know by SQLSTATE: a taken key, and a wait for a lock that took too long.
+/// Error numbers for which the other databases have an SQLSTATE: a duplicate key, and a wait for a lock that
+/// took too long.
 const DUPLICATE: u16 = 1062;
 const LOCK_TIMEOUT: u16 = 1205;
 
@@ -52,7 +53,7 @@ pub(super) struct Prepared {
     params: u16,
 }
 
-/// A session.
+/// A session with the server.
 pub(super) struct Client {
     stream: BufReader<TcpStream>,
     sequence: u8,
@@ -71,20 +72,23 @@ impl Client {
         login.push(CHARACTER_SET);
         login.extend([0; 23]);
         for text in [user, "", database, "mysql_native_password"] {
-            // The second one is the answer to the server's challenge: its length, which is 0.
+            // The second text is the answer to the server's challenge. It is empty, so only its length 0 is
+            // sent.
             login.extend(text.as_bytes());
             login.push(0);
         }
         client.send(&login)?;
         if client.receive()?.first() == Some(&END) {
-            // The server prefers another plug-in: no password is nothing in all of them.
+            // The server prefers another plug-in. In every plug-in, an empty answer means that there is no
+            // password.
             client.send(&[])?;
             client.receive()?;
         }
         Ok(client)
     }
 
-    /// Runs a text; the first column of the first row of the first result that has one.
+    /// Runs a text of statements. Returns the first column of the first row of the first result that has
+    /// rows.
     pub(super) fn query(&mut self, sql: &str) -> Result<Option<String>> {
         self.command(QUERY, sql.as_bytes())?;
         let mut first = None;
@@ -129,7 +133,7 @@ impl Client {
         Ok(Prepared { id, params })
     }
 
-    /// Runs a prepared statement.
+    /// Runs a prepared statement, and returns its rows.
     pub(super) fn execute(&mut self, prepared: &Prepared, params: &[Param<'_>]) -> Result<Vec<Row>> {
         if params.len() != usize::from(prepared.params) {
             let (given, wanted) = (params.len(), prepared.params);
@@ -146,14 +150,14 @@ impl Client {
         rows.iter().map(|row| binary_row(row, &columns)).collect()
     }
 
-    /// Descriptions of this many columns or parameters, and their end.
+    /// Receives the descriptions of this many columns or parameters, and the packet that ends them.
     fn columns(&mut self, count: u64) -> Result<Vec<Column>> {
         let columns = (0..count).map(|_| Column::read(&self.receive()?)).collect::<Result<_>>()?;
         self.receive()?;
         Ok(columns)
     }
 
-    /// Packets up to the one that ends them, and its status.
+    /// Receives packets up to the end packet. Returns them, and the status in the end packet.
     fn packets_to_end(&mut self) -> Result<(Vec<Vec<u8>>, u16)> {
         let mut packets = Vec::new();
         loop {
@@ -186,7 +190,7 @@ impl Client {
         Ok(self.stream.get_mut().write_all(&whole)?)
     }
 
-    /// Receives the next packet. A packet with an error becomes an error.
+    /// Receives the next packet. If it reports an error, returns this error.
     fn receive(&mut self) -> Result<Vec<u8>> {
         let mut head = [0; 4];
         self.stream.read_exact(&mut head)?;
@@ -198,7 +202,8 @@ impl Client {
     }
 }
 
-/// The body of an execution: no parameter is NULL, and their types come along.
+/// The body of the command that runs a prepared statement. It contains the types of the parameters. None of
+/// them is NULL.
 fn execution(id: u32, params: &[Param<'_>]) -> Vec<u8> {
     let mut body = Vec::new();
     body.extend(id.to_le_bytes());
@@ -228,7 +233,7 @@ fn execution(id: u32, params: &[Param<'_>]) -> Vec<u8> {
     body
 }
 
-/// Ten-thousandths as a numeral.
+/// A number of ten-thousandths as a decimal number.
 fn decimal(value: i64) -> String {
     let (sign, value) = (if value < 0 { "-" } else { "" }, value.unsigned_abs());
     format!("{sign}{}.{:04}", value / 10_000, value % 10_000)
@@ -284,7 +289,7 @@ impl Column {
 }
 
 fn binary_row(packet: &[u8], columns: &[Column]) -> Result<Row> {
-    // Two bits of the bitmap of NULLs are not used.
+    // The bitmap of NULLs begins with two unused bits.
     let nulls_bytes = (columns.len() + 2).div_ceil(8);
     let mut reader = PacketReader(packet);
     reader.skip(1)?;
@@ -321,13 +326,13 @@ fn binary_value(reader: &mut PacketReader<'_>, column: &Column) -> Result<Value>
     })
 }
 
-/// A value that no workload looks at.
+/// Skips a value that no workload reads.
 fn skipped(reader: &mut PacketReader<'_>, len: usize) -> Result<Value> {
     reader.skip(len)?;
     Ok(Value::Other)
 }
 
-/// Reads a packet from its beginning.
+/// Reads the values of a packet one after another. It has the bytes that are not read yet.
 struct PacketReader<'a>(&'a [u8]);
 
 impl<'a> PacketReader<'a> {
@@ -358,7 +363,8 @@ impl<'a> PacketReader<'a> {
         Ok(self.number(4)? as u32)
     }
 
-    /// A number in as many bytes as it needs; `NULL` counts as 0.
+    /// Reads a number of variable length. Its first byte is the number itself, or says how many bytes follow.
+    /// NULL counts as 0.
     fn length(&mut self) -> Result<u64> {
         match self.u8()? {
             0xFB => Ok(0),
@@ -369,7 +375,7 @@ impl<'a> PacketReader<'a> {
         }
     }
 
-    /// Bytes behind their length; `None` for NULL.
+    /// Reads bytes with their length before them. Returns `None` for NULL.
     fn bytes(&mut self) -> Result<Option<&'a [u8]>> {
         if self.0.first() == Some(&0xFB) {
             self.skip(1)?;
@@ -415,7 +421,7 @@ mod tests {
         let column = |kind, is_binary| Column { kind, is_binary };
         let columns =
             [column(SHORT, true), column(LONGLONG, true), column(BLOB, true), column(STRING, false)];
-        // The second value is NULL: the fourth bit.
+        // The second value is NULL, which the fourth bit of the bitmap says.
         let row = [&[0, 0b1000][..], &(-1i16).to_le_bytes(), &[2, 0xFF, 0], &[1, b'x']].concat();
         let read = binary_row(&row, &columns).expect("a row");
         let wanted = [Value::Int(-1), Value::Null, Value::Bytes(vec![0xFF, 0]), Value::Text("x".to_owned())];

@@ -1,14 +1,14 @@
 //! Translates LinkBench's statements from PostgreSQL's dialect to MySQL's. It only handles the words and
 //! literals of these statements.
 
-/// Words that are written in another way.
+/// Words of PostgreSQL's dialect, and how MySQL's dialect writes them.
 const WORDS: [(&str, &str); 3] = [
     ("bigserial PRIMARY KEY", "bigint AUTO_INCREMENT PRIMARY KEY"),
     ("bytea", "mediumblob"),
     ("ON CONFLICT (id, link_type) DO UPDATE SET", "ON DUPLICATE KEY UPDATE"),
 ];
 
-/// A statement, and which parameter each of its places takes, counted from 0.
+/// A statement with `?` for its parameters, and for each `?` the index of its parameter, counted from 0.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Rewritten {
     pub(super) text: String,
@@ -16,7 +16,7 @@ pub(super) struct Rewritten {
 }
 
 impl Rewritten {
-    /// `$1`, `$2` ... become places in their order.
+    /// Rewrites a statement. Each of `$1`, `$2` ... becomes a `?`.
     pub(super) fn of(sql: &str) -> Self {
         let words = words(sql);
         let (mut text, mut params) = (String::with_capacity(words.len()), Vec::new());
@@ -39,7 +39,7 @@ impl Rewritten {
     }
 }
 
-/// A text without parameters.
+/// Rewrites a text without parameters.
 pub(super) fn text(sql: &str) -> String {
     words(sql)
 }

@@ -17,10 +17,10 @@ use varve_bench::{BenchError, Result};
 use client::{Client, Prepared};
 use dialect::Rewritten;
 
-/// What addresses of such servers begin with.
+/// The beginning of the URL of a MariaDB server.
 pub const PREFIX: &str = "mysql://";
 
-/// A server, named by `mysql://USER@HOST:PORT/DATABASE`; the user has no password.
+/// A MariaDB server, with the URL `mysql://USER@HOST:PORT/DATABASE`. The user has no password.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MySql {
     address: String,
@@ -29,7 +29,7 @@ pub struct MySql {
 }
 
 impl MySql {
-    /// The server of that name.
+    /// The server with this URL.
     pub fn named(url: &str) -> Result<Self> {
         let parts = url.strip_prefix(PREFIX).and_then(|rest| {
             let (user, rest) = rest.split_once('@')?;
@@ -55,7 +55,8 @@ impl MeasuredDatabase for MySql {
         "mysql"
     }
 
-    /// The server's own version: two servers on one port are two configurations.
+    /// The version that the server reports. It is part of the description, because two servers on one port
+    /// are two configurations.
     fn describe(&self) -> String {
         let version = self.session().and_then(|mut client| client.query("SELECT version()"));
         let version = version.ok().flatten();

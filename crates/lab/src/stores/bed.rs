@@ -1,11 +1,11 @@
 //! Runs a load on an engine in several partitions at once, for times or for counts.
 //!
-//! 1. A run makes its partitions anew, loads them, and waits for each other before it begins. So a run never
-//!    sees rows, or a layout, that another one left.
-//! 2. Times are taken without the modelled cache, counts behind it. A count begins behind the load of the
-//!    rows, as in the paper (section 5.3).
+//! 1. A run makes its partitions anew and loads them. All partitions wait for each other before the
+//!    transactions begin. So a run never sees rows, or a layout, that another run left.
+//! 2. Times are measured without the modelled cache, and counts are taken with it. A count begins after the
+//!    load of the rows, as in the paper (section 5.3).
 //!
-//! What it does not know: what is published.
+//! What it does not know: published values.
 
 use std::path::Path;
 use std::sync::{Arc, Barrier};
@@ -19,36 +19,36 @@ use super::engines::{Engine, StoreSettings};
 use super::load::{PartitionLoad, refused};
 use super::partition::{Partition, used_bytes};
 
-/// Regions for partitions, and how engines run in them.
+/// The regions of the partitions, and the settings with which engines run in them.
 pub struct Bed {
     regions: Vec<Arc<dyn Region>>,
     /// The modelled cache of one partition.
     pub cache: CacheShape,
-    /// Commits that are made durable together.
+    /// Commits that one flush makes durable together.
     pub group: usize,
     /// Settings of the engines.
     pub settings: StoreSettings,
 }
 
-/// Times of all partitions.
+/// The times of a run in all partitions.
 #[derive(Debug, Clone)]
 pub struct RawRun {
-    /// In the order of the partitions.
+    /// The times of each partition, in the order of the partitions.
     pub times: Vec<RunTimes>,
 }
 
-/// Counts of one partition.
+/// The counts of one partition.
 #[derive(Debug, Clone)]
 pub struct Counted {
-    /// What its cache counted.
+    /// The counts of the partition's modelled cache.
     pub counts: CacheCounts,
-    /// How its lines are worn.
+    /// How often cache lines were written to the medium.
     pub wear: Wear,
-    /// Most bytes of the region that were in use at once.
+    /// The most bytes of the region that were allocated at once.
     pub peak_bytes: u64,
-    /// Bytes in use when the rows were loaded.
+    /// Bytes that were allocated when the rows were loaded.
     pub loaded_bytes: u64,
-    /// Bytes that the engine stored.
+    /// Bytes that the engine stored after the load.
     pub stored_bytes: u64,
 }
 
@@ -72,7 +72,7 @@ impl Bed {
         Self { regions, cache, group, settings }
     }
 
-    /// Number of partitions.
+    /// The number of partitions.
     pub fn partitions(&self) -> usize {
         self.regions.len()
     }
@@ -82,7 +82,8 @@ impl Bed {
         self.regions.get(partition)
     }
 
-    /// Runs a load without a modelled cache, and compares the rows with what it must have left.
+    /// Measures times: runs a load without a modelled cache, and compares the rows with those that it must
+    /// leave.
     ///
     /// Errors: a store refuses a call; a row is wrong.
     pub fn time<L: PartitionLoad>(&self, engine: &Engine, loads: &[L]) -> Result<RawRun> {
@@ -98,7 +99,8 @@ impl Bed {
         Ok(RawRun { times: self.in_all(engine, loads, mode, &one)? })
     }
 
-    /// Runs a load behind the modelled cache, and compares the rows with what it must have left.
+    /// Takes counts: runs a load with the modelled cache, and compares the rows with those that it must
+    /// leave.
     ///
     /// Errors: a store refuses a call; a row is wrong.
     pub fn count<L: PartitionLoad>(&self, engine: &Engine, loads: &[L]) -> Result<Vec<Counted>> {
@@ -126,7 +128,7 @@ impl Bed {
         Ok(Counted { counts, wear, peak_bytes, loaded_bytes, stored_bytes })
     }
 
-    /// Makes and loads all partitions, and then calls `one` for each at the same time.
+    /// Makes and loads all partitions. Then it calls `one` for all of them at the same time.
     fn in_all<L: PartitionLoad, T: Send>(
         &self,
         engine: &Engine,
@@ -143,7 +145,7 @@ impl Bed {
         };
         let run = |region: &Arc<dyn Region>, load: &L| {
             let prepared = prepare(region, load);
-            // Also behind an error, because the others wait.
+            // This thread waits even if it failed: otherwise the other threads would wait forever.
             are_loaded.wait();
             one(&mut prepared?, load)
         };
@@ -156,7 +158,7 @@ impl Bed {
     }
 }
 
-/// How partitions are made.
+/// The cache and the settings with which partitions are made.
 #[derive(Clone, Copy)]
 struct Mode {
     cache: Option<CacheShape>,

@@ -14,12 +14,12 @@ use varve_memory::{Commit, Store};
 
 use super::load::{Ending, Worker, refused};
 
-/// How long a run took.
+/// The times of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RunTimes {
-    /// By the clock.
+    /// Nanoseconds of wall time.
     pub wall_ns: u64,
-    /// Of the processor.
+    /// Nanoseconds of processor time.
     pub cpu_ns: u64,
 }
 

@@ -1,4 +1,4 @@
-//! The engines that are compared. An engine joins with its line in [`ENGINES`].
+//! The engines that are compared. An engine takes part if it has an entry in [`ENGINES`].
 //!
 //! What it does not know: loads.
 
@@ -16,15 +16,15 @@ use super::load::refused;
 
 /// The name of a partition's store in its region.
 const NAME: &str = "partition";
-/// Owner of what a store needs beside its tables: logs, files, directories.
+/// The owner of what a store allocates besides its tables: logs, files, directories.
 const STORE_OWNER: u16 = 1;
 
 /// Settings of the engines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoreSettings {
-    /// Time of each call on a file beside its work.
+    /// The time that each call on a file takes in addition to its work.
     pub system_call: Duration,
-    /// `inplace` writes a checkpoint when its log is longer.
+    /// `inplace` writes a checkpoint when its log is longer than this.
     pub checkpoint_log_bytes: u64,
     /// Transactions of a batch of the copy-on-write engines.
     pub batch_transactions: usize,
@@ -46,7 +46,7 @@ impl StoreSettings {
     }
 }
 
-/// What a store is opened with.
+/// The arguments with which a store is opened.
 struct StoreRoot {
     allocator: Arc<Allocator>,
     owner: Owner,
@@ -63,7 +63,7 @@ pub enum Lookups {
 }
 
 impl Lookups {
-    /// Its name in rows.
+    /// The name in rows.
     pub fn name(self) -> &'static str {
         match self {
             Lookups::Tree => "tree",
@@ -72,13 +72,14 @@ impl Lookups {
     }
 }
 
-/// An engine.
+/// An engine with its settings.
 pub struct Engine {
-    /// Its name, as in `CREATE TABLE ... USING`.
+    /// The name of the engine, as in `CREATE TABLE ... USING`.
     pub name: &'static str,
-    /// The engine with files that has the same architecture; `None` for these.
+    /// The engine with files that has the same architecture. It is `None` for the engines with files
+    /// themselves.
     pub traditional: Option<&'static str>,
-    /// How it finds the tuple of a key, where that is a setting.
+    /// How the engine finds the tuple of a key, if this is a setting of the engine.
     pub lookups: Option<Lookups>,
     open: fn(StoreRoot) -> StoreResult<Box<dyn Store>>,
 }
@@ -98,7 +99,7 @@ pub const ENGINES: &[Engine] = &[
     Engine { name: "nvm_log", traditional: Some("log"), lookups: None, open: open_nvm_log },
 ];
 
-/// Engines with another setting than in [`ENGINES`], where it changes figures.
+/// Engines of [`ENGINES`] with another setting, which changes the figures.
 pub const VARIANTS: &[Engine] = &[Engine {
     name: "nvm_inplace",
     traditional: Some("inplace"),
@@ -107,7 +108,7 @@ pub const VARIANTS: &[Engine] = &[Engine {
 }];
 
 impl Engine {
-    /// Opens the store of an allocator's region; makes an empty one if there is none.
+    /// Opens the store in the region of an allocator. If there is no store, it makes an empty one.
     ///
     /// Errors: the region is too small, or damaged.
     pub fn open(&self, allocator: Arc<Allocator>, settings: StoreSettings) -> Result<Box<dyn Store>> {
@@ -115,7 +116,7 @@ impl Engine {
         (self.open)(StoreRoot { allocator, owner, settings }).map_err(refused)
     }
 
-    /// The engine of this name, if it joined.
+    /// The engine with this name, if [`ENGINES`] has it.
     pub fn named(name: &str) -> Option<&'static Engine> {
         ENGINES.iter().find(|engine| engine.name == name)
     }

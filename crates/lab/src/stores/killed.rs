@@ -1,9 +1,9 @@
-//! Processes that are killed: one runs transactions until SIGKILL, and later ones start behind it.
+//! Processes that are killed: one runs transactions until SIGKILL, and others start after it.
 //!
 //! ```text
 //!  parent                          child
 //!  KilledProcess::spawn ---------> execute: makes, loads, settles the partition
-//!  kill_behind(n) <--------------- "acknowledged N" behind each group that is durable
+//!  kill_behind(n) <--------------- "acknowledged N" after each group that is durable
 //!  SIGKILL ----------------------> dies, at whatever it does
 //!  KilledProcess::spawn ---------> execute: maps the region, opens the store, reads a tuple
 //!  started() <-------------------- "started MAP OPEN QUERY PROCESSOR" in ns
@@ -38,41 +38,41 @@ use super::partition::Partition;
 use super::tpcc::{self, Tpcc};
 use super::ycsb::{self, MIXES, SKEWS, Ycsb};
 
-/// The hidden command of the program.
+/// The hidden command of `varve-lab` that runs a child.
 pub const COMMAND: &str = "store-child";
-/// The mix, balanced, as in figure 12 of the paper.
+/// Index of the mix in `MIXES`: balanced, as in figure 12 of the paper.
 const MIX: usize = 2;
-/// The skew: low.
+/// Index of the skew in `SKEWS`: low.
 const SKEW: usize = 0;
 const SEED: u64 = 1;
-/// Districts of a warehouse of TPC-C.
+/// The number of districts of a warehouse in TPC-C.
 const DISTRICTS: i64 = 10;
 /// Bytes of a node of `nvm_cow`, of the page cache of `cow`, and of a MemTable: the defaults of the engines.
 const NODE_BYTES: usize = 4096;
 const CACHE_BYTES: usize = 16 << 20;
 const MEMTABLE_BYTES: u64 = 4 << 20;
 
-/// What a child does.
+/// The task of a child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Role {
     /// Runs transactions.
     Run,
-    /// Starts, and checks.
+    /// Starts the store, and checks its rows.
     Start,
 }
 
-/// Which load a child runs.
+/// The load that a child runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum LoadKind {
-    /// YCSB, balanced, with low skew. It is killed in the middle of transactions.
+    /// YCSB, balanced, with low skew. The child is killed in the middle of its transactions.
     Ycsb,
-    /// TPC-C. It is killed in an open transaction, because its rows do not tell how many transactions there
-    /// are.
+    /// TPC-C. The child stops in an open transaction, and is killed there. If it ran on until the kill, its
+    /// rows would not show how many transactions it has committed.
     Tpcc,
 }
 
 impl LoadKind {
-    /// Its name.
+    /// The name of the load.
     pub fn name(self) -> &'static str {
         match self {
             LoadKind::Ycsb => "ycsb",
@@ -81,7 +81,7 @@ impl LoadKind {
     }
 }
 
-/// A drawn load.
+/// A load whose transactions are drawn.
 enum DrawnLoad {
     Ycsb(Ycsb),
     Tpcc(Tpcc),
@@ -96,7 +96,7 @@ impl DrawnLoad {
     }
 }
 
-/// Arguments of a child.
+/// The arguments of a child.
 #[derive(Debug, Clone, Args)]
 pub struct ChildArgs {
     /// What it does
@@ -141,7 +141,7 @@ pub struct ChildArgs {
 }
 
 impl ChildArgs {
-    /// As words of a command line.
+    /// The arguments as words of a command line.
     fn words(&self) -> Vec<String> {
         let role = if self.role == Role::Run { "run" } else { "start" };
         let numbers = [
@@ -174,7 +174,7 @@ impl ChildArgs {
         }
     }
 
-    /// The load, with one transaction more than are committed.
+    /// Draws the load. It has one transaction more than the child commits.
     fn drawn(&self) -> DrawnLoad {
         let transactions = self.transactions + 1;
         match self.load {
@@ -195,7 +195,7 @@ impl ChildArgs {
         regions.into_iter().next().ok_or_else(|| refused("there is no region"))
     }
 
-    /// Runs the child, until its parent kills it or is gone.
+    /// Runs the child until its parent kills it or ends.
     ///
     /// Errors: the store refuses; a tuple is not what the transactions left.
     pub fn execute(&self, out: &mut dyn Write) -> Result<()> {
@@ -222,7 +222,7 @@ impl ChildArgs {
         wait_for_the_end()
     }
 
-    /// A loaded partition behind a checkpoint of `inplace` and a flush of `log`.
+    /// Makes and loads a partition. Then it lets `inplace` write a checkpoint, and `log` flush its MemTable.
     fn settled(&self, engine: &Engine, load: &dyn PartitionLoad) -> Result<Partition> {
         let (region, settings) = (self.region()?, self.settings());
         let flushing = StoreSettings { checkpoint_log_bytes: 1, memtable_bytes: 1, ..settings };
@@ -231,7 +231,7 @@ impl ChildArgs {
         partition.store.sync().map_err(refused)?;
         drop(partition);
         Partition::open(engine, Arc::clone(&region), flushing)?.store.sync().map_err(refused)?;
-        // The MemTable of `log` becomes so large that no transaction of the run flushes it.
+        // The MemTable of `log` may become as large as the region, so no transaction of the run flushes it.
         let whole = StoreSettings { memtable_bytes: self.region_bytes, ..settings };
         Partition::open(engine, region, whole)
     }
@@ -258,7 +258,7 @@ impl ChildArgs {
         };
         let load = load.as_load();
         load.check(partition.store.as_ref(), committed)?;
-        // The next start finds a transaction that was open.
+        // This transaction stays open, so that the next start finds an open transaction.
         load.worker().execute(committed, partition.store.as_mut())?;
         say(out, &format!("committed {committed}"))?;
         wait_for_the_end()
@@ -270,29 +270,29 @@ fn say(out: &mut dyn Write, line: &str) -> Result<()> {
     Ok(out.flush()?)
 }
 
-/// Returns when the parent is gone.
+/// Waits until the parent has ended.
 fn wait_for_the_end() -> Result<()> {
     let mut rest = Vec::new();
     std::io::stdin().lock().read_to_end(&mut rest)?;
     Ok(())
 }
 
-/// Times of a start.
+/// The times of a start.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct StartTimes {
     /// Milliseconds that the mapping of the region took.
     pub map_ms: f64,
-    /// Milliseconds from there until the store was open.
+    /// Milliseconds from the end of the mapping until the store was open.
     pub open_ms: f64,
-    /// Milliseconds of the first query.
+    /// Milliseconds that the first query took.
     pub query_ms: f64,
-    /// Milliseconds of the processor for all three.
+    /// Milliseconds of processor time for mapping, opening and the first query.
     pub cpu_ms: f64,
     /// Milliseconds from the start of the process until the parent read that the query was answered.
     pub process_ms: f64,
 }
 
-/// A child, which is killed at the latest when it is dropped.
+/// A child process. When it is dropped, the child is killed.
 pub struct KilledProcess {
     child: Child,
     lines: BufReader<ChildStdout>,
@@ -300,7 +300,7 @@ pub struct KilledProcess {
 }
 
 impl KilledProcess {
-    /// Starts a child of a program, which is `varve-lab`.
+    /// Starts a child. `program` is the path of `varve-lab`.
     pub fn spawn(program: &Path, args: &ChildArgs) -> Result<Self> {
         let spawned = Instant::now();
         let mut command = Command::new(program);
@@ -310,7 +310,7 @@ impl KilledProcess {
         Ok(Self { child, lines: BufReader::new(stdout), spawned })
     }
 
-    /// The numbers of the next line, which must begin with this word. `None` at the end of the output.
+    /// The numbers in the child's next line, which must begin with this word. `None` if the output has ended.
     fn next(&mut self, word: &str) -> Result<Option<Vec<u64>>> {
         let mut line = String::new();
         if self.lines.read_line(&mut line)? == 0 {
@@ -333,8 +333,8 @@ impl KilledProcess {
         Ok(self.expect("acknowledged")?.first().copied().unwrap_or_default())
     }
 
-    /// Kills a child that runs transactions when this number is acknowledged. Returns how many it had
-    /// acknowledged when it died.
+    /// Kills a child that runs transactions as soon as it has acknowledged this number. Returns how many
+    /// transactions it had acknowledged when it died.
     pub fn kill_behind(mut self, transactions: usize) -> Result<usize> {
         let mut acknowledged = self.acknowledged()?;
         while acknowledged < transactions as u64 {
@@ -342,15 +342,15 @@ impl KilledProcess {
         }
         self.child.kill()?;
         self.child.wait()?;
-        // What was in the pipe was acknowledged, too. The last line may be cut off.
+        // Lines that were still in the pipe acknowledge transactions, too. The last line may be incomplete.
         while let Ok(Some(numbers)) = self.next("acknowledged") {
             acknowledged = acknowledged.max(numbers.first().copied().unwrap_or_default());
         }
         usize::try_from(acknowledged).map_err(refused)
     }
 
-    /// Waits until a child has started and checked all tuples. Returns the times, and how many transactions
-    /// the store has. Then the child is killed.
+    /// Waits until a child has started and checked all tuples. Then the child is killed. Returns the times of
+    /// the start, and the number of transactions that the store has.
     pub fn started(mut self) -> Result<(StartTimes, usize)> {
         let times = self.expect("started")?;
         let process_ms = self.spawned.elapsed().as_secs_f64() * 1e3;
@@ -367,7 +367,7 @@ impl KilledProcess {
 
 impl Drop for KilledProcess {
     fn drop(&mut self) {
-        // A child that is gone already cannot be killed again.
+        // If the child has already ended, the call fails, and the error does not matter.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! What a load of a partition is: rows to begin with, transactions, and a check of what they leave.
+//! The load of a partition: initial rows, transactions, and a check of the rows that they leave.
 //!
 //! What it does not know: engines, and how times are taken.
 
@@ -7,35 +7,36 @@ use std::fmt::Display;
 use varve_bench::{BenchError, Result};
 use varve_memory::Store;
 
-/// How a transaction wants to end.
+/// How a transaction is to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
-    /// It is to be committed.
+    /// The caller commits the transaction.
     Commit,
-    /// It is to be rolled back.
+    /// The caller rolls the transaction back.
     RollBack,
 }
 
-/// The load of one partition. All engines get the same.
+/// The load of one partition. All engines get the same load.
 pub trait PartitionLoad: Sync {
-    /// Makes the tables and fills them. The caller syncs the store behind it.
+    /// Makes the tables and fills them. The caller syncs the store afterwards.
     fn load(&self, store: &mut dyn Store) -> Result<()>;
 
-    /// Number of transactions.
+    /// The number of transactions.
     fn transactions(&self) -> usize;
 
-    /// A worker that begins with the first transaction.
+    /// Makes a worker, which can run the transactions.
     fn worker(&self) -> Box<dyn Worker + '_>;
 
-    /// Compares the store with what its load and the first `transactions` must have left.
+    /// Compares the store with the rows that the load and the first `transactions` transactions must leave.
     ///
-    /// Errors: a row is missing, another one than expected, or one too many.
+    /// Errors: a row is missing, a row differs from the expected one, or there is a row too many.
     fn check(&self, store: &dyn Store, transactions: usize) -> Result<()>;
 }
 
 /// Runs the transactions of a load, in their order.
 pub trait Worker {
-    /// Runs the changes and reads of the transaction with this number. The caller ends it.
+    /// Runs the reads and changes of the transaction with this number. The caller commits it or rolls it
+    /// back.
     fn execute(&mut self, number: usize, store: &mut dyn Store) -> Result<Ending>;
 }
 

@@ -3,8 +3,8 @@
 //! measured them with.
 //!
 //! 1. Every engine runs the same transactions, which are drawn before the run.
-//! 2. A partition has one worker and a region of its own. The region is ordinary memory. For counts it is
-//!    behind a modelled cache (decision 0110), for times it is not.
+//! 2. A partition has one worker and a region of its own. The region is ordinary memory. If counts are taken,
+//!    a modelled cache is in front of the region (decision 0110). If times are measured, there is none.
 //! 3. After a run the rows are compared with what the transactions must have left.
 //!
 //! What it does not know: published values, and rows of results.

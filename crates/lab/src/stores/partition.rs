@@ -11,12 +11,12 @@ use varve_memory::{Allocator, Owner, Store, TABLE_OWNER_MIN};
 use super::engines::{Engine, StoreSettings};
 use super::load::refused;
 
-/// The database that the region says it belongs to.
+/// The number of the database to which the region belongs, as the region stores it.
 const DATABASE: u64 = 1;
-/// Owner of the first table.
+/// The owner number of the first table.
 const FIRST_TABLE_OWNER: u16 = TABLE_OWNER_MIN;
 
-/// A partition that is open.
+/// An open partition.
 pub struct Partition {
     /// The tables.
     pub store: Box<dyn Store>,
@@ -25,8 +25,8 @@ pub struct Partition {
 }
 
 impl Partition {
-    /// Makes an empty partition in a region, whose contents are gone; with a modelled cache before the region
-    /// if a shape is given.
+    /// Makes an empty partition in a region. Earlier contents of the region are lost. If a shape is given, a
+    /// modelled cache of this shape is put in front of the region.
     ///
     /// Errors: the region is too small.
     pub fn create(
@@ -42,27 +42,27 @@ impl Partition {
         Ok(Self { store, allocator, cache })
     }
 
-    /// Opens the partition that is in a region, as after the death of the process.
+    /// Opens the partition in a region, for example after its process was killed.
     ///
-    /// Errors: there is none, or it is damaged.
+    /// Errors: the region has no partition, or the partition is damaged.
     pub fn open(engine: &Engine, region: Arc<dyn Region>, settings: StoreSettings) -> Result<Self> {
         let allocator = Arc::new(Allocator::open(region, DATABASE).map_err(refused)?);
         let store = engine.open(Arc::clone(&allocator), settings)?;
         Ok(Self { store, allocator, cache: None })
     }
 
-    /// The allocator of its region.
+    /// The allocator of the partition's region.
     pub fn allocator(&self) -> &Arc<Allocator> {
         &self.allocator
     }
 
-    /// The modelled cache.
+    /// The modelled cache, if the partition has one.
     pub fn cache(&self) -> Option<&CachedRegion> {
         self.cache.as_deref()
     }
 }
 
-/// Bytes of the region that are not free.
+/// Allocated bytes of the region.
 pub fn used_bytes(allocator: &Allocator) -> u64 {
     allocator.capacity_bytes().saturating_sub(allocator.free_bytes())
 }

@@ -1,17 +1,17 @@
 //! Parts of an engine, and which functions belong to which part.
 //!
-//! A stack belongs to the log, a checkpoint, a directory, or a run if any of its functions does. So a log record
-//! that is written to a file counts for the log. Any other stack belongs to the part of its innermost function
-//! that has one.
+//! If any function of a stack belongs to the log, a checkpoint, a directory, or a run, the stack belongs to
+//! this part. So a log record that is written to a file counts for the log. In any other stack, the innermost
+//! function that has a part decides.
 //!
 //! What it does not know: how stacks are taken.
 
-/// What a part of an engine does.
+/// A part of an engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Part {
     /// Rows: slots of tuples, entries of MemTables, rows in leaves.
     Tuple,
-    /// The way from keys to rows.
+    /// The structures that find the row of a key.
     Index,
     /// Undo log or write-ahead log.
     Log,
@@ -43,7 +43,7 @@ impl Part {
         Part::Other,
     ];
 
-    /// Its name in rows.
+    /// The name of the part in rows.
     pub fn name(self) -> &'static str {
         match self {
             Part::Tuple => "tuple",
@@ -58,8 +58,8 @@ impl Part {
         }
     }
 
-    /// The part of a stack, as `std::backtrace::Backtrace` prints it. `None` if it names no function of the
-    /// engines: the program has no symbols, or the call came from elsewhere.
+    /// The part of a stack in the format of `std::backtrace::Backtrace`. Returns `None` if the stack names no
+    /// function of the engines. Then the program has no symbols, or the call came from elsewhere.
     pub fn of_stack(stack: &str) -> Option<Part> {
         let modules: Vec<String> = stack.lines().filter_map(module_of).collect();
         let ruled = |rules: &[(&str, Part)], module: &str| {
@@ -71,7 +71,7 @@ impl Part {
     }
 }
 
-/// Modules that decide wherever they are in a stack.
+/// Modules that decide about a stack wherever they are in it.
 const ANYWHERE: &[(&str, Part)] = &[
     ("undo_log", Part::Log),
     ("wal", Part::Log),
@@ -88,7 +88,7 @@ const ANYWHERE: &[(&str, Part)] = &[
     ("nvm_log::compaction", Part::Runs),
 ];
 
-/// Modules that decide if no module further in does. Modules that only pass bytes on are not in the list.
+/// Modules that decide if no module further inside does. Modules that only pass bytes on are not in the list.
 const INNERMOST: &[(&str, Part)] = &[
     ("nvm_inplace::store", Part::Tuple),
     ("nvm_inplace", Part::Index),
@@ -127,8 +127,9 @@ const INNERMOST: &[(&str, Part)] = &[
     ("pool", Part::Allocator),
 ];
 
-/// The module of the crate `memory` in a line of a stack, with `::` behind it. It comes from the file of the
-/// source if the line has one. Functions that the compiler put into others have files, but names without modules.
+/// The module of the crate `memory` that a line of a stack names, followed by `::`. If the line has the path
+/// of a source file, the module comes from this path. The reason is that the name of an inlined function has
+/// no module, but its line has a path.
 fn module_of(line: &str) -> Option<String> {
     const SOURCES: &str = "/memory/src/";
     const CRATE: &str = "varve_memory::";
@@ -137,12 +138,12 @@ fn module_of(line: &str) -> Option<String> {
         return Some(format!("{}::", module.replace('/', "::")));
     }
     let (_, function) = line.split_once(": ")?;
-    // A method of a trait is printed as `<TYPE as TRAIT>::method`: the type counts.
+    // A method of a trait is printed as `<TYPE as TRAIT>::method`. The module of the type counts.
     let function = function.trim_start_matches(['<', '&']);
     function.strip_prefix(CRATE).map(str::to_owned)
 }
 
-/// Whether a path of a function begins with a module.
+/// Whether the path of a function begins with this module.
 fn is_in(path: &str, module: &str) -> bool {
     path.strip_prefix(module).is_some_and(|rest| rest.starts_with("::"))
 }

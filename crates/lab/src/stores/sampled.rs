@@ -1,13 +1,15 @@
-//! A region that takes samples: what the time, or another amount, between two calls of an engine went into.
+//! A region that takes samples. They show in which functions of an engine the time passes, or another amount
+//! grows.
 //!
-//! Engines reach their data by calls on the region only. A sample is the amount from the end of one call to the
-//! end of the next one, with the functions that made the next one (a stack). So its amount is that of the next
-//! call, and of the work since the call before it. Each call is sampled with the same probability. So the
-//! amounts of samples are in proportion to those of all calls.
+//! Engines reach their data only by calls on the region. A sample measures an interval: from the end of one
+//! call to the end of the next one. It has the amount by which the meter grew, and the functions that made the
+//! second call (a stack). So the amount includes the second call, and the engine's work since the first call.
+//! Each call is sampled with the same probability. So the amounts of the samples are in proportion to
+//! the amounts of all calls.
 //!
 //! Invariants
-//! 1. A stack is taken behind the interval that it belongs to. Intervals shortly behind a stack are not sampled,
-//!    because the stack has displaced other data from the processor's caches.
+//! 1. A stack is taken after the interval to which it belongs. Intervals shortly after a stack are not
+//!    sampled, because taking the stack has displaced other data from the processor's caches.
 //! 2. Every call is passed to the region below without a change.
 //!
 //! What it does not know: which functions belong to which part of an engine (`parts.rs`).
@@ -19,28 +21,28 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use varve_bench::random::Random;
 use varve_device::{Region, RegionFacts, RegionTally};
 
-/// Calls behind a stack that are not sampled.
+/// The number of calls after a stack that are not sampled.
 const CALLS_DISTURBED: u64 = 16;
-/// Times that the cost of reading a meter is measured.
+/// How often the cost of reading a meter is measured. The median counts.
 const METER_READS: usize = 101;
 
-/// Reads an amount that grows: nanoseconds, bytes.
+/// A function that reads an amount which only grows, such as nanoseconds or bytes.
 pub type Meter = Box<dyn Fn() -> f64 + Send + Sync>;
 
-/// What lies between two calls.
+/// The interval between the ends of two calls.
 pub struct Sample {
-    /// The functions that made the second call; `None` for the time between two transactions.
+    /// The functions that made the second call. It is `None` for the interval between two transactions.
     pub stack: Option<Backtrace>,
-    /// How much the meter grew, without what reading it costs.
+    /// How much the meter grew in the interval, without the cost of reading the meter.
     pub amount: f64,
 }
 
-/// A region with samples, for one worker.
+/// A region that takes samples. One worker uses it.
 pub struct SampledRegion {
     inner: Arc<dyn Region>,
     meter: Meter,
     meter_cost: f64,
-    /// Calls until the sample. Behind the last but one of them the meter is read.
+    /// The number of calls until the end of the next sample. The sample begins after the last call but one.
     left: AtomicU64,
     state: Mutex<Sampling>,
 }
@@ -49,13 +51,13 @@ struct Sampling {
     samples: Vec<Sample>,
     samples_max: usize,
     begun: f64,
-    /// Mean number of calls between two samples.
+    /// The mean number of calls between two samples.
     distance: u64,
     random: Random,
 }
 
 impl SampledRegion {
-    /// Puts samples before a region. None are taken yet.
+    /// Wraps a region. Samples are not taken yet.
     pub fn wrap(inner: Arc<dyn Region>, meter: Meter) -> Arc<Self> {
         let mut costs: Vec<f64> = (0..METER_READS).map(|_| -meter() + meter()).collect();
         costs.sort_unstable_by(f64::total_cmp);
@@ -69,7 +71,7 @@ impl SampledRegion {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads the meter.
+    /// The amount that the meter shows.
     pub fn amount(&self) -> f64 {
         (self.meter)()
     }
@@ -79,25 +81,25 @@ impl SampledRegion {
         self.left.store(u64::MAX, Relaxed);
     }
 
-    /// The calls since then.
+    /// The number of calls since [`SampledRegion::begin_counting`].
     pub fn calls(&self) -> u64 {
         u64::MAX - self.left.load(Relaxed)
     }
 
-    /// Begins to take samples, up to `samples_max` of them, one for `distance` calls on average.
+    /// Begins to take samples, at most `samples_max` of them. On average, one call in `distance` is sampled.
     pub fn begin(&self, samples_max: usize, distance: u64) {
         let mut state = self.state();
         (state.samples_max, state.distance) = (samples_max, distance.max(1));
         self.left.store(state.next_distance(), Relaxed);
     }
 
-    /// Ends that, and returns the samples.
+    /// Stops taking samples, and returns them.
     pub fn end(&self) -> Vec<Sample> {
         self.left.store(u64::MAX, Relaxed);
         std::mem::take(&mut self.state().samples)
     }
 
-    /// Ends an interval that belongs to no call, such as the one between two transactions.
+    /// Ends an interval that belongs to no call, such as the interval between two transactions.
     pub fn between(&self) {
         self.count(false);
     }
@@ -116,7 +118,7 @@ impl SampledRegion {
         let now = (self.meter)();
         let mut state = self.state();
         if begins {
-            // Read once more, so that the lock is not in the interval.
+            // The meter is read again, so that the time for the lock is not in the interval.
             state.begun = (self.meter)();
             return;
         }
@@ -199,7 +201,8 @@ mod tests {
 
     use super::*;
 
-    /// One call in ten stores 91 bytes, the others one byte. So it has 91 of 100 bytes.
+    /// One call in ten stores 91 bytes, and the others store one byte each. So 91 of 100 bytes are from the
+    /// large calls.
     #[test]
     fn amounts_are_in_proportion_to_those_of_all_calls() {
         let region = MemoryDirectory::new().map("region", 4096).expect("a region");

@@ -1,7 +1,7 @@
-//! Splits what a load takes by the parts of an engine, with samples.
+//! Splits the time of a load by the parts of an engine, with samples.
 //!
-//! 1. A first part of the transactions is not sampled. Its calls are counted, so that samples are spread over the
-//!    rest.
+//! 1. The first tenth of the transactions is not sampled. Its calls are counted, so that the samples can be
+//!    spread evenly over the other transactions.
 //! 2. An interval in which another process ran is left out, because it says nothing about the engine.
 //!
 //! What it does not know: published values.
@@ -22,42 +22,43 @@ use super::partition::Partition;
 use super::parts::Part;
 use super::sampled::{Meter, Sample, SampledRegion};
 
-/// Samples of a run: at most 2,000, and at most one for 4 transactions.
+/// The number of samples of a run: at most 2,000, and at most one for 4 transactions.
 const SAMPLES: u64 = 2_000;
 const TRANSACTIONS_OF_SAMPLE: u64 = 4;
-/// Transactions of this many that are not sampled.
+/// The number of transactions, divided by this, is the number that is not sampled: the first tenth.
 const TENTHS: usize = 10;
-/// The longest time between two calls of an engine; in longer ones another process ran.
+/// The longest time between two calls of an engine. If more time passes, another process ran.
 const INTERVAL_NS_MAX: f64 = 200_000.0;
 
-/// The latency that counts of the modelled cache stand for, in nanoseconds.
+/// A function that computes the extra latency of persistent memory from counts of the modelled cache, in
+/// nanoseconds.
 pub type ExtraNs = Arc<dyn Fn(&CacheCounts) -> f64 + Send + Sync>;
 
-/// What is split.
+/// The amount that is split.
 pub enum Metered {
-    /// The time by the clock, in ordinary memory.
+    /// Wall time, in ordinary memory.
     Time,
-    /// What persistent memory takes longer, by the counts of the modelled cache.
+    /// The extra latency of persistent memory, computed from the counts of the modelled cache.
     Extra(ExtraNs),
 }
 
-/// An amount by parts.
+/// An amount, split by parts of an engine.
 #[derive(Debug, Clone, Default)]
 pub struct Split {
-    /// Amounts of the samples.
+    /// The sum of the samples' amounts, by part.
     amounts: BTreeMap<Part, f64>,
-    /// Number of samples.
+    /// The number of samples.
     pub samples: usize,
-    /// Samples that were left out.
+    /// The number of samples that were left out.
     pub left_out: usize,
-    /// The amount of all transactions that were sampled, whatever part it belongs to.
+    /// The amount of all transactions during which samples were taken, for all parts together.
     pub total: f64,
-    /// Their number.
+    /// The number of these transactions.
     pub transactions: usize,
 }
 
 impl Split {
-    /// Sums samples up.
+    /// Adds up the samples by part. A sample with more than `amount_max` is left out.
     ///
     /// Errors: no sample names a function, because the program has no symbols.
     pub fn of(samples: &[Sample], amount_max: f64) -> Result<Self> {
@@ -80,14 +81,14 @@ impl Split {
         }
     }
 
-    /// The share of a part, 0 to 1.
+    /// The share of a part, between 0 and 1.
     pub fn share(&self, part: Part) -> f64 {
         let all: f64 = self.amounts.values().sum();
         if all > 0.0 { self.amounts.get(&part).copied().unwrap_or_default() / all } else { 0.0 }
     }
 }
 
-/// Splits what a load takes in the first partition of a bed.
+/// Splits the time of a load in the first partition of a bed.
 ///
 /// Errors: a store refuses a call; a row is wrong; the program has no symbols.
 pub fn split(bed: &Bed, engine: &Engine, load: &dyn PartitionLoad, metered: Metered) -> Result<Split> {
@@ -135,7 +136,8 @@ fn run(
     Ok(Split { total, transactions: all - counted, ..Split::of(&samples, amount_max)? })
 }
 
-/// A worker that says where a transaction begins. The time before it belongs to no part of the engine.
+/// A worker that marks the beginning of each transaction. The interval before it belongs to no part of the
+/// engine.
 struct MarkedWorker<'w> {
     worker: Box<dyn Worker + 'w>,
     sampled: &'w SampledRegion,
@@ -158,7 +160,7 @@ mod tests {
 
     #[test]
     fn long_intervals_are_left_out_and_a_program_without_symbols_is_refused() {
-        // No function of the engines is in the stack of this test.
+        // The stack of this test has no function of the engines.
         assert!(Split::of(&[sample(1.0, true), sample(1.0, false)], 10.0).is_err());
         let mut split = Split { samples: 3, ..Split::default() };
         split.amounts = BTreeMap::from([(Part::Log, 3.0), (Part::Other, 1.0)]);

@@ -1,8 +1,9 @@
-//! Measures what a call on a file costs that is in memory.
+//! Measures the cost of a call on a file that is in memory.
 //!
-//! The files of the engines are in the region, and are reached by functions (decision 0113). A file system in
-//! persistent memory is reached through the kernel. So every call on a file waits for the time that is
-//! measured here: that of a call on a file of the machine's own file system in memory.
+//! The files of the engines are in the region, so an engine reaches them without the kernel (decision 0113).
+//! A file system in persistent memory would be reached through the kernel. So every call on a file of an
+//! engine also waits for the time that is measured here: the time of a call on a file of the machine's own
+//! file system in memory.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -12,12 +13,12 @@ use std::time::Duration;
 use varve_bench::Result;
 use varve_device::thread_cpu_ns;
 
-/// Pairs of calls that are timed at once.
+/// The number of pairs of calls that are timed together.
 const BATCH: u32 = 500;
-/// Batches, of which the median counts.
+/// The number of such batches. The median of their times counts.
 const BATCHES: usize = 9;
 
-/// Processor time of a call: the mean of a write of one byte and of `fsync`, on a file in this directory.
+/// The processor time of a call on a file in this directory: the mean of a write of one byte and of `fsync`.
 pub fn system_call(directory: &Path) -> Result<Duration> {
     let path = directory.join("system-call");
     let file = File::options().write(true).create(true).truncate(true).open(&path)?;

@@ -31,29 +31,29 @@ use varve_memory::{Direction, KeyRange, Store, TableNo};
 use super::load::{Ending, PartitionLoad, Worker, refused};
 use super::partition::table_owner;
 
-/// Columns of a tuple beside its key.
+/// The number of columns of a tuple, without its key.
 pub const COLUMNS: u64 = 10;
 /// Bytes of a column.
 pub const COLUMN_BYTES: usize = 100;
 const KEY_BYTES: usize = 8;
 /// Bytes of a tuple.
 pub const TUPLE_BYTES: usize = KEY_BYTES + COLUMNS as usize * COLUMN_BYTES;
-/// Letters from which columns are cut.
+/// The number of random letters from which the values of columns are cut.
 const TEXT_BYTES: usize = 1 << 20;
-/// Tuples that the load commits together.
+/// The number of tuples that one transaction of the load inserts.
 const LOADED_TOGETHER: u64 = 100;
 const TABLE: TableNo = TableNo::new(0);
 
-/// A mixture of reads and updates.
+/// A mix of reads and updates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mix {
-    /// Its name.
+    /// The name of the mix.
     pub name: &'static str,
-    /// Percentage of transactions that read; the others update.
+    /// The percentage of transactions that read. The others update.
     pub reads_percent: u64,
 }
 
-/// The four mixtures of the paper.
+/// The four mixes of the paper.
 pub const MIXES: [Mix; 4] = [
     Mix { name: "read-only", reads_percent: 100 },
     Mix { name: "read-heavy", reads_percent: 90 },
@@ -64,7 +64,7 @@ pub const MIXES: [Mix; 4] = [
 /// How transactions concentrate on a part of the tuples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Skew {
-    /// Its name.
+    /// The name of the skew.
     pub name: &'static str,
     /// Percentage of transactions that use hot tuples.
     pub hot_transactions_percent: u64,
@@ -81,13 +81,13 @@ pub const SKEWS: [Skew; 2] = [
 /// What a transaction does to its tuple.
 #[derive(Debug, Clone, Copy)]
 enum Change {
-    /// It reads the whole tuple.
+    /// The transaction reads the whole tuple.
     Nothing,
-    /// It stores this text in a column.
+    /// The transaction stores a text in a column. The text begins at this place of the random letters.
     Column { number: u8, text_at: u32 },
 }
 
-/// A transaction.
+/// A transaction: the key of its tuple, and what it does to the tuple.
 #[derive(Debug, Clone, Copy)]
 struct Operation {
     key: u64,
@@ -102,7 +102,7 @@ pub struct Ycsb {
 }
 
 impl Ycsb {
-    /// Draws transactions over this number of tuples.
+    /// Draws transactions on this number of tuples.
     pub fn new(mix: Mix, skew: Skew, tuples: u64, transactions: usize, seed: u64) -> Self {
         let mut random = Random::seeded(seed);
         let texts = (0..TEXT_BYTES).map(|_| b'a' + random.below(26) as u8).collect();
@@ -127,7 +127,7 @@ impl Ycsb {
         self.texts.get(from..from + COLUMN_BYTES).unwrap_or_default()
     }
 
-    /// The tuple with a key, as it is loaded.
+    /// The tuple with this key, as the load inserts it.
     fn tuple(&self, key: u64, row: &mut Vec<u8>) {
         row.clear();
         row.extend_from_slice(&key.to_be_bytes());
@@ -137,8 +137,9 @@ impl Ycsb {
         }
     }
 
-    /// How many transactions a store has, of which at least `least` are there. They are there in their order,
-    /// so the last one whose change can be seen tells. [`PartitionLoad::check`] must confirm the number.
+    /// The number of transactions that a store has. It has at least `least` of them. Transactions commit in
+    /// their order. So the last transaction whose change is stored shows the number. [`PartitionLoad::check`]
+    /// must confirm it.
     ///
     /// Errors: the store refuses; a tuple is missing.
     pub fn committed(&self, store: &dyn Store, least: usize) -> Result<usize> {
@@ -154,7 +155,7 @@ impl Ycsb {
         Ok(least)
     }
 
-    /// The texts that transactions have left in columns, by key and column.
+    /// The places of the texts that the first `transactions` transactions left, by key and column.
     fn changed(&self, transactions: usize) -> HashMap<(u64, u8), u32> {
         let mut changed = HashMap::new();
         for operation in self.operations.iter().take(transactions) {
@@ -166,7 +167,7 @@ impl Ycsb {
     }
 }
 
-/// Copies a tuple.
+/// Copies the tuple with this key.
 ///
 /// Errors: the store refuses; there is no such tuple.
 pub fn read(store: &dyn Store, key: u64, tuple: &mut Vec<u8>) -> Result<()> {
@@ -176,12 +177,12 @@ pub fn read(store: &dyn Store, key: u64, tuple: &mut Vec<u8>) -> Result<()> {
     }
 }
 
-/// Where a text begins.
+/// Draws the place at which a text begins.
 fn text_at(random: &mut Random) -> u32 {
     random.below((TEXT_BYTES - COLUMN_BYTES) as u64) as u32
 }
 
-/// Where a column begins in a tuple.
+/// The offset of a column in a tuple.
 fn column_at(number: u8) -> usize {
     KEY_BYTES + usize::from(number) * COLUMN_BYTES
 }
@@ -239,7 +240,7 @@ impl PartitionLoad for Ycsb {
     }
 }
 
-/// Runs the transactions of a partition.
+/// A worker that runs the transactions of a partition.
 struct YcsbWorker<'l> {
     load: &'l Ycsb,
     row: Vec<u8>,
@@ -271,7 +272,8 @@ impl Worker for YcsbWorker<'_> {
 mod tests {
     use super::*;
 
-    /// The authors' code drew another skew than the paper says.
+    /// The program of the paper's authors had another skew than the paper states. Here the skew is the
+    /// paper's.
     #[test]
     fn the_hotspot_gets_the_part_that_the_paper_says() {
         for skew in SKEWS {

@@ -30,7 +30,7 @@ const CONDITIONS: [(&str, &str, &str); 4] = [
     ),
 ];
 
-/// All of them.
+/// All conditions.
 pub(super) fn all() -> Vec<Condition> {
     CONDITIONS
         .iter()

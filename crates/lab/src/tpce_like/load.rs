@@ -8,7 +8,8 @@ use varve_bench::database::Connection;
 use varve_bench::random::Random;
 use varve_bench::workload::load_rows;
 
-/// Days of prices, quarters of figures, pieces of news, watched securities.
+/// Numbers of rows: days with prices for each security, quarters with figures and pieces of news for each
+/// company, and watched securities for each customer.
 pub(super) const DAYS: i64 = 100;
 const QUARTERS: i64 = 20;
 const NEWS: i64 = 2;
@@ -27,7 +28,7 @@ pub(super) fn run(scale: &Scale, connection: &mut dyn Connection) -> Result<()> 
     loader.c.simple(schema::INDEXES)
 }
 
-/// What loaded trades add up to.
+/// The sums of the loaded trades: pieces by account and security, and trades by broker.
 #[derive(Default)]
 struct Sums {
     held: BTreeMap<(i64, i64), i64>,
@@ -41,7 +42,7 @@ struct Loader<'a> {
 }
 
 impl Loader<'_> {
-    /// Rows numbered from 1.
+    /// Fills a table with `count` rows. `row` writes each row from its number, which is counted from 1.
     fn fill(
         &mut self,
         table: &str,
@@ -90,7 +91,7 @@ impl Loader<'_> {
         })
     }
 
-    /// Up to [`WATCHED`] different securities for each customer.
+    /// Loads up to [`WATCHED`] different securities for each customer.
     fn watched(&mut self) -> Result<()> {
         let securities = self.scale.securities();
         let mut rows = Vec::new();
@@ -147,7 +148,7 @@ fn broker_of(account: i64, brokers: i64) -> i64 {
     account % brokers + 1
 }
 
-/// 100 to 800 pieces; negative for a sale.
+/// A random number of pieces, from 100 to 800. It is negative for a sale.
 pub(super) fn signed(random: &mut Random) -> i64 {
     let pieces = 100 * random.between(1, 8);
     if random.below(2) == 0 { -pieces } else { pieces }

@@ -35,10 +35,10 @@ const KINDS: &[TransactionKind] = &[
     TransactionKind { name: "market_watch", rate: None },
 ];
 
-/// How often each type comes, in tenths of a percent.
+/// The share of each type of transaction, in tenths of a percent.
 const SHARES: [u64; 10] = [101, 100, 80, 20, 190, 130, 49, 140, 10, 180];
 
-/// How many rows there are.
+/// The two numbers from which all numbers of rows are computed.
 #[derive(Debug, Clone, Copy, serde::Serialize)]
 struct Scale {
     customers: i64,
@@ -52,51 +52,51 @@ impl Scale {
         self.customers * Self::ACCOUNTS_OF_CUSTOMER
     }
 
-    /// One for a hundred customers.
+    /// The number of brokers: one for each hundred customers.
     fn brokers(&self) -> i64 {
         (self.customers / 100).max(1)
     }
 
-    /// Half as many as customers.
+    /// The number of companies: half the number of customers.
     fn companies(&self) -> i64 {
         (self.customers / 2).max(1)
     }
 
-    /// 685 for a thousand customers.
+    /// The number of securities: 685 for each thousand customers.
     fn securities(&self) -> i64 {
         (self.customers * 685 / 1000).max(1)
     }
 
-    /// Trades that the load makes; all but the newest [`REQUESTS`] are completed.
+    /// The number of trades that the load makes. All of them but the newest [`REQUESTS`] are completed.
     fn trades(&self) -> i64 {
         self.customers * self.trades_of_customer
     }
 }
 
-/// The number of queues in which requests wait, so that sessions don't all wait for one row.
+/// The number of queues of requests. With a single queue, all sessions would wait for one row.
 const QUEUES: i64 = 16;
-/// Requests that the load leaves waiting.
+/// The number of requests that wait after the load.
 const REQUESTS: i64 = QUEUES * 8;
-/// Fewest customers: with fewer there are no completed trades to look at.
+/// The fewest customers. With fewer customers there would be no completed trades to read.
 const CUSTOMERS_MIN: u64 = 10;
-/// Loaded trades of a customer; TPC-E has 17280.
+/// The number of loaded trades for each customer. TPC-E has 17,280.
 const TRADES_OF_CUSTOMER: i64 = 100;
 
-/// `0..count`, some more often than others.
+/// A random number in `0..count`. Some numbers are more frequent than others.
 fn skewed(random: &mut Random, count: i64) -> i64 {
     (random.between(0, 1_023) | random.between(0, count - 1)) % count
 }
 
-/// The mix at a scale.
+/// The workload at one scale.
 #[derive(Debug)]
 pub struct TpceLike {
     scale: Scale,
-    /// The number of the trade that comes next; asked of the database by the first transaction that needs one.
+    /// The number of the next trade. The first transaction that needs a number reads it from the database.
     next_trade: Mutex<Option<i64>>,
 }
 
 impl TpceLike {
-    /// A load over this many customers.
+    /// The workload with this many customers.
     pub fn new(customers: u64) -> Result<Self> {
         if !(CUSTOMERS_MIN..=10_000_000).contains(&customers) {
             return Err(BenchError::Arguments(format!(
@@ -159,12 +159,14 @@ impl Workload for TpceLike {
         TransactionRun { workload: self, c: connection, random }.run(kind)
     }
 
-    /// Numbers of new trades are never used twice: a duplicate is a fault.
+    /// A duplicate key is not retryable: the number of a new trade is never used twice, so a duplicate would
+    /// be a fault.
     fn is_retryable(&self, error: &BenchError) -> bool {
         matches!(error, BenchError::Statement { sqlstate, .. } if matches!(sqlstate.as_str(), "40001" | "40P01"))
     }
 
-    /// As many settlements as brokers count, and each trade either settled or waiting.
+    /// Checks that there are as many settlements as the brokers count, and that each trade is either settled
+    /// or waiting.
     fn verify(&self, c: &mut dyn Connection) -> Result<()> {
         let mut number = |sql: &str| -> Result<i64> {
             let text = c.scalar(sql)?;

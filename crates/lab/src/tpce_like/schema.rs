@@ -1,6 +1,6 @@
 //! The fifteen tables.
 
-/// Drops what an earlier run left.
+/// Drops the tables that an earlier run made.
 pub(super) const DROP: &str = "DROP TABLE IF EXISTS bench_e_customer, bench_e_account, bench_e_broker, bench_e_company, \
     bench_e_security, bench_e_daily, bench_e_financial, bench_e_news, bench_e_last_trade, bench_e_watch, bench_e_trade, \
     bench_e_history, bench_e_settlement, bench_e_holding, bench_e_request";
@@ -28,7 +28,7 @@ pub(super) const TABLES: &str = "
     CREATE TABLE bench_e_holding (h_ca_id bigint, h_s_id bigint, h_qty bigint, PRIMARY KEY (h_ca_id, h_s_id));
     CREATE TABLE bench_e_request (tr_queue bigint, tr_t_id bigint, PRIMARY KEY (tr_queue, tr_t_id));";
 
-/// Made after the load.
+/// Makes the indexes. The load does this after it has filled the tables.
 pub(super) const INDEXES: &str = "
     CREATE INDEX bench_e_account_customer ON bench_e_account (ca_c_id, ca_id);
     CREATE INDEX bench_e_trade_account ON bench_e_trade (t_ca_id, t_id);

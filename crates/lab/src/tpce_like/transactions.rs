@@ -17,13 +17,13 @@ use varve_bench::database::{Connection, Param, Row, Value};
 use varve_bench::random::Random;
 use varve_bench::{BenchError, Result};
 
-/// Trades that a look-up or a correction takes, and securities of a feed.
+/// The number of trades that a look-up or a correction reads, and the number of securities in a market feed.
 const TRADES: usize = 20;
 const TICKER: usize = 20;
-/// A price's smallest step, in ten-thousandths.
+/// The smallest step of a price, in ten-thousandths.
 const CENT: i64 = 100;
 
-/// The number of the newest trade; 0 if there is none.
+/// The number of the newest trade. It is 0 if there is no trade.
 pub(super) fn newest_trade(c: &mut dyn Connection) -> Result<i64> {
     c.rows(NEWEST_TRADE, &[])?.first().map_or(Ok(0), |row| int(row, 0))
 }
@@ -36,7 +36,7 @@ pub(super) struct TransactionRun<'a> {
 }
 
 impl TransactionRun<'_> {
-    /// One transaction, of the kind at this place.
+    /// Runs one transaction. `kind` is the index of its type.
     pub(super) fn run(&mut self, kind: usize) -> Result<()> {
         if kind == 0 {
             return self.trade_order();
@@ -73,20 +73,20 @@ impl TransactionRun<'_> {
         skewed(self.random, self.workload.scale.securities()) + 1
     }
 
-    /// Different loaded trades in the order of their numbers.
+    /// Draws different loaded trades. They are in the order of their numbers.
     fn trades(&mut self) -> BTreeSet<i64> {
         let count = self.scale().trades();
         (0..TRADES).map(|_| skewed(self.random, count) + 1).collect()
     }
 
-    /// The row of a statement that must return exactly one.
+    /// Runs a statement that must return exactly one row, and returns this row.
     fn one(&mut self, statement: usize, params: &[Param<'_>]) -> Result<Row> {
         self.c.rows(statement, params)?.pop().ok_or_else(|| {
             BenchError::Wrong(format!("statement {statement} of tpce-like found no row for {params:?}"))
         })
     }
 
-    /// An order at the last price; one in a hundred is taken back.
+    /// Submits an order at the last price. One order in a hundred is rolled back.
     fn trade_order(&mut self) -> Result<()> {
         let (account, security) = (self.account(), Param::Int(self.security()));
         let (qty, queue) = (load::signed(self.random), self.random.between(0, QUEUES - 1));
@@ -108,7 +108,7 @@ impl TransactionRun<'_> {
         self.c.run(if taken_back { ROLLBACK } else { COMMIT }, &[]).map(drop)
     }
 
-    /// Completes the oldest order of the first queue that has one; nothing if all are empty.
+    /// Completes the oldest order of the first queue that has one. If all queues are empty, it does nothing.
     fn trade_result(&mut self) -> Result<()> {
         let first = self.random.between(0, QUEUES - 1);
         for at in 0..QUEUES {
@@ -129,7 +129,7 @@ impl TransactionRun<'_> {
         let amount = Param::Decimal(-qty * decimal(&found, 3)?);
         let broker = int(&self.one(PAY, &[amount, account])?, 0)?;
         let holding = [Param::Int(qty), account, security];
-        // The account's row is locked: nobody else adds this holding meanwhile.
+        // The account's row is locked, so no other session adds this holding at the same time.
         if self.c.rows(CHANGE_HOLDING, &holding)?.is_empty() {
             self.c.run(INSERT_HOLDING, &[account, security, Param::Int(qty)])?;
         }
@@ -149,7 +149,7 @@ impl TransactionRun<'_> {
         self.trades().into_iter().try_for_each(|trade| self.look_at(trade))
     }
 
-    /// Like a look-up, but it changes the executor of the trades.
+    /// Runs a look-up that also changes the executor of the trades.
     fn trade_update(&mut self) -> Result<()> {
         let executor = self.random.letters(30);
         for trade in self.trades() {
@@ -188,7 +188,7 @@ impl TransactionRun<'_> {
         Ok(())
     }
 
-    /// The waiting orders of one queue with their brokers.
+    /// Reads the waiting orders of one queue, and their brokers.
     fn broker_volume(&mut self) -> Result<()> {
         let queue = Param::Int(self.random.between(0, QUEUES - 1));
         for request in self.c.rows(REQUESTS, &[queue])?.iter().take(40) {

@@ -1,4 +1,4 @@
-//! Checks a partition behind a run: consistency conditions 1 to 4, 8 and 9 of TPC-C [3.3.2], and that no
+//! Checks a partition after a run: consistency conditions 1 to 4, 8 and 9 of TPC-C [3.3.2], and that no
 //! committed order or payment is missing.
 //!
 //! | condition | says |
@@ -23,7 +23,7 @@ use super::inputs::Input;
 use super::load::loaded_payments;
 use super::schema::{self, District, district_of, history, number_of, orders, warehouse};
 
-/// What the tables say about a district.
+/// The sums and counts that the tables have for a district.
 #[derive(Debug, Clone, Copy, Default)]
 struct DistrictTotals {
     ytd: i64,
@@ -38,7 +38,7 @@ struct DistrictTotals {
     paid: i64,
 }
 
-/// What the tables say about a partition.
+/// The sums and counts that the tables have for a partition.
 #[derive(Debug, Default)]
 struct Totals {
     districts: BTreeMap<District, DistrictTotals>,
@@ -129,7 +129,7 @@ impl Totals {
 }
 
 impl DistrictTotals {
-    /// A condition that does not hold in a district with this number of orders.
+    /// The first condition that does not hold. `orders` is the number of orders that the district must have.
     fn broken(&self, orders: i64) -> Option<&'static str> {
         let is_newest = self.next_order - 1 == self.newest_order;
         let is_newest_waiting = self.waiting == 0 || self.newest_waiting == self.newest_order;
@@ -145,7 +145,7 @@ impl DistrictTotals {
     }
 }
 
-/// What the load and committed transactions must have left.
+/// The counts that the load and the committed transactions must leave.
 struct Expected {
     orders: BTreeMap<District, i64>,
     payments: i64,

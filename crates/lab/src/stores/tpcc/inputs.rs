@@ -13,47 +13,47 @@ use super::schema::District;
 /// Percentages of New-Order, Payment, Order-Status, Delivery and Stock-Level [5.2.3].
 pub const SHARES: [u64; 5] = [45, 43, 4, 4, 4];
 
-/// How the input names a customer.
+/// How an input names a customer.
 #[derive(Debug, Clone)]
 pub enum CustomerName {
-    /// By number.
+    /// By the customer's number.
     Number(u32),
-    /// By last name: the middle one of several customers is meant.
+    /// By last name. If several customers have this name, the middle one is meant.
     Last(String),
 }
 
 /// A line of an order.
 #[derive(Debug, Clone, Copy)]
 pub struct Line {
-    /// Item. The last line of an order that is rolled back has one that does not exist.
+    /// The item. In an order that is rolled back, the last line has an item that does not exist.
     pub item: u32,
-    /// Warehouse of the item.
+    /// The warehouse that supplies the item.
     pub supplier: u16,
-    /// Number of items.
+    /// The number of pieces of the item.
     pub quantity: u8,
 }
 
-/// New-Order.
+/// The input of New-Order.
 #[derive(Debug, Clone)]
 pub struct NewOrder {
-    /// District.
+    /// The district of the order.
     pub district: District,
-    /// Customer.
+    /// The number of the customer.
     pub customer: u32,
-    /// Lines.
+    /// The lines of the order.
     pub lines: Vec<Line>,
 }
 
-/// Payment.
+/// The input of Payment.
 #[derive(Debug, Clone)]
 pub struct Payment {
-    /// District that gets the amount.
+    /// The district that gets the amount.
     pub district: District,
-    /// District of the customer.
+    /// The district of the customer.
     pub customer_district: District,
-    /// Customer.
+    /// The customer who pays.
     pub customer: CustomerName,
-    /// Amount.
+    /// The amount in cents.
     pub cents: i64,
 }
 
@@ -64,22 +64,22 @@ pub enum Input {
     NewOrder(NewOrder),
     /// Payment.
     Payment(Payment),
-    /// Order-Status of a customer.
+    /// Order-Status for a customer.
     OrderStatus(District, CustomerName),
-    /// Delivery of a warehouse, by a carrier.
+    /// Delivery in a warehouse, by a carrier.
     Delivery(u16, u8),
-    /// Stock-Level of a district, with a threshold.
+    /// Stock-Level for a district, with a threshold.
     StockLevel(District, i64),
 }
 
 impl NewOrder {
-    /// Whether it ends with an item that does not exist, and is rolled back.
+    /// Whether the order ends with an item that does not exist. Such an order is rolled back.
     pub fn is_rolled_back(&self, scale: &Scale) -> bool {
         self.lines.iter().any(|line| i64::from(line.item) > scale.items)
     }
 }
 
-/// Draws inputs.
+/// Draws the inputs of transactions.
 pub fn draw_inputs(scale: &Scale, transactions: usize, seed: u64) -> Vec<Input> {
     let mut drawing = Drawing { scale, random: Random::seeded(seed) };
     (0..transactions).map(|_| drawing.input()).collect()
@@ -108,7 +108,7 @@ impl Drawing<'_> {
         District { warehouse, number: self.random.between(1, self.scale.districts) as u8 }
     }
 
-    /// Any warehouse of the partition but this one, if there is another.
+    /// Another warehouse of the partition. If there is only one warehouse, it is returned.
     fn remote(&mut self, warehouse: u16) -> u16 {
         if self.scale.warehouses == 1 {
             return warehouse;
@@ -117,8 +117,8 @@ impl Drawing<'_> {
         if drawn >= warehouse { drawn + 1 } else { drawn }
     }
 
-    /// One item in a hundred comes from another warehouse. One order in a hundred ends with an item that does
-    /// not exist [2.4.1.4].
+    /// Draws an order. One item in a hundred comes from another warehouse. One order in a hundred ends with
+    /// an item that does not exist [2.4.1.4].
     fn new_order(&mut self, district: District) -> NewOrder {
         let customer = draw::customer(self.scale, &mut self.random) as u32;
         let count = self.random.between(5, 15);
@@ -145,7 +145,7 @@ impl Drawing<'_> {
         Payment { district, customer_district, customer, cents: self.random.between(100, 500_000) }
     }
 
-    /// Six in ten customers are named by their last name.
+    /// Draws a customer. Six in ten customers are named by their last name.
     fn customer_name(&mut self) -> CustomerName {
         match self.random.below(100) < 60 {
             true => CustomerName::Last(draw::last_name(self.scale, &mut self.random)),

@@ -1,4 +1,4 @@
-//! Loads the first rows of a partition [4.3.3].
+//! Loads the initial rows of a partition [4.3.3].
 //!
 //! Invariants
 //! 1. The same number of warehouses, districts, customers and items gives the same rows.
@@ -14,11 +14,11 @@ use super::super::load::refused;
 use super::row::{self, Key};
 use super::schema::{self, District, customer, history, item, order_line, orders, stock};
 
-/// Rows that are committed together.
+/// The number of rows that one transaction of the load inserts.
 const LOADED_TOGETHER: u64 = 100;
-/// The time of all loaded rows.
+/// The time in all loaded rows.
 const LOADED_AT: i64 = 1;
-/// What a loaded customer has paid, in cents.
+/// The amount that each loaded customer has paid, in cents.
 pub const PAID_CENTS: i64 = 1000;
 
 /// Makes the tables and fills them.
@@ -40,7 +40,7 @@ pub fn run(scale: &Scale, store: &mut dyn Store) -> Result<()> {
     loader.store.commit().map_err(refused).map(drop)
 }
 
-/// Payments that the load makes in a warehouse.
+/// The number of payments that the load makes in a warehouse.
 pub fn loaded_payments(scale: &Scale) -> u32 {
     (scale.districts * scale.customers) as u32
 }
@@ -54,7 +54,7 @@ struct Loader<'l> {
 }
 
 impl Loader<'_> {
-    /// Inserts the row that is in the buffer.
+    /// Inserts the row in the buffer.
     fn insert(&mut self, table: TableNo, keys: &[&[u8]]) -> Result<()> {
         self.store.insert(table, keys, &self.row).map_err(refused)?;
         self.rows += 1;
@@ -69,7 +69,7 @@ impl Loader<'_> {
         row::push_text(&mut self.row, draw::text(&mut self.random, least, most).as_bytes());
     }
 
-    /// Two streets, a city, a state and a zip code.
+    /// Appends an address: two streets, a city, a state and a zip code.
     fn address(&mut self) {
         (0..3).for_each(|_| self.text(10, 20));
         self.text(2, 2);
@@ -137,7 +137,7 @@ impl Loader<'_> {
         self.insert(schema::DISTRICT, &[key.as_slice()])
     }
 
-    /// Customers, each with a payment.
+    /// Loads the customers of a district. Each customer has one payment.
     fn customers(&mut self, district: District) -> Result<()> {
         for number in 1..=self.scale.customers as u32 {
             self.customer(district, number)?;
@@ -189,7 +189,7 @@ impl Loader<'_> {
         self.insert(schema::HISTORY, &[key.as_slice()])
     }
 
-    /// An order of each customer. The last three in ten wait for their delivery.
+    /// Loads one order of each customer. The last three in ten orders wait for their delivery.
     fn orders(&mut self, district: District) -> Result<()> {
         let customers = draw::shuffled(&mut self.random, self.scale.customers);
         for (number, customer) in (1..).zip(customers) {

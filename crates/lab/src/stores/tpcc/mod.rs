@@ -2,9 +2,9 @@
 //! run it: below SQL, with transactions that stay in their partition. Numbers in brackets are clauses of the
 //! specification.
 //!
-//! 1. The inputs of all transactions are drawn before a run, and every engine gets the same.
-//! 2. A partition has whole warehouses and a copy of the items. Remote warehouses are others of the same
-//!    partition. A partition with one warehouse has none.
+//! 1. The inputs of all transactions are drawn before a run, and every engine gets the same inputs.
+//! 2. A partition has whole warehouses and a copy of the items. A remote warehouse is another warehouse of
+//!    the same partition. So a partition with one warehouse has no remote warehouses.
 //! 3. There are no terminals, no keying times and no queue of deliveries.
 //!
 //! What it does not know: engines, published values.

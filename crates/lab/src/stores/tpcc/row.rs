@@ -1,9 +1,9 @@
 //! Keys and rows as bytes.
 //!
-//! 1. A row is its primary key, then numbers of fixed width, then texts. So a number can be patched where it
-//!    is.
-//! 2. Keys are big-endian, so they sort as their numbers do. Other numbers are little-endian. A number of
-//!    less than eight bytes is not negative.
+//! 1. A row has its primary key, then numbers of fixed width, then texts. So a number has a fixed offset, and
+//!    can be changed in place.
+//! 2. Numbers in keys are big-endian, so keys sort in the order of their numbers. Other numbers are
+//!    little-endian. A number of less than eight bytes is not negative.
 //! 3. A text in a row has its length before it, in two bytes. A text in a key ends with a zero byte.
 //!
 //! What it does not know: tables.
@@ -12,12 +12,12 @@ use std::ops::Range;
 
 use varve_bench::{BenchError, Result};
 
-/// Bytes of the longest key: that of a customer by name.
+/// Bytes of the longest key, which is the key of a customer by name.
 const KEY_BYTES_MAX: usize = 48;
-/// Bytes of the length before a text.
+/// Bytes of the length that is before a text.
 pub const LENGTH_BYTES: usize = 2;
 
-/// A number of fixed width in a row.
+/// The place of a number of fixed width in a row.
 #[derive(Debug, Clone, Copy)]
 pub struct Column {
     at: usize,
@@ -25,27 +25,27 @@ pub struct Column {
 }
 
 impl Column {
-    /// The first number behind a primary key of this many bytes.
+    /// The first number after a primary key of this many bytes.
     pub const fn behind_key(key_bytes: usize, width_bytes: usize) -> Self {
         Self { at: key_bytes, width_bytes }
     }
 
-    /// The number behind this one.
+    /// The number that follows this one.
     pub const fn then(self, width_bytes: usize) -> Self {
         Self { at: self.end(), width_bytes }
     }
 
-    /// Where it begins in the row.
+    /// The offset in the row at which the number begins.
     pub const fn at(self) -> usize {
         self.at
     }
 
-    /// Where it ends.
+    /// The offset in the row at which the number ends.
     pub const fn end(self) -> usize {
         self.at + self.width_bytes
     }
 
-    /// Its value in a row.
+    /// The value of the number in a row.
     ///
     /// Errors: the row is too short.
     pub fn of(self, row: &[u8]) -> Result<i64> {
@@ -55,7 +55,7 @@ impl Column {
         Ok(i64::from_le_bytes(wide))
     }
 
-    /// Stores a value in a row.
+    /// Stores a value of the number in a row.
     ///
     /// Errors: the row is too short.
     pub fn put(self, row: &mut [u8], value: i64) -> Result<()> {
@@ -66,7 +66,7 @@ impl Column {
         Ok(())
     }
 
-    /// Adds to its value in a row.
+    /// Adds to the value of the number in a row.
     ///
     /// Errors: the row is too short.
     pub fn add(self, row: &mut [u8], more: i64) -> Result<()> {
@@ -75,7 +75,7 @@ impl Column {
     }
 }
 
-/// Bytes of a row.
+/// The bytes of a row in this range.
 ///
 /// Errors: the row is too short.
 pub fn span(row: &[u8], span: Range<usize>) -> Result<&[u8]> {
@@ -86,7 +86,7 @@ fn short(row: &[u8]) -> BenchError {
     BenchError::Wrong(format!("a row of TPC-C has {} bytes, which are too few", row.len()))
 }
 
-/// The text with this number behind the numbers of a row, counted from 0.
+/// A text of a row. Texts follow the numbers, and `number` counts them from 0.
 ///
 /// Errors: the row has no such text.
 pub fn text(row: &[u8], texts_at: usize, number: usize) -> Result<&[u8]> {
@@ -114,29 +114,29 @@ impl Key {
     /// A key without any bytes.
     pub const EMPTY: Key = Key { bytes: [0; KEY_BYTES_MAX], len_bytes: 0 };
 
-    /// The key with more bytes behind it. Bytes for which there is no room are left out.
+    /// Appends bytes to the key. Bytes for which there is no space are left out.
     pub fn bytes(mut self, more: &[u8]) -> Self {
         let room = self.bytes.iter_mut().skip(self.len_bytes);
         self.len_bytes += room.zip(more).map(|(byte, new)| *byte = *new).count();
         self
     }
 
-    /// The key with a byte behind it.
+    /// Appends a byte to the key.
     pub fn byte(self, byte: u8) -> Self {
         self.bytes(&[byte])
     }
 
-    /// The key with a number behind it.
+    /// Appends a number to the key.
     pub fn number(self, number: u32) -> Self {
         self.bytes(&number.to_be_bytes())
     }
 
-    /// The key with a text behind it.
+    /// Appends a text to the key.
     pub fn text(self, text: &[u8]) -> Self {
         self.bytes(text).byte(0)
     }
 
-    /// Its bytes.
+    /// The bytes of the key.
     pub fn as_slice(&self) -> &[u8] {
         self.bytes.get(..self.len_bytes).unwrap_or_default()
     }
@@ -148,7 +148,7 @@ pub fn begin(row: &mut Vec<u8>, key: &Key) {
     row.extend_from_slice(key.as_slice());
 }
 
-/// Appends numbers with their widths.
+/// Appends numbers, each with the width of its column.
 pub fn push_numbers(row: &mut Vec<u8>, numbers: &[(Column, i64)]) {
     for (column, value) in numbers {
         row.extend(value.to_le_bytes().iter().take(column.width_bytes));

@@ -44,9 +44,9 @@ pub const NEW_ORDER: TableNo = TableNo::new(7);
 /// Table of lines of orders.
 pub const ORDER_LINE: TableNo = TableNo::new(8);
 
-/// Indexes of each table, with its primary key.
+/// The number of indexes of each table, including its primary key.
 const INDEXES: [usize; 9] = [1, 1, 2, 1, 1, 1, 2, 1, 1];
-/// The second index of customers, and that of orders.
+/// The number of the second index of customers and of orders.
 pub const SECOND: usize = 1;
 
 const WAREHOUSE_BYTES: usize = 2;
@@ -57,107 +57,107 @@ const ROW_BYTES: usize = DISTRICT_BYTES + NUMBER_BYTES;
 /// Columns of a warehouse.
 pub mod warehouse {
     use super::{Column, WAREHOUSE_BYTES};
-    /// Payments so far.
+    /// The sum of the payments so far.
     pub const YTD: Column = Column::behind_key(WAREHOUSE_BYTES, 8);
-    /// Tax.
+    /// The tax rate.
     pub const TAX: Column = YTD.then(2);
 }
 
 /// Columns of a district.
 pub mod district {
     use super::{Column, DISTRICT_BYTES};
-    /// Payments so far.
+    /// The sum of the payments so far.
     pub const YTD: Column = Column::behind_key(DISTRICT_BYTES, 8);
-    /// Number of the next order.
+    /// The number of the next order.
     pub const NEXT_ORDER: Column = YTD.then(4);
-    /// Tax.
+    /// The tax rate.
     pub const TAX: Column = NEXT_ORDER.then(2);
 }
 
 /// Columns of a customer.
 pub mod customer {
     use super::{Column, ROW_BYTES};
-    /// What is owed.
+    /// The amount that the customer owes.
     pub const BALANCE: Column = Column::behind_key(ROW_BYTES, 8);
-    /// Payments so far.
+    /// The sum of the payments so far.
     pub const YTD_PAYMENT: Column = BALANCE.then(8);
-    /// Number of payments.
+    /// The number of payments.
     pub const PAYMENTS: Column = YTD_PAYMENT.then(4);
-    /// Number of deliveries.
+    /// The number of deliveries.
     pub const DELIVERIES: Column = PAYMENTS.then(4);
-    /// Limit of credit.
+    /// The credit limit.
     pub const CREDIT_LIMIT: Column = DELIVERIES.then(8);
-    /// Discount.
+    /// The discount.
     pub const DISCOUNT: Column = CREDIT_LIMIT.then(2);
-    /// Since when.
+    /// The time at which the customer became one.
     pub const SINCE: Column = DISCOUNT.then(8);
     /// 1 for bad credit, 0 for good credit.
     pub const IS_BAD: Column = SINCE.then(1);
-    /// Where texts begin: first name, last name, address, phone, data.
+    /// The offset at which the texts begin: first name, last name, address, phone, data.
     pub const TEXTS_AT: usize = IS_BAD.end();
-    /// Number of the text that is a first name.
+    /// The number of the text with the first name.
     pub const FIRST_NAME: usize = 0;
-    /// Number of the text that is a last name.
+    /// The number of the text with the last name.
     pub const LAST_NAME: usize = 1;
-    /// Number of the text with other data.
+    /// The number of the text with other data.
     pub const DATA: usize = 9;
-    /// Longest text with other data.
+    /// Bytes of the longest text with other data.
     pub const DATA_BYTES_MAX: usize = 500;
 }
 
 /// Columns of a payment.
 pub mod history {
     use super::{Column, NUMBER_BYTES, WAREHOUSE_BYTES};
-    /// Amount.
+    /// The amount of the payment.
     pub const AMOUNT: Column = Column::behind_key(WAREHOUSE_BYTES + NUMBER_BYTES, 8);
-    /// When.
+    /// The time of the payment.
     pub const PAID_AT: Column = AMOUNT.then(8);
-    /// District that got it.
+    /// The district that got the payment.
     pub const DISTRICT: Column = PAID_AT.then(1);
-    /// Warehouse of the customer.
+    /// The warehouse of the customer.
     pub const CUSTOMER_WAREHOUSE: Column = DISTRICT.then(2);
-    /// District of the customer.
+    /// The district of the customer.
     pub const CUSTOMER_DISTRICT: Column = CUSTOMER_WAREHOUSE.then(1);
-    /// Customer.
+    /// The number of the customer.
     pub const CUSTOMER: Column = CUSTOMER_DISTRICT.then(4);
 }
 
 /// Columns of an item.
 pub mod item {
     use super::{Column, NUMBER_BYTES};
-    /// Price.
+    /// The price.
     pub const PRICE: Column = Column::behind_key(NUMBER_BYTES, 4);
-    /// Image.
+    /// The number of the image.
     pub const IMAGE: Column = PRICE.then(4);
 }
 
 /// Columns of stock.
 pub mod stock {
     use super::{Column, NUMBER_BYTES, WAREHOUSE_BYTES};
-    /// Items in stock.
+    /// The number of pieces in stock.
     pub const QUANTITY: Column = Column::behind_key(WAREHOUSE_BYTES + NUMBER_BYTES, 4);
-    /// Items sold.
+    /// The number of pieces sold so far.
     pub const YTD: Column = QUANTITY.then(4);
-    /// Lines of orders.
+    /// The number of order lines so far.
     pub const ORDERS: Column = YTD.then(4);
-    /// Those from other warehouses.
+    /// The number of these lines whose order is from another warehouse.
     pub const REMOTE_ORDERS: Column = ORDERS.then(4);
-    /// Where the ten texts for districts begin. They have the same length.
+    /// The offset at which the ten texts for districts begin. They have the same length.
     pub const TEXTS_AT: usize = REMOTE_ORDERS.end();
-    /// Bytes of the text for a district.
+    /// Bytes of the text for one district.
     pub const DISTRICT_INFO_BYTES: usize = 24;
 }
 
 /// Columns of an order.
 pub mod orders {
     use super::{Column, ROW_BYTES};
-    /// Customer.
+    /// The number of the customer.
     pub const CUSTOMER: Column = Column::behind_key(ROW_BYTES, 4);
-    /// When.
+    /// The time of the order.
     pub const ENTERED_AT: Column = CUSTOMER.then(8);
-    /// Carrier.
+    /// The carrier. It is 0 if the order waits for its delivery.
     pub const CARRIER: Column = ENTERED_AT.then(1);
-    /// Number of lines.
+    /// The number of lines.
     pub const LINES: Column = CARRIER.then(1);
     /// Whether all items are from the order's warehouse.
     pub const IS_LOCAL: Column = LINES.then(1);
@@ -166,29 +166,29 @@ pub mod orders {
 /// Columns of a line of an order.
 pub mod order_line {
     use super::{Column, ROW_BYTES};
-    /// Item.
+    /// The number of the item.
     pub const ITEM: Column = Column::behind_key(ROW_BYTES + 1, 4);
-    /// Warehouse of the item.
+    /// The warehouse that supplies the item.
     pub const SUPPLIER: Column = ITEM.then(2);
-    /// When it was delivered.
+    /// The time of the delivery. It is 0 if the order waits for it.
     pub const DELIVERED_AT: Column = SUPPLIER.then(8);
-    /// Number of items.
+    /// The number of pieces.
     pub const QUANTITY: Column = DELIVERED_AT.then(1);
-    /// Amount.
+    /// The amount of the line.
     pub const AMOUNT: Column = QUANTITY.then(4);
 }
 
-/// A district.
+/// A district of a warehouse.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct District {
-    /// Its warehouse, counted from 1.
+    /// The number of the warehouse, counted from 1.
     pub warehouse: u16,
-    /// Its number, counted from 1.
+    /// The number of the district in the warehouse, counted from 1.
     pub number: u8,
 }
 
 impl District {
-    /// Its primary key, with which the keys of its customers, orders and lines begin.
+    /// The primary key of the district. The keys of its customers, orders and lines begin with it.
     pub fn key(self) -> Key {
         warehouse_key(self.warehouse).byte(self.number)
     }
@@ -198,17 +198,17 @@ impl District {
         self.key().number(number)
     }
 
-    /// The key of a line.
+    /// The key of a line of an order.
     pub fn line_key(self, order: u32, line: u8) -> Key {
         self.row_key(order).byte(line)
     }
 
-    /// The key of an order in the index by customers.
+    /// The key of an order in the index by customer.
     pub fn customer_order_key(self, customer: u32, order: u32) -> Key {
         self.row_key(customer).number(order)
     }
 
-    /// The beginning of the keys of customers with a last name.
+    /// The beginning of the keys of all customers with this last name.
     pub fn name_key(self, last: &[u8]) -> Key {
         self.key().text(last)
     }
@@ -219,7 +219,7 @@ pub fn warehouse_key(warehouse: u16) -> Key {
     Key::EMPTY.bytes(&warehouse.to_be_bytes())
 }
 
-/// The primary key of stock, or of a payment.
+/// The primary key of a stock row, or of a payment.
 pub fn warehouse_row_key(warehouse: u16, number: u32) -> Key {
     warehouse_key(warehouse).number(number)
 }

@@ -1,7 +1,7 @@
 //! The five transactions [2.4 to 2.8].
 //!
-//! 1. A transaction reads and changes rows as its profile says. What it would only show to a user is read,
-//!    and not computed.
+//! 1. A transaction reads and changes rows as its profile says. Values that it would only show to a user are
+//!    read, and nothing is computed from them.
 //! 2. The time of a transaction is its number. So every engine stores the same bytes.
 //!
 //! What it does not know: engines, how a transaction ends.
@@ -18,19 +18,19 @@ use super::load::loaded_payments;
 use super::row::{self, Column, Key};
 use super::schema::{self, District, customer, district, history, item, order_line, orders, stock};
 
-/// Orders that Stock-Level looks back at.
+/// The number of newest orders whose items Stock-Level checks.
 const RECENT_ORDERS: i64 = 20;
-/// Where the time of the first transaction is behind that of the load.
+/// The time of the first transaction. The times of the load are before it.
 const BEGIN_AT: i64 = 2;
 
-/// Runs the transactions of a partition.
+/// A worker that runs the transactions of a partition.
 pub struct TpccWorker<'l> {
     scale: &'l Scale,
     inputs: &'l [Input],
     row: Vec<u8>,
-    /// The row that is made.
+    /// The row that is to be inserted.
     new: Vec<u8>,
-    /// Numbers that a scan found.
+    /// The numbers of customers or items that a scan found.
     numbers: Vec<u32>,
     /// The names of the warehouse and the district of a payment.
     names: Vec<u8>,
@@ -43,7 +43,7 @@ impl<'l> TpccWorker<'l> {
         Self { scale, inputs, row, new, numbers, names }
     }
 
-    /// Reads a row that must be there into the buffer.
+    /// Reads a row into the buffer. The row must exist.
     fn read(&mut self, store: &dyn Store, table: TableNo, key: &Key) -> Result<()> {
         match store.get(table, 0, key.as_slice(), &mut self.row).map_err(refused)? {
             true => Ok(()),
@@ -51,7 +51,7 @@ impl<'l> TpccWorker<'l> {
         }
     }
 
-    /// Changes the columns from `first` to `last` of a stored row to those of the buffer.
+    /// Copies the columns from `first` to `last` from the buffer to the stored row.
     fn patch(&self, store: &mut dyn Store, at: RowAt<'_>, first: Column, last: Column) -> Result<()> {
         let bytes = row::span(&self.row, first.at()..last.end())?;
         match store.patch(at.table, at.key.as_slice(), first.at(), bytes).map_err(refused)? {
@@ -60,7 +60,7 @@ impl<'l> TpccWorker<'l> {
         }
     }
 
-    /// Inserts the row that was made.
+    /// Inserts the row in `new`.
     fn insert(&self, store: &mut dyn Store, table: TableNo, keys: &[&[u8]]) -> Result<()> {
         store.insert(table, keys, &self.new).map_err(refused)
     }
@@ -103,7 +103,7 @@ impl<'l> TpccWorker<'l> {
         Ok(number as u32)
     }
 
-    /// Adds a line; `false` if there is no such item.
+    /// Inserts a line of an order. Returns `false` if the item does not exist.
     fn line(&mut self, key: Key, district: District, line: &Line, store: &mut dyn Store) -> Result<bool> {
         let item_key = Key::EMPTY.number(line.item);
         if !store.get(schema::ITEM, 0, item_key.as_slice(), &mut self.row).map_err(refused)? {
@@ -126,7 +126,7 @@ impl<'l> TpccWorker<'l> {
         Ok(true)
     }
 
-    /// Takes the items of a line from the stock, whose row stays in the buffer.
+    /// Takes the items of a line from the stock. The stock row stays in the buffer.
     fn take_stock(&mut self, district: District, line: &Line, store: &mut dyn Store) -> Result<()> {
         let key = schema::warehouse_row_key(line.supplier, line.item);
         self.read(store, schema::STOCK, &key)?;
@@ -177,7 +177,8 @@ impl<'l> TpccWorker<'l> {
         self.patch(store, at, column, column)
     }
 
-    /// A customer with bad credit gets the payment into the text with other data, too [2.5.2.2].
+    /// Adds a payment to a customer's row. If the customer has bad credit, the payment also goes into the
+    /// text with other data [2.5.2.2].
     fn pay_customer(&mut self, payment: &Payment, number: u32, store: &mut dyn Store) -> Result<()> {
         let Payment { district, customer_district, cents, .. } = *payment;
         let key = customer_district.row_key(number);
@@ -206,8 +207,8 @@ impl<'l> TpccWorker<'l> {
         }
     }
 
-    /// The number of a customer: of several with the same last name the middle one, in the order of their
-    /// first names [2.5.2.2].
+    /// The number of a customer. If several have the same last name, it is the middle one in the order of
+    /// their first names [2.5.2.2].
     fn customer_number(
         &mut self,
         district: District,
@@ -219,7 +220,7 @@ impl<'l> TpccWorker<'l> {
             CustomerName::Last(last) => last,
         };
         let from = district.name_key(last.as_bytes());
-        // Names have letters only. So the keys of this name are below the name with a byte 1 behind it.
+        // Names consist of letters. So all keys with this name are below the name followed by a byte 1.
         let to = district.key().bytes(last.as_bytes()).byte(1);
         let scan = Scan { table: schema::CUSTOMER, index: schema::SECOND, from, to };
         self.numbers.clear();
@@ -354,21 +355,21 @@ impl Worker for TpccWorker<'_> {
     }
 }
 
-/// A row by its primary key.
+/// The table and the primary key of a row.
 #[derive(Clone, Copy)]
 struct RowAt<'k> {
     table: TableNo,
     key: &'k Key,
 }
 
-/// A carrier and a time.
+/// The carrier and the time of a delivery.
 #[derive(Clone, Copy)]
 struct Shipment {
     carrier: u8,
     now: i64,
 }
 
-/// The keys from one on, and below another.
+/// A range of keys in an index: from `from`, and below `to`.
 struct Scan {
     table: TableNo,
     index: usize,
@@ -377,7 +378,7 @@ struct Scan {
 }
 
 impl Scan {
-    /// Calls `on_row` with rows until it breaks or fails.
+    /// Calls `on_row` with each row of the range, until `on_row` breaks or fails.
     fn run(
         &self,
         store: &dyn Store,
@@ -398,7 +399,7 @@ impl Scan {
     }
 }
 
-/// The lines of an order.
+/// The range of the lines of an order.
 fn lines_of(district: District, order: u32) -> Scan {
     let (from, to) = (district.line_key(order, 0), district.line_key(order, u8::MAX));
     Scan { table: schema::ORDER_LINE, index: 0, from, to }

@@ -27,7 +27,7 @@ impl Tpcc {
     }
 }
 
-/// Reads the first warehouse, as the first query behind a start.
+/// Reads the first warehouse. This is the first query after a start.
 ///
 /// Errors: the store refuses; there is no warehouse.
 pub fn read_warehouse(store: &dyn Store) -> Result<()> {
@@ -85,7 +85,7 @@ mod tests {
         (Partition::create(engine, Arc::clone(&region), None, SETTINGS).expect("a partition"), region)
     }
 
-    /// Runs all transactions, one behind another, and gives how many ended with a rollback.
+    /// Runs all transactions, one after another. Returns how many of them were rolled back.
     fn run_all(load: &Tpcc, partition: &mut Partition) -> usize {
         let mut worker = load.worker();
         let store = partition.store.as_mut();
@@ -132,7 +132,7 @@ mod tests {
         assert!(load.check(partition.store.as_ref(), 3_990).is_err(), "ten more than expected");
     }
 
-    /// Each damage is one that an engine could do, and that a check must find.
+    /// An engine could cause each of these damages, and the check must find them.
     #[test]
     fn a_lost_row_breaks_a_condition() {
         let load = Tpcc::new(SCALE, 500, 1);
