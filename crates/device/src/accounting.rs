@@ -57,12 +57,12 @@ impl std::ops::Add for Tally {
     }
 }
 
-/// One line of the account.
+/// The counts of one space and one purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TallyRow {
     /// Space of the file.
     pub space: Space,
-    /// What the operations were for.
+    /// The purpose of the operations.
     pub purpose: Purpose,
     /// Reads.
     pub read: Tally,
@@ -73,7 +73,7 @@ pub struct TallyRow {
 const SPACES: usize = Space::ALL.len();
 const PURPOSES: usize = Purpose::ALL.len();
 
-/// The account of one device, with its (switchable) latency histograms and trace.
+/// The counters of one device, with its latency histograms and its trace, which can be switched on and off.
 #[derive(Default)]
 pub struct Accounting {
     reads: [[Cell; PURPOSES]; SPACES],
@@ -86,7 +86,7 @@ pub struct Accounting {
 }
 
 impl Accounting {
-    /// An empty account.
+    /// Counters that are all zero.
     pub fn new() -> Accounting {
         Accounting::default()
     }
@@ -109,17 +109,17 @@ impl Accounting {
         &self.trace
     }
 
-    /// Sum of reads for one space and purpose.
+    /// The reads of one space and purpose.
     pub fn read(&self, space: Space, purpose: Purpose) -> Tally {
         self.reads[space as usize][purpose as usize].tally()
     }
 
-    /// Sum of writes for one space and purpose.
+    /// The writes of one space and purpose.
     pub fn written(&self, space: Space, purpose: Purpose) -> Tally {
         self.writes[space as usize][purpose as usize].tally()
     }
 
-    /// Flushes of files of a space.
+    /// The number of flushes of files of a space.
     pub fn flush_count(&self, space: Space) -> u64 {
         self.flushes[space as usize].load(Relaxed)
     }
@@ -129,7 +129,7 @@ impl Accounting {
         self.punched[space as usize].tally()
     }
 
-    /// Every space x purpose that saw traffic.
+    /// Every pair of space and purpose that has at least one read or write.
     pub fn rows(&self) -> Vec<TallyRow> {
         let all = Space::ALL.iter().flat_map(|space| Purpose::ALL.iter().map(move |p| (*space, *p)));
         all.map(|(space, purpose)| TallyRow {
@@ -142,7 +142,7 @@ impl Accounting {
         .collect()
     }
 
-    /// Start of an operation: the time, if anybody wants it.
+    /// The start time of an operation; `None` if neither latencies nor a trace are recorded.
     #[inline]
     pub(crate) fn start(&self) -> Option<Instant> {
         if self.timing.load(Relaxed) { Some(Instant::now()) } else { None }

@@ -17,7 +17,7 @@ use crate::region::Region;
 pub enum Durability {
     /// After the next successful flush of the file.
     Later,
-    /// Before the call returns (force unit access). Says nothing about other writes.
+    /// Before the call returns (force unit access). Other writes do not become durable by it.
     Now,
 }
 
@@ -26,7 +26,7 @@ pub enum Durability {
 pub enum Create {
     /// The file must exist.
     Never,
-    /// Creates an empty file where there is none.
+    /// Creates an empty file if there is none.
     IfMissing,
     /// The file must not exist.
     MustBeNew,
@@ -37,9 +37,9 @@ pub enum Create {
 pub struct OpenHow {
     /// Whether opening may or must create the file.
     pub create: Create,
-    /// The space that the file's traffic is accounted to.
+    /// The space under which reads and writes of the file are counted.
     pub space: Space,
-    /// Refuse all changes through this handle.
+    /// Whether changes through this handle are refused.
     pub read_only: bool,
 }
 
@@ -71,7 +71,7 @@ pub struct ReadOp<'a> {
     pub offset: u64,
     /// Filled completely on success.
     pub buf: &'a mut [u8],
-    /// For the accounting.
+    /// The purpose under which the operation is counted.
     pub why: Purpose,
 }
 
@@ -81,13 +81,13 @@ pub struct WriteOp<'a> {
     pub offset: u64,
     /// Bytes to write.
     pub buf: &'a [u8],
-    /// For the accounting.
+    /// The purpose under which the operation is counted.
     pub why: Purpose,
     /// When it has to be durable.
     pub durability: Durability,
 }
 
-/// The location of a file, for messages: its full path, or a text in its place.
+/// The location of a file, for messages: its full path, or another text if it has no path.
 ///
 /// It is not a `str`, so that it cannot be passed to a [`Directory`], which knows files by their names.
 #[derive(Clone, PartialEq, Eq)]
@@ -125,24 +125,24 @@ pub(crate) fn check_name(name: &str, operation: Operation) -> Result<()> {
 
 /// A device: a flat directory of files.
 ///
-/// Names are plain file names; another is refused ([`ErrorKind::NoPlainName`]). Creation, rename and removal
-/// are durable only after [`Directory::sync`].
+/// Names are plain file names; other names are refused ([`ErrorKind::NoPlainName`]). Creation, rename and
+/// removal are durable only after [`Directory::sync`].
 pub trait Directory: Send + Sync {
-    /// Opens or creates a file. Opening a file that is open already gives the same underlying file.
+    /// Opens or creates a file. If the file is open already, returns a handle of the same underlying file.
     fn open(&self, name: &str, how: OpenHow) -> Result<Arc<dyn BlockFile>>;
-    /// Whether the name is taken, by a file or by something else (a directory).
+    /// Whether the name exists, as a file or as something else (a directory).
     fn exists(&self, name: &str) -> Result<bool>;
     /// Names of all files, sorted.
     fn list(&self) -> Result<Vec<String>>;
-    /// Renames a file, replacing a file that has the new name: handles of that one keep working on the
-    /// unlinked file.
+    /// Renames a file. A file that has the new name is replaced, and its handles keep working on the unlinked
+    /// file.
     fn rename(&self, from: &str, to: &str) -> Result<()>;
     /// Removes a file. Open handles keep working on the unlinked file.
     fn remove(&self, name: &str) -> Result<()>;
     /// Makes earlier creations, renames and removals durable.
     fn sync(&self) -> Result<()>;
-    /// Maps a region of persistent memory, making one of this length if there is none, durably. One that is
-    /// there keeps its own length. A device that has no such memory refuses.
+    /// Maps a region of persistent memory. If there is none, makes one of this length, durably. An existing
+    /// region keeps its own length. A device that has no persistent memory refuses.
     fn map(&self, name: &str, _len_bytes: u64) -> Result<Arc<dyn Region>> {
         Err(DeviceError::new(name, Operation::Open, ErrorKind::Unsupported))
     }
@@ -151,28 +151,29 @@ pub trait Directory: Send + Sync {
     fn identity(&self, _name: &str) -> Result<Option<u64>> {
         Ok(None)
     }
-    /// Bytes that files may still take here, for messages; `None` where nobody knows.
+    /// Free bytes for files of this directory, for messages; `None` if they are not known.
     fn free_bytes(&self) -> Option<u64> {
         None
     }
-    /// What was found by probing.
+    /// The properties of the device that probing has found.
     fn capabilities(&self) -> &Capabilities;
     /// Counters of this device.
     fn accounting(&self) -> &Arc<Accounting>;
-    /// Where it is, for messages (a path, or what stands for one).
+    /// The location of the directory, for messages: a path, or another text if it has no path.
     fn location(&self) -> String;
 }
 
-/// A file of blocks. All calls block until done and may be made from many threads at once; two
-/// overlapping operations at the same time have no defined order.
+/// A file of blocks. All calls block until they are done. Many threads may make calls at the same time. Two
+/// operations at the same time whose ranges overlap have no defined order.
 pub trait BlockFile: Send + Sync {
     /// The file's name within its directory when it was opened.
     fn name(&self) -> &str;
-    /// Where it is, for messages.
+    /// The location of the file, for messages.
     fn location(&self) -> &Location;
     /// Length in bytes.
     fn len_bytes(&self) -> Result<u64>;
-    /// Unit of offsets, lengths and of what the medium may tear, in bytes.
+    /// Bytes of a sector: offsets and lengths are multiples of it, and the medium may tear a write only
+    /// between sectors.
     fn sector_bytes(&self) -> u32;
     /// Fills `buf` from `offset`. Reading past the end is an error ([`crate::ErrorKind::ShortRead`]).
     fn read_at(&self, offset: u64, buf: &mut [u8], why: Purpose) -> Result<()>;
@@ -180,24 +181,26 @@ pub trait BlockFile: Send + Sync {
     fn write_at(&self, offset: u64, buf: &[u8], why: Purpose, durability: Durability) -> Result<()>;
     /// Makes all writes and length changes that completed before this call durable.
     fn flush(&self) -> Result<()>;
-    /// Gives the range back to the device; it reads as zeros. The length stays.
+    /// Gives a range back to the device. From then on it reads as zeros. The length of the file stays the
+    /// same.
     fn punch(&self, offset: u64, len_bytes: u64) -> Result<()>;
-    /// Sets the length; new bytes read as zeros, and their space is reserved where that can be done.
+    /// Sets the length. New bytes read as zeros, and their space is reserved if the file system can do this.
     fn set_len(&self, len_bytes: u64) -> Result<()>;
 
-    /// Reserves space for a range within the file, so that later writes into the range find space. Not all
-    /// devices can do this. The contents stay. Used for ranges into which holes were punched.
+    /// Reserves space for a range within the file, so that later writes into the range do not fail for lack
+    /// of space. Not all devices can do this. The contents stay the same. It is used for ranges into which
+    /// holes were punched.
     fn reserve(&self, _offset: u64, _len_bytes: u64) -> Result<()> {
         Ok(())
     }
 
-    /// Writes like `write_at`, but all or nothing: no crash leaves a part of it. A device that cannot
-    /// refuses; see [`Capabilities::atomic_write_bytes`].
+    /// Writes like `write_at`, but atomically: after a crash, the write is there as a whole or not at all. A
+    /// device that cannot do this refuses; see [`Capabilities::atomic_write_bytes`].
     fn write_atomic(&self, offset: u64, _buf: &[u8], _why: Purpose, _durability: Durability) -> Result<()> {
         Err(DeviceError::at(self.location().text(), Operation::Write, offset, ErrorKind::Unsupported))
     }
 
-    /// Like `write_batch`, each write all or nothing.
+    /// Like `write_batch`, but each write of the batch is atomic.
     fn write_batch_atomic(&self, ops: &[WriteOp<'_>]) -> Result<()> {
         ops.iter().try_for_each(|op| self.write_atomic(op.offset, op.buf, op.why, op.durability))
     }

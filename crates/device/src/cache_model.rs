@@ -12,12 +12,12 @@
 //! 2. A changed line reaches the memory in two cases only: it is written back by an instruction, or it is
 //!    evicted from the cache.
 //! 3. The memory writes blocks of [`MEDIUM_BLOCK_BYTES`]. A block waits in the memory's write buffer, and
-//!    lines that arrive meanwhile for the same block are written with it. Each arrival of a block in the
-//!    buffer counts as one write.
+//!    lines of the same block that arrive meanwhile are written with it. Each time a block enters the buffer,
+//!    one write is counted.
 //! 4. Every operation is passed to the region below without a change.
 //!
-//! Sources: the model is that of Arulraj, Pavlo and Dulloor 2015, section 5 (their cache has 20 MB). The
-//! sizes of the block and of the buffer are from Yang et al., FAST 2020, section 4.
+//! Sources: the model of the cache is from Arulraj, Pavlo and Dulloor 2015, section 5 (their cache has 20
+//! MB). The sizes of the block and of the buffer are from Yang et al., FAST 2020, section 4.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -30,9 +30,9 @@ use crate::region::{self, LINE_BYTES, Region, RegionFacts, RegionTally, WORD_BYT
 
 /// Bytes that the medium writes at once.
 pub const MEDIUM_BLOCK_BYTES: u64 = 256;
-/// Blocks that wait in the medium's buffer: 16 KiB of them.
+/// The largest number of blocks that wait in the medium's buffer: together they have 16 KiB.
 const BUFFERED_BLOCKS: usize = 64;
-/// Counters of wear that are made at once, when the first of their lines is written.
+/// Counters of wear are allocated in chunks for this many lines, when the first line of a chunk is written.
 const WEAR_CHUNK_LINES: usize = 1024;
 
 /// Size and behaviour of the modelled cache.
@@ -42,8 +42,8 @@ pub struct CacheShape {
     pub bytes: u64,
     /// Lines of a set.
     pub ways: usize,
-    /// What writing a line back does: `Clwb` keeps the line, `Clflush` and `ClflushOpt` drop it, `FenceOnly`
-    /// does nothing.
+    /// What a write-back does to the line in the cache: `Clwb` keeps the line, `Clflush` and `ClflushOpt`
+    /// drop it, `FenceOnly` does nothing.
     pub write_back: WriteBack,
 }
 
@@ -52,7 +52,7 @@ impl CacheShape {
     pub const PAPER: CacheShape =
         CacheShape { bytes: 20 * 1024 * 1024, ways: 20, write_back: WriteBack::Clwb };
 
-    /// An equal part of it for each of `parts` users, at least one set. `parts` is not 0.
+    /// One of `parts` equal parts of this cache, which has at least one set. `parts` is not 0.
     pub fn split(self, parts: u64) -> CacheShape {
         CacheShape { bytes: self.bytes / parts, ..self }
     }
@@ -71,15 +71,16 @@ pub struct CacheCounts {
     pub store_misses: u64,
     /// Reads and stores that fetched lines, by the number of lines that each one fetched.
     pub fetches_by_lines: BTreeMap<u64, u64>,
-    /// Changed lines that made room.
+    /// Changed lines that were evicted to make room for other lines.
     pub dirty_evictions: u64,
     /// Changed lines that were written back by an instruction.
     pub written_back_lines: u64,
-    /// Lines that an instruction was to write back and that were not changed: it did nothing to the medium.
+    /// Unchanged lines for which a write-back instruction was executed. The instruction wrote nothing to the
+    /// medium.
     pub clean_write_backs: u64,
     /// Fences, by the number of lines that they had to wait for.
     pub fences_by_lines: BTreeMap<u64, u64>,
-    /// Blocks of [`MEDIUM_BLOCK_BYTES`] that the medium wrote, those that wait in its buffer included.
+    /// Blocks of [`MEDIUM_BLOCK_BYTES`] that the medium wrote, including the blocks that wait in its buffer.
     pub medium_writes: u64,
 }
 
@@ -94,7 +95,7 @@ impl CacheCounts {
         self.dirty_evictions + self.written_back_lines
     }
 
-    /// Fences, those that waited for nothing included.
+    /// All fences, including those that had no lines to wait for.
     pub fn fences(&self) -> u64 {
         self.fences_by_lines.values().sum()
     }
@@ -124,8 +125,9 @@ impl CacheCounts {
         self.loaded_lines() as f64 * profile.read_extra_ns + self.waits_ns(profile)
     }
 
-    /// The same, except that a processor fetches the lines of one access in parallel: as many at once as the
-    /// profile says (`parallel_lines`). [`CacheCounts::extra_ns`] lets it fetch one line after the other.
+    /// The same time, under the assumption that a processor fetches the lines of one access in parallel. The
+    /// profile says how many at once (`parallel_lines`). [`CacheCounts::extra_ns`] assumes that it fetches
+    /// one line after the other.
     pub fn overlapped_extra_ns(&self, profile: &NvmProfile) -> f64 {
         let fetch =
             |(lines, fetches): (&u64, &u64)| *fetches as f64 * profile.run_ns(*lines, profile.read_extra_ns);
@@ -155,13 +157,14 @@ fn wait_ns(profile: &NvmProfile, lines: u64) -> f64 {
 /// How often lines of a region reached the medium.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Wear {
-    /// Lines that reached it at least once.
+    /// Lines that reached the medium at least once.
     pub worn_lines: u64,
-    /// Arrivals of all lines.
+    /// How often lines reached the medium, for all lines together.
     pub writes: u64,
-    /// Arrivals of the line that arrived most often.
+    /// The same for the one line that reached the medium most often.
     pub most_writes: u64,
-    /// That line's first byte; of several the first.
+    /// The offset of the first byte of this line. If several lines have the most writes, the offset of the
+    /// first of them.
     pub most_at: u64,
 }
 
@@ -179,12 +182,12 @@ impl CachedRegion {
         Arc::new(CachedRegion { inner, model })
     }
 
-    /// What was counted so far.
+    /// The counts so far.
     pub fn counts(&self) -> CacheCounts {
         self.model.lock().counts.clone()
     }
 
-    /// How the lines are worn so far.
+    /// The wear of the lines so far.
     pub fn wear(&self) -> Wear {
         self.model.lock().wear.summary()
     }
@@ -246,7 +249,7 @@ impl Region for CachedRegion {
         value
     }
 
-    /// Counts as a store and its write-back, even if the real processor stores past its cache.
+    /// Counts a store and its write-back, even if the real processor stores directly to the medium.
     fn store_back(&self, offset: u64, bytes: &[u8]) {
         self.inner.store_back(offset, bytes);
         let mut model = self.model.lock();
@@ -288,7 +291,7 @@ impl Model {
         self.counts.store_misses += misses;
     }
 
-    /// Uses the lines of a range; gives how many of them the cache had to fetch.
+    /// Uses the lines of a range. Returns how many of them the cache had to fetch.
     fn touch_all(&mut self, offset: u64, len_bytes: u64, changes: bool) -> u64 {
         let misses = touched(offset, len_bytes).filter(|line| !self.touch(*line, changes)).count() as u64;
         if misses > 0 {
@@ -297,7 +300,7 @@ impl Model {
         misses
     }
 
-    /// Uses a line; gives whether the cache had it.
+    /// Uses a line. Returns whether the cache had it.
     fn touch(&mut self, line: u64, changes: bool) -> bool {
         match self.cache.touch(line, changes) {
             Touch::Hit => return true,
@@ -331,7 +334,7 @@ impl Model {
         *self.counts.fences_by_lines.entry(lines).or_default() += 1;
     }
 
-    /// A changed line reaches the medium.
+    /// Counts a changed line that reaches the medium.
     fn arrive(&mut self, line: u64) {
         self.wear.count(line);
         self.counts.medium_writes += u64::from(self.buffer.enter(line * LINE_BYTES / MEDIUM_BLOCK_BYTES));
@@ -343,16 +346,17 @@ fn touched(offset: u64, len_bytes: u64) -> std::ops::Range<u64> {
     if len_bytes == 0 { 0..0 } else { region::lines(offset, len_bytes) }
 }
 
-/// What the use of a line did.
+/// The result of the use of a line.
 enum Touch {
     Hit,
-    /// The line was fetched, and a changed line made room for it.
+    /// The line was fetched. `evicted` is the changed line that made room for it, if there was one.
     Fetched {
         evicted: Option<u64>,
     },
 }
 
-/// A way of a set: the number of its line plus one, times two, plus one if it is changed; 0 = empty.
+/// A way of a set. Its value is 0 if it is empty. Otherwise it is twice the number of its line plus one, and
+/// one more if the line is changed.
 type Way = u64;
 
 fn way(line: u64, is_changed: bool) -> Way {
@@ -396,7 +400,8 @@ impl Cache {
         }
     }
 
-    /// Makes a line equal to the medium; gives whether it was changed. It leaves the cache unless `keeps`.
+    /// Marks a line as equal to the medium, and returns whether it was changed. If `keeps` is false, the line
+    /// leaves the cache.
     fn clean(&mut self, line: u64, keeps: bool) -> bool {
         let set = self.set(line);
         let Some(at) = set.iter().position(|held| held >> 1 == line + 1) else { return false };
@@ -411,14 +416,14 @@ impl Cache {
     }
 }
 
-/// The blocks that wait in the medium's buffer, the one that was used last at the end.
+/// The blocks that wait in the medium's buffer. The block that was used last is at the end.
 #[derive(Default)]
 struct BlockBuffer {
     blocks: VecDeque<u64>,
 }
 
 impl BlockBuffer {
-    /// A line of this block arrives; gives whether the block was not there.
+    /// Takes a line of this block into the buffer. Returns whether the block was not in the buffer yet.
     fn enter(&mut self, block: u64) -> bool {
         let at = self.blocks.iter().rposition(|held| *held == block);
         match at {
@@ -431,7 +436,8 @@ impl BlockBuffer {
     }
 }
 
-/// Arrivals of each line, in chunks that are made when they are needed.
+/// For each line, how often it reached the medium. The counters are in chunks that are allocated when they
+/// are needed.
 struct WearCounters {
     chunks: Vec<Option<Box<[u64; WEAR_CHUNK_LINES]>>>,
 }

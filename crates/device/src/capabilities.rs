@@ -1,4 +1,4 @@
-//! What a device can do, as found by a test on the device. Nothing here is taken from the configuration.
+//! What a device can do. A test on the device finds this out. Nothing here is taken from the configuration.
 //!
 //! Invariants
 //! 1. Every field was observed on the device, or is a property of an emulated device.
@@ -10,41 +10,44 @@ use crate::region::LINE_BYTES;
 /// Properties of a device, printed at start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Capabilities {
-    /// Kind of backend, for people ("file", "memory", "emulated fusion-io-160 on ...").
+    /// Kind of backend, for messages ("file", "memory", "emulated fusion-io-160 on ...").
     pub backend: String,
     /// Unit of direct I/O, in bytes.
     pub logical_sector_bytes: u32,
     /// Unit the medium writes, in bytes.
     pub physical_sector_bytes: u32,
-    /// Reads and writes go past the page cache.
+    /// Whether reads and writes bypass the page cache.
     pub direct_io: bool,
-    /// Holes can be punched.
+    /// Whether holes can be punched.
     pub punch_hole: bool,
-    /// What a hole is made of: blocks of the file system; 0 if there are none.
+    /// Bytes of a block of the file system: holes consist of whole blocks. 0 if there are no holes.
     pub hole_bytes: u32,
-    /// One write can be made durable without a flush of the file.
+    /// Whether a single write can be made durable without a flush of the file.
     pub fua: bool,
-    /// Batches are submitted together through io_uring.
+    /// Whether the operations of a batch are submitted together through io_uring.
     pub io_uring: bool,
-    /// Smallest power-of-two write that can be all or nothing, in bytes; 0 if nothing is promised.
+    /// The smallest atomic write, in bytes. It is a power of two, or 0 if the device promises no atomic
+    /// writes.
     pub atomic_write_min_bytes: u32,
-    /// Largest power-of-two write that is all or nothing, in bytes; 0 if nothing is promised.
+    /// The largest atomic write, in bytes. It is a power of two, or 0 if the device promises no atomic
+    /// writes.
     pub atomic_write_bytes: u32,
-    /// Files can be mapped without a page cache (DAX).
+    /// Whether files can be mapped without a page cache (DAX).
     pub dax: bool,
-    /// What a person should know (for example why direct I/O is off).
+    /// Warnings for the user, for example why direct I/O is off.
     pub warnings: Vec<String>,
 }
 
 impl Capabilities {
-    /// Whether a write of this length, at a multiple of it, is all or nothing.
+    /// Whether a write of this length is atomic, if its offset is a multiple of the length.
     pub fn writes_whole(&self, len_bytes: usize) -> bool {
         let range = self.atomic_write_min_bytes as usize..=self.atomic_write_bytes as usize;
         len_bytes.is_power_of_two() && range.contains(&len_bytes)
     }
 
-    /// The unit of offsets and lengths: the smallest part of the medium that a write changes, at most 4096
-    /// bytes; on persistent memory a cache line. Through the page cache it is a page.
+    /// Bytes of a sector: offsets and lengths are multiples of it. It is the smallest part of the medium that
+    /// a write changes, at most 4096 bytes; on persistent memory it is a cache line. If writes use the page
+    /// cache, it is a page.
     pub fn sector_bytes(&self) -> u32 {
         let unit = self.logical_sector_bytes.max(self.physical_sector_bytes);
         if self.direct_io { unit.clamp(LINE_BYTES as u32, 4096) } else { 4096 }

@@ -75,7 +75,7 @@ impl Traffic {
     }
 }
 
-/// Lines that a range touches; none if it is empty.
+/// The number of lines that a range touches; 0 if the range is empty.
 #[inline]
 fn line_count(offset: u64, len_bytes: u64) -> u64 {
     let lines = region::lines(offset, len_bytes);

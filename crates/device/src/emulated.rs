@@ -34,7 +34,7 @@ use crate::region::Region;
 use crate::service::{Extent, Kind, Service};
 use crate::sys;
 
-/// Longest delay that a thread may make good.
+/// The largest credit of a thread for a late wake-up.
 const CREDIT_NS_MAX: u64 = 2_000_000;
 
 thread_local! {
@@ -42,14 +42,14 @@ thread_local! {
     static SLACK_TIGHTENED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The service-time model on the machine's clock, with its books.
+/// The service-time model on the machine's clock, with its counters.
 struct Model {
     profile: Profile,
     dilation: f64,
-    /// Whether its times are taken; else those of the device below.
+    /// Whether requests take the modelled times. If not, they take the times of the device below.
     is_on: AtomicBool,
     service: Mutex<Service>,
-    /// Of a device of limited size.
+    /// The blocks of a device of limited size; `None` for other devices.
     flash: Option<Mutex<Flash>>,
     begun: Mutex<Books>,
     modelled_ns: AtomicU64,
@@ -57,7 +57,7 @@ struct Model {
     operations: AtomicU64,
 }
 
-/// What was counted up to a moment.
+/// The counters at one moment.
 #[derive(Debug, Clone, Copy, Default)]
 struct Books {
     at_ns: u64,
@@ -76,19 +76,19 @@ struct Books {
 pub struct EmulationReport {
     /// The profile's name.
     pub profile: String,
-    /// Device times are multiplied by this.
+    /// The factor by which device times are multiplied.
     pub dilation: f64,
     /// Requests served.
     pub operations: u64,
-    /// Delay that could not be made good, as a share of the modelled time.
+    /// Delays beyond the largest credit, as a share of the modelled time.
     pub model_error_share: f64,
-    /// Time that requests took by the model, all of them together.
+    /// The modelled time of all requests together.
     pub modelled_ns: u64,
     /// Busy share of the channels.
     pub busy_share: f64,
     /// Busy share of all processors by this process.
     pub cpu_share: f64,
-    /// How much was written to flash (modelled), if the device has a limited size and its profile a
+    /// How much was written to flash (modelled), if the device has a limited size and its profile has a
     /// translation layer.
     pub flash: Option<FlashReport>,
 }
@@ -109,12 +109,12 @@ impl Model {
         }
     }
 
-    /// When the request would have arrived had the thread not been late.
+    /// The time at which the request would have arrived if the thread had not woken up late.
     fn arrival_ns() -> u64 {
         sys::now_ns().saturating_sub(CREDIT_NS.take())
     }
 
-    /// Runs `inner` while the device serves what `place` puts on it.
+    /// Runs `inner` while the modelled device serves the requests that `place` adds to it.
     fn serve(
         &self,
         place: impl FnOnce(&mut Service, u64) -> u64,
@@ -130,7 +130,7 @@ impl Model {
         result
     }
 
-    /// Sleeps until the request is done and notes how late the thread woke up.
+    /// Sleeps until the request is done, and records how late the thread woke up.
     fn finish(&self, arrival_ns: u64, done_ns: u64) {
         if !SLACK_TIGHTENED.replace(true) {
             sys::tighten_timer_slack();
@@ -178,7 +178,7 @@ impl Model {
         }
     }
 
-    /// Has the books of a limited device note something.
+    /// If the device has a limited size, calls `what` with its blocks.
     fn note(&self, what: impl FnOnce(&mut Flash)) {
         if let Some(flash) = &self.flash {
             what(&mut flash.lock());
@@ -186,7 +186,7 @@ impl Model {
     }
 }
 
-/// A file as the model knows it, for as long as it has a name or is open (invariant 5).
+/// A file in the model. It exists as long as the file has a name or is open (invariant 5).
 struct Known {
     model: Arc<Model>,
     number: u32,
@@ -213,9 +213,9 @@ impl Emulated {
         Emulated::of(inner, profile, dilation, None)
     }
 
-    /// The same for a device of limited size, in bytes. If the profile has a translation layer, writes to
-    /// flash are modelled. Files that already exist count as completely written when they are opened for the
-    /// first time.
+    /// As [`Emulated::wrap`], for a device of limited size, in bytes. If the profile has a translation layer,
+    /// writes to flash are modelled. Files that already exist count as completely written when they are
+    /// opened for the first time.
     pub fn sized(
         inner: Arc<dyn Directory>,
         profile: Profile,
@@ -246,19 +246,19 @@ impl Emulated {
         })
     }
 
-    /// Begins a new report, without earlier operations such as loading and warming up.
+    /// Begins a new report. It does not include earlier operations such as loading and warming up.
     pub fn begin_report(&self) {
         *self.model.begun.lock() = self.model.books();
     }
 
     /// Switches the times of the profile on or off; at first they are on. While they are off, requests take
     /// the time of the device below and are not modelled. This is used to bring a database into the state
-    /// that is to be measured. Requests in progress end as they began.
+    /// that will be measured. Requests that have begun are not affected.
     pub fn take_times(&self, is_on: bool) {
         self.model.is_on.store(is_on, Relaxed);
     }
 
-    /// How far results can be believed, since the device was made or [`Emulated::begin_report`].
+    /// The report since the device was made, or since [`Emulated::begin_report`].
     pub fn report(&self) -> EmulationReport {
         self.model.report()
     }
@@ -269,7 +269,7 @@ impl Emulated {
     }
 }
 
-/// What a profile makes of the device below.
+/// The capabilities of the device below, changed by a profile.
 fn emulated_capabilities(below: &Capabilities, profile: &Profile) -> Capabilities {
     let backend = format!("emulated {} on {}", profile.name, below.backend);
     let mut warnings = below.warnings.clone();
@@ -277,7 +277,7 @@ fn emulated_capabilities(below: &Capabilities, profile: &Profile) -> Capabilitie
         warnings.push("emulated atomic writes: a real crash may tear them".into());
     }
     let atomic_write_bytes = below.atomic_write_bytes.max(profile.atomic_write_bytes);
-    // What the profile promises begins with a sector.
+    // The smallest atomic write that the profile promises is one sector.
     let atomic_write_min_bytes = match (below.atomic_write_min_bytes, profile.atomic_write_bytes) {
         (least, 0) => least,
         (0, _) => below.sector_bytes(),
@@ -359,7 +359,7 @@ impl EmulatedFile {
         Extent { file: self.number(), offset, bytes: len as u64 }
     }
 
-    /// What the file held before it was opened first.
+    /// Counts the present contents of a file as written, when the file is opened for the first time.
     fn take_over(&self) -> Result<()> {
         if self.model().flash.is_none() {
             return Ok(());
@@ -370,7 +370,8 @@ impl EmulatedFile {
         Ok(())
     }
 
-    /// A limited device finds room for all of some ranges, or says that it has none and takes none.
+    /// On a device of limited size, allocates the blocks for all of these ranges. If there are too few
+    /// blocks, returns an error and allocates none.
     fn make_room(&self, operation: Operation, ranges: impl IntoIterator<Item = (u64, u64)>) -> Result<()> {
         let Some(flash) = &self.model().flash else { return Ok(()) };
         let found = flash.lock().reserve(self.number(), ranges);
@@ -393,7 +394,7 @@ impl EmulatedFile {
         self.model().serve(place, inner)
     }
 
-    /// What a write is to the device's cache.
+    /// The kind of request that a write is for the cache of the device.
     fn kind(&self, durability: Durability) -> Kind {
         match (durability, self.model().profile.durable_write) {
             (Durability::Now, DurableWrite::Fua) => Kind::WriteThrough,
@@ -401,7 +402,8 @@ impl EmulatedFile {
         }
     }
 
-    /// The time of the flush that a durable write is to this device; `inner` has made it durable.
+    /// If a durable write needs a flush on this device, takes the time of this flush. The write is really
+    /// durable already.
     fn settle(&self, durability: Durability) -> Result<()> {
         match (durability, self.model().profile.durable_write) {
             (Durability::Now, DurableWrite::Flush) => self.model().serve(Service::place_flush, || Ok(())),
@@ -409,7 +411,7 @@ impl EmulatedFile {
         }
     }
 
-    /// Runs `inner`, which writes, in the time of one write.
+    /// Runs `inner`, which writes, and takes the modelled time of one write.
     fn write(
         &self,
         offset: u64,
@@ -424,7 +426,7 @@ impl EmulatedFile {
         self.settle(durability)
     }
 
-    /// As `write`, of several writes together.
+    /// As `write`, for several writes together.
     fn write_all(&self, ops: &[WriteOp<'_>], inner: impl FnOnce() -> Result<()>) -> Result<()> {
         let request = |op: &WriteOp<'_>| (self.kind(op.durability), self.extent(op.offset, op.buf.len()));
         self.make_room(Operation::Write, ops.iter().map(|op| (op.offset, op.buf.len() as u64)))?;
@@ -434,8 +436,9 @@ impl EmulatedFile {
         self.settle(if is_durable { Durability::Now } else { Durability::Later })
     }
 
-    /// Writes all or nothing where the device below can; else as far as the profile promises it, which is
-    /// true of the time alone.
+    /// Writes atomically if the device below can. If it cannot, but the profile promises atomic writes of
+    /// this length, writes without atomicity. Then only the time is emulated, and a real crash can tear the
+    /// write.
     fn write_whole(&self, offset: u64, buf: &[u8], why: Purpose, durability: Durability) -> Result<()> {
         match self.inner.write_atomic(offset, buf, why, durability) {
             Err(error)
@@ -488,7 +491,8 @@ impl BlockFile for EmulatedFile {
             self.make_room(Operation::SetLen, [(before_bytes, len_bytes - before_bytes)])?;
         }
         let set = self.inner.set_len(len_bytes);
-        // A refusal leaves the length, and the room that was found for a longer file.
+        // If the device below refuses, the length stays the same. Then `cut` frees the blocks that were
+        // allocated for a longer file.
         let is_now_bytes = if set.is_ok() { len_bytes } else { before_bytes };
         self.model().note(|flash| flash.cut(self.number(), is_now_bytes));
         set

@@ -9,7 +9,7 @@ use std::fmt;
 /// Result of a device operation.
 pub type Result<T> = std::result::Result<T, DeviceError>;
 
-/// The operation that failed, a key for messages and fault rules.
+/// The operation that failed. Messages and fault rules use it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Operation {
     /// Opening or creating a file.
@@ -24,7 +24,7 @@ pub enum Operation {
     Punch,
     /// Changing the length of a file.
     SetLen,
-    /// Finding room for what is going to be written into a hole.
+    /// Reserving room for writes into a hole.
     Reserve,
     /// Asking for a file's length or existence, or listing a directory.
     Stat,
@@ -60,10 +60,10 @@ impl fmt::Display for Operation {
 /// What went wrong, as far as a caller can act on it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ErrorKind {
-    /// The kernel said no with this errno.
+    /// The kernel refused with this errno.
     #[error("{}", std::io::Error::from_raw_os_error(*.0))]
     Io(i32),
-    /// The medium is full, also when a punched hole cannot be filled again.
+    /// The medium is full. This also happens if a punched hole cannot be filled again.
     #[error(
         "no space left on the device: free some space; or stop the database, move the files of the space to a larger device, and name that device in [spaces] of varve.toml"
     )]
@@ -103,7 +103,7 @@ pub enum ErrorKind {
     /// A file within a directory has a name without separators.
     #[error("it is no plain file name")]
     NoPlainName,
-    /// The file was to be new.
+    /// The file had to be new, but exists already.
     #[error("it exists already")]
     AlreadyExists,
     /// Another process holds the lock.
@@ -115,7 +115,7 @@ pub enum ErrorKind {
     /// The kernel or file system cannot do this.
     #[error("the file system does not support this operation")]
     Unsupported,
-    /// A setting asks for what is not there.
+    /// A setting requires something that the machine does not have.
     #[error("{0}")]
     Setting(Box<str>),
 }
@@ -146,9 +146,9 @@ impl ErrorKind {
 pub struct DeviceError {
     /// File name (or path of the directory).
     pub file: Box<str>,
-    /// What was tried.
+    /// The operation that failed.
     pub operation: Operation,
-    /// Byte offset in the file, where the operation has one.
+    /// Byte offset in the file, if the operation has one.
     pub offset: Option<u64>,
     /// What went wrong.
     pub kind: ErrorKind,
@@ -167,8 +167,8 @@ impl DeviceError {
         DeviceError { file: file.into(), operation, offset: Some(offset), kind }
     }
 
-    /// Whether the device had no space, and a repetition is safe when it has space. This is not so for a
-    /// flush that fails for that reason: like any failed flush, it has lost earlier writes.
+    /// Whether the device had no space, and the operation may be repeated when there is space. A flush that
+    /// fails for lack of space may not be repeated: like any failed flush, it may have lost earlier writes.
     pub fn is_no_space(&self) -> bool {
         let is_flush = matches!(self.operation, Operation::Flush | Operation::SyncDirectory);
         self.kind == ErrorKind::NoSpace && !is_flush

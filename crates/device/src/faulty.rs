@@ -22,32 +22,32 @@ use crate::error::{DeviceError, ErrorKind, Operation, Result};
 use crate::purpose::{Purpose, Space};
 use crate::region::Region;
 
-/// What goes wrong.
+/// The fault of a spoiled operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
     /// The operation fails with this error and does nothing.
     Fails(ErrorKind),
     /// A read or write stops half-way with an error, having moved the first half.
     Short,
-    /// A write that finds room for its first half only, and fails.
+    /// A write has room only for its first half. It writes this half, and fails.
     HalfFull,
     /// A write or flush reports success and does nothing.
     Lost,
-    /// A write lands this many bytes further on, and reports success.
+    /// A write changes bytes this far after its offset, and reports success.
     Misdirected {
         /// Distance; a multiple of the sector.
         by_bytes: u64,
     },
-    /// One bit of what is read or written is wrong.
+    /// One bit of the bytes that are read or written is wrong.
     BitFlip {
         /// Bit number, modulo the length.
         bit: u64,
     },
     /// The operation takes this much longer.
     Slow(Duration),
-    /// The device is gone from here on.
+    /// The device is gone from now on.
     Gone,
-    /// What is behind the device has a bug: it panics.
+    /// The operation panics, as if the device's code had a bug.
     Panics,
 }
 
@@ -60,9 +60,9 @@ pub enum When {
     From(u64),
     /// Every n-th.
     Every(u64),
-    /// From the first number on every n-th, n being the second.
+    /// From the first number on, every n-th. The second number is n.
     EveryFrom(u64, u64),
-    /// Some in a row: from the first number up to, not including, the second.
+    /// From the first number up to the second, which is not included.
     Between(u64, u64),
 }
 
@@ -81,13 +81,13 @@ impl When {
 /// A rule for spoiling operations.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
-    /// The operation it applies to; `None` = any.
+    /// The operation to which the rule applies; `None` = any.
     pub operation: Option<Operation>,
-    /// The space of files it applies to; `None` = any.
+    /// The space of files to which the rule applies; `None` = any.
     pub space: Option<Space>,
-    /// Which of those.
+    /// Which of the matching operations are spoiled.
     pub when: When,
-    /// What happens to them.
+    /// What happens to the spoiled operations.
     pub fault: Fault,
 }
 
@@ -108,7 +108,7 @@ struct State {
 }
 
 impl State {
-    /// What is to happen to this operation.
+    /// The fault that the rules have for this operation.
     fn fault(&self, operation: Operation, space: Option<Space>) -> Option<Fault> {
         self.operation_count.fetch_add(1, Relaxed);
         if !self.armed.load(Relaxed) {
@@ -132,7 +132,8 @@ impl State {
         hit
     }
 
-    /// Applies the faults that any operation can have; gives back one that is special to the operation.
+    /// Applies a fault that any operation can have. Returns a fault that only the particular operation can
+    /// apply.
     fn check(&self, name: &str, operation: Operation, space: Option<Space>) -> Result<Option<Fault>> {
         let gone = || Err(DeviceError::new(name, operation, ErrorKind::Gone));
         if self.gone.load(Relaxed) {
@@ -179,7 +180,8 @@ impl Faulty {
         self.state.gone.store(false, Relaxed);
     }
 
-    /// Like [`Faulty::disarm`], and files are no longer poisoned, as for a new process.
+    /// Like [`Faulty::disarm`]. In addition, files are not poisoned any more, as if a new process had opened
+    /// them.
     pub fn restart(&self) {
         self.disarm();
         self.state.poisoned.lock().clear();
@@ -191,7 +193,7 @@ impl Faulty {
         self.state.fired_count.load(Relaxed)
     }
 
-    /// How many operations came by.
+    /// How many operations were called.
     pub fn operation_count(&self) -> u64 {
         self.state.operation_count.load(Relaxed)
     }
@@ -416,7 +418,7 @@ impl BlockFile for FaultyFile {
         }
     }
 
-    /// Finds room, as a longer file does: the same rules are for both.
+    /// Rules for changes of the length apply here, too, because both operations reserve room.
     fn reserve(&self, offset: u64, len_bytes: u64) -> Result<()> {
         self.check_poison(Operation::Reserve)?;
         match self.check(Operation::SetLen)? {

@@ -33,17 +33,17 @@ use crate::region::Region;
 use crate::sys;
 use crate::uring::{RingPool, Transfer};
 
-/// Zeros written at once where the file system can't reserve room.
+/// If the file system can't reserve room, zeros are written in pieces of this many bytes.
 const FILL_BYTES: usize = 1 << 20;
 
 /// How to use a directory of files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileOptions {
-    /// Go past the page cache where the file system allows it.
+    /// Whether to bypass the page cache, if the file system allows it.
     pub direct_io: bool,
-    /// Submit batches through io_uring where the kernel allows it.
+    /// Whether to submit batches through io_uring, if the kernel allows it.
     pub io_uring: bool,
-    /// Change nothing, not even a scratch file.
+    /// Whether nothing may be changed. Then not even a scratch file is made.
     pub read_only: bool,
 }
 
@@ -63,13 +63,13 @@ pub struct FileDirectory {
     read_only: bool,
 }
 
-/// What files need of their directory.
+/// The parts of a directory that its open files need.
 struct Shared {
     accounting: Arc<Accounting>,
     rings: RingPool,
     sector_bytes: u32,
     fua: bool,
-    /// Smallest and largest atomic write; 0 if there is none.
+    /// Bytes of the smallest and the largest atomic write; 0 if there are none.
     atomic_bytes: (u32, u32),
 }
 
@@ -116,7 +116,7 @@ impl FileDirectory {
         }))
     }
 
-    /// Like [`FileDirectory::open`], and makes the directory (durably) if it is missing.
+    /// Like [`FileDirectory::open`], but first makes the directory, durably, if it is missing.
     pub fn open_or_create(path: &Path, options: FileOptions) -> Result<Arc<FileDirectory>> {
         create_directory(path).map_err(|error| whole(path, Operation::Open, &error))?;
         FileDirectory::open(path, options)
@@ -135,7 +135,7 @@ impl FileDirectory {
 
     fn open_descriptor(&self, path: &Path, how: OpenHow) -> Result<Arc<Descriptor>> {
         let mut options = owner::options();
-        // Only a descriptor for writing makes a file.
+        // The kernel creates a file only with a descriptor for writing.
         let writable = !how.read_only || how.create != Create::Never;
         options.read(true).write(writable && !self.read_only);
         match how.create {
@@ -178,7 +178,7 @@ impl FileDirectory {
     }
 }
 
-/// Whether a name is one of a file, or of a link to one.
+/// Whether an entry of a directory is a file, or a link to a file.
 fn is_file(entry: &std::fs::DirEntry) -> std::io::Result<bool> {
     let kind = entry.file_type()?;
     Ok(kind.is_file() || kind.is_symlink() && std::fs::metadata(entry.path()).is_ok_and(|to| to.is_file()))
@@ -307,8 +307,8 @@ impl OpenFile {
         DeviceError::at(self.location.text(), operation, offset, ErrorKind::from_io(error))
     }
 
-    /// The failure of an operation that was to make something durable. It is unknown what reached the medium.
-    /// If the device had no space, a part may be there, and a repetition is safe.
+    /// The error of a failed durable write. It is not known which bytes reached the medium, so the file is
+    /// poisoned. If the device had no space, the file is not poisoned, because the write may be repeated.
     #[cold]
     fn fail_durable(&self, operation: Operation, offset: u64, error: &std::io::Error) -> DeviceError {
         let failed = self.fail(operation, offset, error);
@@ -318,11 +318,11 @@ impl OpenFile {
         failed
     }
 
-    /// Reads `buf` from `offset`, of which the first `done` bytes are there already.
+    /// Reads the rest of `buf`. Its first `done` bytes have been read already.
     fn read_rest(&self, offset: u64, buf: &mut [u8], mut done: usize) -> Result<()> {
         while done < buf.len() {
-            // A read that is not whole sectors has come to the end; direct I/O takes no offset within a
-            // sector.
+            // A read that did not return whole sectors has reached the end of the file. It cannot be
+            // continued there, because direct I/O accepts no offset within a sector.
             if !done.is_multiple_of(self.shared.sector_bytes as usize)
                 && self.len_bytes()? <= offset + done as u64
             {
@@ -338,7 +338,7 @@ impl OpenFile {
         Ok(())
     }
 
-    /// Writes `buf` at `offset`, of which the first `done` bytes are written already.
+    /// Writes the rest of `buf`. Its first `done` bytes have been written already.
     fn write_rest(&self, offset: u64, buf: &[u8], mut done: usize, durable: bool) -> Result<()> {
         while done < buf.len() {
             let (rest, at) = (&buf[done..], offset + done as u64);
@@ -358,14 +358,15 @@ impl OpenFile {
         Ok(())
     }
 
-    /// Whether the kernel takes this as an atomic write (`generic_atomic_write_valid`).
+    /// Whether the kernel accepts a write of this offset and length as an atomic write
+    /// (`generic_atomic_write_valid`).
     fn takes_atomic(&self, offset: u64, len: usize) -> bool {
         let (least, most) = self.shared.atomic_bytes;
         let fits = len.is_power_of_two() && (least as usize..=most as usize).contains(&len);
         most > 0 && fits && offset.is_multiple_of(len as u64)
     }
 
-    /// One write that is all or nothing. A short one is an error and never continued: the rest would be a
+    /// Makes one atomic write. A short write is an error and is never continued, because the rest would be a
     /// second write.
     fn write_whole(&self, offset: u64, buf: &[u8], durable: bool) -> Result<()> {
         match sys::write_atomic(self.descriptor.file.as_fd(), buf, offset, durable) {
@@ -392,13 +393,14 @@ impl OpenFile {
     fn sync_data(&self) -> Result<()> {
         let synced = self.descriptor.file.sync_data();
         synced.map_err(|error| {
-            // Even "no space" here means that earlier writes were dropped.
+            // Here even the error "no space" means that the kernel has dropped earlier writes.
             self.descriptor.poisoned.store(true, Release);
             DeviceError::new(self.location.text(), Operation::Flush, ErrorKind::from_io(&error))
         })
     }
 
-    /// The end of one transfer of a batch: an error, or the bytes that a short transfer left.
+    /// Finishes one transfer of a batch: returns its error, or reads the bytes that a short transfer has
+    /// left.
     fn finish_read(&self, op: &mut ReadOp<'_>, result: i32) -> Result<()> {
         if result < 0 {
             return Err(self.fail(Operation::Read, op.offset, &std::io::Error::from_raw_os_error(-result)));
@@ -418,8 +420,8 @@ impl OpenFile {
         self.write_rest(op.offset, op.buf, result as usize, durable)
     }
 
-    /// Reserves room where the file system can't do it by itself: writes zeros from `from` to `to`, as far as
-    /// sectors go.
+    /// Reserves room if the file system can't do it: writes zeros into the whole sectors between `from` and
+    /// `to`.
     fn fill(&self, from: u64, to: u64) -> std::io::Result<()> {
         let sector = u64::from(self.shared.sector_bytes);
         let (mut at, end) = (from.next_multiple_of(sector), to / sector * sector);
@@ -511,7 +513,8 @@ impl BlockFile for OpenFile {
         self.check_writable(Operation::Flush)?;
         let started = self.shared.accounting.start();
         self.sync_data()?;
-        // A flush elsewhere may have failed and taken the error that was meant for this one too.
+        // A flush through another handle may have failed at the same time. The kernel reports an error only
+        // once, so that flush may have got the error that also concerns this one.
         self.check_writable(Operation::Flush)?;
         self.shared.accounting.count_flush(self.space, started);
         Ok(())
@@ -540,9 +543,9 @@ impl BlockFile for OpenFile {
                 reserved => reserved,
             };
             if let Err(error) = reserved {
-                // A file system may have made it longer by what it still had, and that is others' room. A
-                // failure to give it back changes nothing: bytes behind the old length mean nothing to
-                // anybody.
+                // The file system may have made the file longer by the room that it still had, and other
+                // files need this room. If the room cannot be given back, that is no error: nobody uses bytes
+                // after the old length.
                 let _longer_than_asked = self.descriptor.file.set_len(old_bytes);
                 return Err(self.fail(Operation::SetLen, len_bytes, &error));
             }
@@ -557,7 +560,7 @@ impl BlockFile for OpenFile {
             return Ok(());
         }
         match sys::allocate(self.descriptor.file.as_fd(), offset, len_bytes) {
-            // Writes find room, or they don't.
+            // The room cannot be reserved, so later writes may fail for lack of room.
             Err(error) if ErrorKind::from_io(&error) == ErrorKind::Unsupported => Ok(()),
             reserved => reserved.map_err(|error| self.fail(Operation::Reserve, offset, &error)),
         }
@@ -596,7 +599,8 @@ impl BlockFile for OpenFile {
         if !self.shared.rings.run(fd, &mut transfers, |index, result| results[index] = result) {
             return self.write_singly(ops);
         }
-        // All are looked at: want of room may be tried again, so it must not hide another failure.
+        // All results are examined. An error for lack of room may be followed by a second try, so it must not
+        // hide another error.
         let mut outcome = Ok(());
         for (op, result) in ops.iter().zip(results) {
             match self.finish_write(op, result) {

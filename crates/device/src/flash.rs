@@ -15,33 +15,33 @@ use std::collections::HashMap;
 
 use crate::ftl::{Ftl, FtlCounts, Translation};
 
-/// Block of a device whose profile has no translation layer.
+/// Bytes of a block on a device whose profile has no translation layer.
 const BLOCK_BYTES: u64 = 4096;
-/// No block.
+/// A place in a file that has no block.
 const HOLE: u32 = u32::MAX;
 
-/// How much was written to the flash of an emulated device, by a page-mapped model with greedy collection.
-/// Modelled, not measured.
+/// How much was written to the flash of an emulated device. The figures are not measured. They come from a
+/// page-mapped model with greedy garbage collection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FlashReport {
     /// Bytes that the host wrote.
     pub host_bytes: u64,
-    /// Bytes of flash written: whole flash pages, and copies.
+    /// Bytes that were written to flash: whole flash pages, including copies by garbage collection.
     pub flash_bytes: u64,
-    /// Bytes of that which collection copied.
+    /// The part of `flash_bytes` that garbage collection copied.
     pub copied_bytes: u64,
     /// Blocks erased.
     pub erased_blocks: u64,
-    /// Bytes that the host gave back (holes, shorter or removed files).
+    /// Bytes that the host gave back by holes, and by shorter or removed files.
     pub trimmed_bytes: u64,
-    /// Bytes of the device that hold something now.
+    /// Bytes of the device that have valid data now.
     pub valid_bytes: u64,
-    /// Bytes that the device has for the host.
+    /// The size of the device for the host, in bytes.
     pub capacity_bytes: u64,
 }
 
 impl FlashReport {
-    /// What happened since an earlier report of the same device.
+    /// The difference to an earlier report of the same device.
     pub fn since(&self, earlier: &FlashReport) -> FlashReport {
         FlashReport {
             host_bytes: self.host_bytes - earlier.host_bytes,
@@ -54,18 +54,18 @@ impl FlashReport {
     }
 }
 
-/// There is no room.
+/// The error that the device has no room.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Full {
-    /// Where the range begins that there is none for.
+    /// The beginning of the first range for which there is no room.
     pub offset: u64,
 }
 
-/// A device's blocks.
+/// The blocks of a device.
 pub(crate) struct Flash {
     block_bytes: u64,
     blocks: u32,
-    /// Blocks of each file, by their place in it.
+    /// The blocks of each file, in the order of the file.
     files: HashMap<u32, Vec<u32>>,
     free: Vec<u32>,
     ftl: Option<Ftl>,
@@ -74,7 +74,7 @@ pub(crate) struct Flash {
 }
 
 impl Flash {
-    /// An empty device; without a translation layer it only has its size.
+    /// An empty device. Without a translation layer, only its size is modelled.
     pub(crate) fn new(capacity_bytes: u64, of: Option<&Translation>) -> Flash {
         let block_bytes = of.map_or(BLOCK_BYTES, |of| u64::from(of.page_bytes));
         let blocks = u32::try_from(capacity_bytes / block_bytes).unwrap_or(HOLE - 1).min(HOLE - 1);
@@ -89,7 +89,7 @@ impl Flash {
         }
     }
 
-    /// What its files are made of.
+    /// Bytes of a block, of which files consist.
     pub(crate) fn block_bytes(&self) -> u32 {
         self.block_bytes as u32
     }
@@ -100,7 +100,8 @@ impl Flash {
         (offset / self.block_bytes) as usize..end as usize
     }
 
-    /// Makes sure that a file has the blocks of all these ranges (offset and length), or takes none.
+    /// Makes sure that a file has blocks for all these ranges (offset and length). If there are too few
+    /// blocks, takes none.
     pub(crate) fn reserve(
         &mut self,
         file: u32,
@@ -122,14 +123,15 @@ impl Flash {
         found
     }
 
-    /// Fills the holes of a range, as far as there is room, and notes which.
+    /// Gives blocks to the holes of a range, as far as blocks are free, and adds the places of these holes to
+    /// `taken`.
     fn take(
         &mut self,
         range: std::ops::Range<usize>,
         blocks: &mut Vec<u32>,
         taken: &mut Vec<usize>,
     ) -> Option<()> {
-        // A range that could never be had is not laid out first.
+        // A range that is larger than the device is refused at once, before `blocks` becomes longer.
         if range.len() > self.blocks as usize {
             return None;
         }
@@ -143,7 +145,7 @@ impl Flash {
         Some(())
     }
 
-    /// A range of a file was written, whose blocks it has.
+    /// Counts the write of a range of a file. The file has the blocks of the range already.
     pub(crate) fn written(&mut self, file: u32, offset: u64, len_bytes: u64) {
         self.host_bytes += len_bytes;
         let range = self.touched(offset, len_bytes);
@@ -152,19 +154,19 @@ impl Flash {
         blocks.into_iter().flatten().filter(|block| **block != HOLE).for_each(|block| ftl.write(*block));
     }
 
-    /// A range was punched: blocks that lie in it whole are given back.
+    /// Gives back the blocks that are completely within a punched range.
     pub(crate) fn punched(&mut self, file: u32, offset: u64, len_bytes: u64) {
         let first = offset.div_ceil(self.block_bytes) as usize;
         let end = ((offset + len_bytes) / self.block_bytes) as usize;
         self.give_back(file, first, end);
     }
 
-    /// The file is not longer than this any more.
+    /// Gives back the blocks after the new length of a file.
     pub(crate) fn cut(&mut self, file: u32, len_bytes: u64) {
         self.give_back(file, len_bytes.div_ceil(self.block_bytes) as usize, usize::MAX);
     }
 
-    /// The file is gone.
+    /// Gives back all blocks of a removed file.
     pub(crate) fn removed(&mut self, file: u32) {
         self.cut(file, 0);
         self.files.remove(&file);
@@ -183,7 +185,7 @@ impl Flash {
         }
     }
 
-    /// What the translation layer counted, if the profile has one.
+    /// The counts of the translation layer, if the profile has one.
     pub(crate) fn report(&self) -> Option<FlashReport> {
         let FtlCounts { programmed_pages, copied_pages, erased_blocks, valid_pages } =
             self.ftl.as_ref()?.counts();
@@ -237,11 +239,11 @@ mod tests {
         let mut flash = device(10);
         flash.reserve(1, [(0, 6 * BLOCK)]).unwrap();
         assert_eq!(flash.reserve(2, [(0, 5 * BLOCK)]), Err(Full { offset: 0 }));
-        // Of several ranges the ones before the refused one neither.
+        // If one of several ranges is refused, the ranges before it get no blocks either.
         let ranges = [(0, 2 * BLOCK), (BLOCK, 3 * BLOCK), (8 * BLOCK, BLOCK)];
         assert_eq!(flash.reserve(2, ranges), Err(Full { offset: 8 * BLOCK }));
         flash.reserve(2, [(0, 4 * BLOCK)]).unwrap();
-        // What a file has it may write again; a hole that is filled needs room.
+        // A file may write again into blocks that it has. A write into a hole needs a free block.
         write(&mut flash, 1, 0, 6 * BLOCK).unwrap();
         flash.punched(1, 100, 2 * BLOCK);
         assert_eq!(flash.report().unwrap().trimmed_bytes, BLOCK, "only blocks that lie in it whole");

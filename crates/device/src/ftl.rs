@@ -23,7 +23,7 @@ use serde::Deserialize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mapping {
-    /// Every page on its own.
+    /// Each logical page is mapped separately.
     PageMapped,
 }
 
@@ -31,18 +31,18 @@ pub enum Mapping {
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Translation {
-    /// Its kind.
+    /// The kind of mapping.
     pub kind: Mapping,
     /// Bytes of a flash page, the unit of writing.
     pub page_bytes: u32,
     /// Pages of a block, the unit of erasing.
     pub block_pages: u32,
-    /// Flash beyond the capacity, in percent of it.
+    /// Spare flash beyond the capacity, in percent of the capacity.
     pub spare_percent: f64,
 }
 
 impl Translation {
-    /// Why it cannot be.
+    /// What is wrong with the values; `None` if they are possible.
     pub(crate) fn problem(&self) -> Option<&'static str> {
         let is_sound = self.page_bytes.is_power_of_two()
             && self.page_bytes >= 512
@@ -54,41 +54,41 @@ impl Translation {
     }
 }
 
-/// Blocks beyond what the logical pages fill, at least: two that are open, two that are free.
+/// The smallest number of blocks beyond those that the logical pages fill: two open blocks and two free ones.
 const SPARE_BLOCKS_MIN: u64 = 4;
-/// Below so many free blocks one is collected.
+/// If fewer blocks than this are free, a block is collected.
 const FREE_BLOCKS_MIN: usize = 2;
-/// No page, no block.
+/// A number that means no page or no block.
 const NONE: u32 = u32::MAX;
 
-/// Who writes a page.
+/// The writer of a page.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum By {
     Host,
     Collection,
 }
 
-/// Where pages are appended.
+/// An open block, to which pages are appended.
 #[derive(Clone, Copy)]
 struct Open {
     block: u32,
-    /// Pages of it that are taken.
+    /// Pages of the block that are written.
     taken: u32,
 }
 
-/// What flash was written.
+/// The counters of the model.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct FtlCounts {
-    /// Pages written, copies among them.
+    /// Pages written to flash, including copies.
     pub programmed_pages: u64,
     /// Valid pages moved out of collected blocks.
     pub copied_pages: u64,
     pub erased_blocks: u64,
-    /// Logical pages that have something.
+    /// Logical pages that have valid data.
     pub valid_pages: u64,
 }
 
-/// The model.
+/// The model of a translation layer.
 pub(crate) struct Ftl {
     block_pages: u32,
     /// Physical page of each logical page.
@@ -97,7 +97,7 @@ pub(crate) struct Ftl {
     owners: Vec<u32>,
     /// Valid pages of each block.
     valid: Vec<u32>,
-    /// Blocks that are neither free nor open, by their valid pages.
+    /// Blocks that are neither free nor open, ordered by their number of valid pages.
     written: BTreeSet<(u32, u32)>,
     free: Vec<u32>,
     host: Open,
@@ -106,7 +106,7 @@ pub(crate) struct Ftl {
 }
 
 impl Ftl {
-    /// An empty device of so many logical pages.
+    /// An empty device with this many logical pages.
     pub(crate) fn new(logical_pages: u32, of: &Translation) -> Ftl {
         let block_pages = of.block_pages;
         let with_spare = f64::from(logical_pages) * (1.0 + of.spare_percent / 100.0);
@@ -180,7 +180,8 @@ impl Ftl {
         }
     }
 
-    /// Ends the block that is full and begins a free one; for the host, makes one free first.
+    /// Closes the full open block, and opens a free block instead. For the host, blocks are collected first
+    /// if too few are free.
     fn open_next(&mut self, by: By) {
         let full = self.point(by).block;
         if full != NONE {

@@ -3,8 +3,8 @@
 //!
 //! Invariants
 //! 1. A file keeps its identity after a reboot, another mount, or another device number.
-//! 2. On other file systems a file has no identity, because its identity might change. A changed identity
-//!    would refuse a start without a reason. This is worse than a copy that is not detected.
+//! 2. On other file systems a file has no identity, because its identity might change. With a changed
+//!    identity, a start would be refused without a reason. This is worse than a copy that is not detected.
 
 use std::fs::File;
 use std::io;
@@ -14,18 +14,18 @@ use std::time::UNIX_EPOCH;
 
 use crate::sys;
 
-/// What a file system keeps for good.
+/// The values that a file system keeps as long as a file exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Keeps {
     /// The number of an inode.
     Inode,
-    /// That, and the time at which it was made.
+    /// The number of an inode, and the time at which the file was created.
     InodeAndBirth,
-    /// Nothing that is known.
+    /// No value that is known to be kept.
     Nothing,
 }
 
-/// By the number in `statfs`.
+/// The kept values of a file system, which is identified by its number in `statfs`.
 fn keeps(file_system: i64) -> Keeps {
     match file_system {
         // ext2 to ext4, xfs, btrfs, f2fs, tmpfs.
@@ -36,7 +36,8 @@ fn keeps(file_system: i64) -> Keeps {
     }
 }
 
-/// A number that a copy of the file does not have, not 0; `None` where that can't be told.
+/// A number that no copy of the file has, not 0. `None` if the file system does not keep the necessary
+/// values.
 pub(crate) fn of(file: &File) -> io::Result<Option<u64>> {
     let keeps = keeps(sys::file_system(file.as_fd())?);
     if keeps == Keeps::Nothing {
@@ -49,7 +50,7 @@ pub(crate) fn of(file: &File) -> io::Result<Option<u64>> {
     Ok(Some(mix(metadata.ino(), born_ns as u64)))
 }
 
-/// Two numbers as one (SplitMix64's finish).
+/// Mixes two numbers into one (the last steps of SplitMix64).
 fn mix(inode: u64, born_ns: u64) -> u64 {
     let mut z = inode.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ born_ns;
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

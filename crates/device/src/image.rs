@@ -26,23 +26,23 @@ use crate::purpose::Space;
 use crate::recorder::{Change, DeviceNo, Event, FileNo, Recording};
 use crate::region::{self, LINE_BYTES, WORD_BYTES};
 
-/// What becomes of one pending event in a crash.
+/// What happens to one pending event in a crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
-    /// It never reached the medium.
+    /// The event did not reach the medium.
     Absent,
-    /// It reached the medium whole.
+    /// The event reached the medium as a whole.
     Present,
-    /// Some units of a write (words of a store) reached the medium; which, follows from the seed.
+    /// Some units of a write (words of a store) reached the medium. The seed determines which.
     Torn {
-        /// 512 or 4096; 8 for stores.
+        /// Bytes of a unit: 512 or 4096, and 8 for stores.
         unit_bytes: usize,
-        /// Chooses the units.
+        /// The seed that determines the units.
         seed: u64,
     },
-    /// Some units of a write hold garbage; which, follows from the seed.
+    /// Some units of a write have garbage. The seed determines which.
     Garbage {
-        /// Chooses units and garbage.
+        /// The seed that determines the units and the garbage.
         seed: u64,
     },
 }
@@ -58,11 +58,10 @@ pub struct Lies {
     pub directory_syncs: bool,
 }
 
-/// The contents of a recorded file or of a directory's names, as far as they are certain, and what
-/// may still join them.
+/// The events of a recorded file, or of a directory's names, that are not yet part of the certain contents.
 #[derive(Default)]
 struct Queue {
-    /// Ticks before which completed events are durable.
+    /// Events that were completed before this tick are durable.
     flushed_before: u64,
     events: VecDeque<usize>,
 }
@@ -84,7 +83,7 @@ pub struct Timeline {
     flushes_in_flight: Vec<usize>,
     /// Write-backs that no fence has followed yet.
     unfenced: Vec<usize>,
-    /// For each line of a region: stores completed before this tick are durable.
+    /// For each line of a region, a tick: stores that were completed before it are durable.
     fenced: BTreeMap<(FileNo, u64), u64>,
     marks: Vec<u64>,
 }
@@ -117,7 +116,7 @@ impl Timeline {
         }
     }
 
-    /// One more than the last tick: the cut after everything.
+    /// The cut after all events: one more than the last tick.
     pub fn end(&self) -> u64 {
         self.recording.end
     }
@@ -148,7 +147,8 @@ impl Timeline {
         self.pending_indexes().into_iter().map(|index| &self.recording.events[index]).collect()
     }
 
-    /// The devices after a crash at the cut. `fates` are those of [`Timeline::pending`], in its order.
+    /// The devices after a crash at the cut. `fates` has one fate for each event of [`Timeline::pending`], in
+    /// the same order.
     pub fn image(&self, fates: &[Fate]) -> Vec<Arc<MemoryDirectory>> {
         let pending = self.pending_indexes();
         assert_eq!(pending.len(), fates.len(), "one fate for each pending event");
@@ -200,7 +200,7 @@ impl Timeline {
         }
     }
 
-    /// Notes what the flushes that have succeeded by now made durable.
+    /// Takes in the flushes that have succeeded before the cut: records which events they made durable.
     fn finish_flushes(&mut self) {
         let in_flight = std::mem::take(&mut self.flushes_in_flight);
         for index in in_flight {
@@ -227,7 +227,7 @@ impl Timeline {
         }
     }
 
-    /// Notes the lines that a fence's thread wrote back before it.
+    /// Takes in a fence: records that the lines which its thread wrote back before are durable.
     fn finish_fence(&mut self, fence: usize) {
         let Event { device, thread, submitted, .. } = self.recording.events[fence];
         let events = &self.recording.events;
@@ -265,7 +265,7 @@ impl Timeline {
         event.completed < flushed_before || (by_itself && event.completed < self.cut)
     }
 
-    /// Takes the durable events at a queue's head out of it.
+    /// Removes the durable events at the head of a queue, and returns them.
     fn durable_head(&self, queue: &mut Queue) -> Vec<usize> {
         let durable = |index: &usize| self.is_durable(*index, queue.flushed_before);
         let count = queue.events.iter().take_while(|index| durable(index)).count();
@@ -356,7 +356,8 @@ fn apply_write(image: &mut MemoryImage, offset: u64, bytes: &[u8], fate: Fate) {
     }
 }
 
-/// Each sector is whole, absent or garbage; at least one is garbage.
+/// Applies a write with garbage: each sector is written, left out, or filled with garbage. At least one
+/// sector gets garbage.
 fn apply_garbage(image: &mut MemoryImage, offset: u64, bytes: &[u8], seed: u64) {
     const UNIT_BYTES: usize = 512;
     let certain = mix(seed) as usize % bytes.len().div_ceil(UNIT_BYTES).max(1);

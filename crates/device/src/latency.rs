@@ -12,7 +12,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use parking_lot::Mutex;
 
-/// Kinds of operation that are timed apart.
+/// Kinds of operation. Each has a histogram of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Timed {
     /// Reads; a member of a batch is timed from the batch's submission.
@@ -28,7 +28,7 @@ pub enum Timed {
 const KINDS: usize = 4;
 const MAX_NS: u64 = 60_000_000_000;
 
-/// What a histogram says, in nanoseconds.
+/// The figures of a histogram, in nanoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LatencySummary {
     /// Number of operations.
@@ -37,7 +37,7 @@ pub struct LatencySummary {
     pub latency_ns_mean: u64,
     /// Median.
     pub latency_ns_p50: u64,
-    /// 99 %.
+    /// 99th percentile.
     pub latency_ns_p99: u64,
     /// Largest.
     pub latency_ns_max: u64,
@@ -78,7 +78,7 @@ impl Latencies {
         })
     }
 
-    /// Forgets everything recorded.
+    /// Removes all recorded latencies.
     pub fn clear(&self) {
         for kind in &self.kinds {
             *kind.lock() = None;

@@ -16,7 +16,7 @@ use crate::owner;
 
 const LOCK_FILE: &str = "varve.lock";
 
-/// Held for as long as a process uses a data directory.
+/// The lock of a data directory. A process holds it as long as it uses the directory.
 #[derive(Debug)]
 pub struct DirLock {
     _file: File,
@@ -26,7 +26,8 @@ pub struct DirLock {
 impl DirLock {
     /// Locks `directory`, which must exist.
     ///
-    /// Errors: [`ErrorKind::Locked`] with the holder's process id, or why the lock file cannot be made.
+    /// Errors: [`ErrorKind::Locked`] with the process id of the holder, or the reason why the lock file
+    /// cannot be made.
     pub fn take(directory: &Path) -> Result<DirLock> {
         let path = directory.join(LOCK_FILE);
         let shown = directory.display().to_string();
@@ -40,7 +41,7 @@ impl DirLock {
             Err(TryLockError::Error(error)) => return Err(fail(ErrorKind::from_io(&error))),
         }
         match sign(&file).map_err(|error| ErrorKind::from_io(&error)) {
-            // The lock holds without a signature.
+            // The lock is valid even if the process id could not be written.
             Ok(()) | Err(ErrorKind::NoSpace) => {}
             Err(kind) => return Err(fail(kind)),
         }
@@ -58,7 +59,7 @@ impl DirLock {
     }
 }
 
-/// Writes the process id over that of an earlier holder, padded to the same length.
+/// Overwrites the process id of an earlier holder by the own one. Both are padded to the same length.
 fn sign(file: &File) -> std::io::Result<()> {
     let line = format!("{:<10}\n", std::process::id());
     file.write_all_at(line.as_bytes(), 0)

@@ -30,12 +30,13 @@ use crate::state::{Allocator, next_number};
 const PIECE_BYTES: usize = 4096;
 
 impl Allocator {
-    /// Makes an empty allocator in a region, for a database. What was in the region is gone.
+    /// Makes an empty allocator in a region, for a database. Everything that was in the region is lost.
     ///
     /// Errors: the region is too small or too large.
     pub fn format(region: Arc<dyn Region>, database: u64) -> Result<Allocator> {
         let layout = Layout::of(region.len_bytes())?;
-        // The old magic goes first, so that a crash leaves no old header over new tables.
+        // The old magic is cleared first, so that a crash cannot leave an old header together with new
+        // tables.
         store_back(&*region, MAGIC_AT, 0);
         region.fence();
         let tables = layout.tables();
@@ -52,7 +53,8 @@ impl Allocator {
         Allocator::open(region, database)
     }
 
-    /// Opens the allocator in a region. Chunks that were reserved are free; active ones are as they were.
+    /// Opens the allocator in a region. Chunks that were reserved are free now, and active chunks have not
+    /// changed.
     ///
     /// Errors: there is no allocator, it is of another version or database, or it is damaged.
     pub fn open(region: Arc<dyn Region>, database: u64) -> Result<Allocator> {

@@ -4,7 +4,7 @@
 //! "non-volatile pointers" (section 2.3). Offsets do not need a fixed address.
 //!
 //! Invariants
-//! 1. A pointer is 8 bytes, so it is stored whole.
+//! 1. A pointer has 8 bytes, so it is stored atomically.
 //!
 //! What it does not know: whether there is a chunk at its target.
 
@@ -37,8 +37,8 @@ impl Pointer {
         self == Pointer::NONE
     }
 
-    /// The word `at_bytes` behind the beginning of the chunk; `None` if that is not aligned to 8 bytes, or
-    /// beyond what a pointer can say.
+    /// The word that is `at_bytes` bytes after the beginning of the chunk. `None`: its offset is not aligned
+    /// to 8 bytes, or is too large for a pointer.
     pub fn word(self, at_bytes: u64) -> Option<Word> {
         self.0.checked_add(at_bytes).and_then(Word::at)
     }
@@ -60,7 +60,7 @@ impl Word {
         offset.is_multiple_of(WORD_BYTES as u64).then_some(Word(offset))
     }
 
-    /// Its offset in the region, in bytes.
+    /// The offset of the word in the region, in bytes.
     pub fn offset(self) -> u64 {
         self.0
     }
@@ -82,7 +82,7 @@ impl Owner {
         (usize::from(number) < OWNERS).then_some(Owner(number))
     }
 
-    /// Its number.
+    /// The number of the owner.
     pub fn number(self) -> u16 {
         self.0
     }

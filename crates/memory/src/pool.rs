@@ -1,11 +1,11 @@
 //! The pool of segments that are not in slabs: free segments, and runs of segments that are large chunks.
 //!
 //! Allocation is rotating best fit (Arulraj, Pavlo and Dulloor 2015, section 2.3). It takes the shortest free
-//! stretch that is long enough. If several have this length, it takes the next one after the last allocation,
-//! so that the region wears evenly.
+//! stretch that is long enough. If several stretches have this length, it takes the next one after the last
+//! allocation, so that the region wears evenly.
 //!
 //! Invariants
-//! 1. No two free stretches are adjacent. Both indexes list the same stretches.
+//! 1. No two free stretches are adjacent. `by_start` and `by_length` list the same stretches.
 //! 2. The descriptors of free segments are durably 0. So splitting and merging stretches changes nothing in
 //!    the region, and a crash cannot interrupt it.
 //!
@@ -21,11 +21,11 @@ use crate::slab::{Intent, Refused};
 pub(crate) struct Run {
     /// Number of segments.
     pub(crate) segments: u32,
-    /// Its owner.
+    /// The owner of the chunk.
     pub(crate) owner: Owner,
-    /// Whether the region has its descriptor.
+    /// Whether the region has the descriptor of the run.
     pub(crate) is_active: bool,
-    /// In the middle of a change.
+    /// Whether a call is changing the state of the run.
     pub(crate) is_claimed: bool,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct Pool {
     /// Free stretches by length and first segment.
     by_length: BTreeSet<(u32, u32)>,
     free_segments: u32,
-    /// The segment behind the last cut.
+    /// The segment after the last stretch that was taken.
     cursor: u32,
     /// Runs by their first segment.
     runs: BTreeMap<u32, Run>,
@@ -49,7 +49,7 @@ impl Pool {
         self.free_segments
     }
 
-    /// Cuts a stretch of this many segments out of a free one; its first segment.
+    /// Takes this many segments from a free stretch, and returns the first one.
     pub(crate) fn take(&mut self, segments: u32) -> Option<u32> {
         let (length, lowest) = *self.by_length.range((segments, 0)..).next()?;
         let mut same = self.by_length.range((length, self.cursor)..=(length, u32::MAX));
@@ -89,7 +89,7 @@ impl Pool {
         self.free_segments -= length;
     }
 
-    /// Adds a run, of segments that were cut out.
+    /// Adds a run, whose segments were taken before.
     pub(crate) fn add_run(&mut self, start: u32, run: Run) {
         self.runs.insert(start, run);
     }
@@ -100,7 +100,7 @@ impl Pool {
         (segment - start < run.segments).then_some(*start)
     }
 
-    /// Claims a run for a change; whether it is active.
+    /// Claims a run for a change, and returns whether it is active.
     pub(crate) fn claim(&mut self, start: u32, intent: Intent) -> Result<bool, Refused> {
         match self.runs.get_mut(&start) {
             None => Err(Refused::Free),
@@ -113,14 +113,14 @@ impl Pool {
         }
     }
 
-    /// Ends a claim: the run stays as it is.
+    /// Ends a claim, and does not change the state of the run.
     pub(crate) fn unclaim(&mut self, start: u32) {
         if let Some(run) = self.runs.get_mut(&start) {
             run.is_claimed = false;
         }
     }
 
-    /// Notes what the region is going to say of a run.
+    /// Sets whether a run is active in DRAM. The caller stores the same in the region.
     pub(crate) fn set_active(&mut self, start: u32, is_active: bool) {
         if let Some(run) = self.runs.get_mut(&start) {
             run.is_active = is_active;

@@ -1,12 +1,12 @@
-//! Publication: several changes of which a crash leaves all or none.
+//! Publication: several changes that are atomic. After a crash, either all of them are made or none.
 //!
 //! Without publications, a crash between two steps causes damage. If a chunk is activated first and linked
-//! then, the crash loses the chunk. If it is linked first, a pointer leads to a free chunk. A publication
+//! then, the crash leaks the chunk. If it is linked first, a pointer leads to a free chunk. A publication
 //! activates chunks, frees chunks, and stores words, as one change. In the paper (Arulraj and others, section
 //! 4.1) the logs of the engines do this. In nvm_malloc (Schwalb and others, 2015) the allocator does it for
 //! one chunk and two words.
 //!
-//! | step | fence | why there |
+//! | step | fence | why the fence is needed |
 //! |---|---|---|
 //! | the changes are stored into a lane | 1 | before the first change, so that recovery can complete them |
 //! | the changes are made | 2 | before the lane is cleared, because a crash could lose some changes |
@@ -36,7 +36,7 @@ pub enum Step {
     Activate(Pointer),
     /// Makes a reserved or active chunk free.
     Free(Pointer),
-    /// Stores a word: a root's value, or one in an allocated chunk.
+    /// Stores a word, which is the value of a root, or is in an allocated chunk.
     Store {
         /// The word.
         word: Word,
@@ -65,7 +65,7 @@ impl StepList {
         self.count += 1;
     }
 
-    /// Whether all steps found room.
+    /// Whether all added steps fit in the list.
     pub(crate) fn is_whole(&self) -> bool {
         self.count <= STEPS_MAX
     }
@@ -88,23 +88,25 @@ thread_local! {
     static LANE: Cell<ThreadLane> = const { Cell::new(ThreadLane { allocator: 0, lane: 0 }) };
 }
 
-/// A step that can be done.
+/// A step that was checked, and whose chunk is claimed.
 enum Prepared {
     Chunk(Claim),
     Store { word: Word, value: u64 },
 }
 
-/// The steps of a publication; none behind the last one.
+/// The steps of a publication, followed by `None`.
 type PreparedSteps = [Option<Prepared>; STEPS_MAX];
 
 impl Allocator {
-    /// Does 1 to 15 steps, in their order; a crash does all of them or none. Three fences. The contents of the
-    /// chunks have to be durable before: the lane can reach the medium before its fence, and with it all steps.
+    /// Does 1 to 15 steps, in their order, with three fences. After a crash, either all steps are done or
+    /// none. The contents of the chunks have to be durable before the call. The reason is that the lane can
+    /// reach the medium before its fence, and then recovery does all steps.
     ///
-    /// Other threads may not store to the same words meanwhile. A freed chunk may not be linked any more when
-    /// this returns; its last link may be cut by a step. One chunk is in one step only.
+    /// Other threads may not store to the same words meanwhile. Nothing may lead to a freed chunk when the
+    /// call returns. A step of the same publication may remove the last link. Each chunk may be in one step
+    /// only.
     ///
-    /// Errors: those of [`Allocator::activate`] and [`Allocator::free`], a foreign word, too many steps.
+    /// Errors: the errors of [`Allocator::activate`] and [`Allocator::free`], a foreign word, too many steps.
     pub fn publish(&self, steps: &[Step]) -> Result<()> {
         if !(1..=STEPS_MAX).contains(&steps.len()) {
             return Err(MemoryError::StepCount { count: steps.len() });

@@ -16,14 +16,14 @@ use crate::layout::{Layout, NAME_AT, ROOT_BYTES, SEAL_AT, decode_name, encode_na
 use crate::pointer::Word;
 use crate::sizes::{ROOT_NAME_BYTES_MAX, ROOTS};
 
-/// The names of the roots, and their places.
+/// The names of the roots, and their places in the table of roots.
 pub(crate) struct Roots {
     state: Mutex<State>,
 }
 
 struct State {
     by_name: FxHashMap<Box<str>, u32>,
-    /// Places without a root; the last one is used next.
+    /// Places without a root. The last one of the list is used next.
     free: Vec<u32>,
     /// Whether a place has a root.
     used: Vec<bool>,

@@ -1,4 +1,4 @@
-//! Sizes and numbers that are part of the region's layout.
+//! Sizes and limits that are part of the region's layout.
 //!
 //! Invariants
 //! 1. If one of them changes, the version of the layout must change, too (`layout.rs`).
@@ -7,12 +7,12 @@
 pub const SEGMENT_BYTES: u64 = 65536;
 /// Bytes of the smallest chunk.
 pub const CHUNK_BYTES_MIN: u64 = 16;
-/// Number of roots that there can be.
+/// The largest number of roots.
 pub const ROOTS: u32 = 256;
 /// Bytes of the longest name of a root.
 pub const ROOT_NAME_BYTES_MAX: usize = 48;
 /// Steps of the largest publication.
 pub const STEPS_MAX: usize = 15;
 
-/// Owners that there can be.
+/// The number of possible owners.
 pub(crate) const OWNERS: usize = 4096;

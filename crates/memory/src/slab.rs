@@ -1,7 +1,7 @@
 //! The states of the chunks of one slab, in the memory of the running program.
 //!
-//! The edges of this diagram are functions of this file. Only `set_active` changes the bit that the region
-//! has for the chunk.
+//! The edges of this diagram are functions of this file. Only `set_active` changes a bit that is also stored
+//! in the region.
 //!
 //! ```text
 //!           take                 claim, set_active(true), unclaim
@@ -28,40 +28,42 @@ use crate::layout::get_u64;
 pub(crate) struct Slab {
     slots: u32,
     free: u32,
-    /// Where the search for a free chunk begins: it rotates, so that chunks wear evenly.
+    /// Where the next search for a free chunk begins. It moves on with each allocation, so that all chunks
+    /// wear evenly.
     next: u32,
     /// The states of 64 chunks each.
     words: Box<[StateWord]>,
 }
 
-/// A bit for each of 64 chunks in each field. A change of a chunk's state fetches one cache line.
+/// A bit for each of 64 chunks in each field. The three fields are together, so that a change of a chunk's
+/// state touches only one cache line.
 #[derive(Debug, Clone, Copy, Default)]
 struct StateWord {
-    /// Not free.
+    /// The chunk is not free.
     taken: u64,
     /// The bits as they are stored in the region.
     active: u64,
-    /// In the middle of a change.
+    /// A call is changing the state of the chunk.
     claimed: u64,
 }
 
 /// Why a chunk cannot be claimed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refused {
-    /// It is free.
+    /// The chunk is free.
     Free,
-    /// It is active already.
+    /// The chunk is active already.
     Active,
-    /// Another call is changing it.
+    /// Another call is changing the chunk.
     Claimed,
 }
 
-/// What a chunk is claimed for.
+/// The change for which a chunk is claimed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Intent {
-    /// It becomes active.
+    /// The chunk becomes active.
     Activate,
-    /// It becomes free.
+    /// The chunk becomes free.
     Free,
 }
 
@@ -79,7 +81,7 @@ impl Slab {
         Slab::with_active(class, std::iter::repeat_n(0, class.words()))
     }
 
-    /// The slab with this bitmap; `None` if the bitmap has a bit of no chunk.
+    /// The slab with this bitmap; `None` if a bit is set that belongs to no chunk.
     pub(crate) fn from_bitmap(class: Class, bitmap: &[u8]) -> Option<Slab> {
         let slab = Slab::with_active(class, (0..class.words()).map(|word| get_u64(bitmap, word * 8)));
         let beyond = (class.slots()..class.words() as u32 * u64::BITS).any(|slot| slab.is_taken(slot));
@@ -94,7 +96,7 @@ impl Slab {
         Slab { slots, free: slots.saturating_sub(taken), next: 0, words }
     }
 
-    /// The states of the word of a chunk.
+    /// The states of the 64 chunks in whose word this chunk is.
     fn state(&self, slot: u32) -> StateWord {
         self.words.get(word_of(slot)).copied().unwrap_or_default()
     }
@@ -128,12 +130,12 @@ impl Slab {
         })
     }
 
-    /// The numbers of the words of the bitmap that have a bit.
+    /// The numbers of those words of the bitmap in which a bit is set.
     pub(crate) fn words_with_active(&self) -> impl Iterator<Item = u64> + '_ {
         (0..).zip(&self.words).filter(|(_, word)| word.active != 0).map(|(number, _)| number)
     }
 
-    /// Reserves the next free chunk behind the one that was reserved last.
+    /// Reserves the next free chunk after the chunk that was reserved last.
     pub(crate) fn take(&mut self) -> Option<u32> {
         let slot = self.free_from(self.next).or_else(|| self.free_from(0))?;
         self.change(slot, |word, bit| word.taken |= bit);
@@ -154,7 +156,7 @@ impl Slab {
         (slot < self.slots).then_some(slot)
     }
 
-    /// Claims a chunk for a change; whether it is active.
+    /// Claims a chunk for a change, and returns whether it is active.
     pub(crate) fn claim(&mut self, slot: u32, intent: Intent) -> Result<bool, Refused> {
         let (states, bit) = (self.state(slot), bit_of(slot));
         let is_active = states.active & bit != 0;
@@ -171,12 +173,13 @@ impl Slab {
         Ok(is_active)
     }
 
-    /// Ends a claim: the chunk stays as it is.
+    /// Ends a claim, and does not change the state of the chunk.
     pub(crate) fn unclaim(&mut self, slot: u32) {
         self.change(slot, |word, bit| word.claimed &= !bit);
     }
 
-    /// Sets the bit of a claimed chunk, and says which word of the bitmap has to be stored, and its value.
+    /// Sets or clears the bit of a claimed chunk. Returns the number of the word of the bitmap that has to be
+    /// stored, and its value.
     pub(crate) fn set_active(&mut self, slot: u32, is_active: bool) -> (usize, u64) {
         self.change(slot, |word, bit| match is_active {
             true => word.active |= bit,
@@ -191,7 +194,7 @@ impl Slab {
         self.free = self.slots;
     }
 
-    /// Makes a claimed chunk free, whose bit is clear.
+    /// Makes a claimed chunk free. Its bit is already cleared.
     pub(crate) fn release(&mut self, slot: u32) {
         self.change(slot, |word, bit| {
             word.claimed &= !bit;

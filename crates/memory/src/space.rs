@@ -1,9 +1,9 @@
-//! Words, bytes and chunks of the region, as the engines that update tuples in place use them.
+//! Access to words, bytes and chunks of the region, for the engines.
 //!
 //! Invariants
-//! 1. Bytes are read and stored within the region only. So a damaged pointer is an error.
-//! 2. [`Space::free_allocated`] frees a chunk only if it is allocated and belongs to its owner. Another owner
-//!    may have got it since an earlier recovery freed it.
+//! 1. Bytes are read and stored within the region only. So a damaged pointer leads to an error.
+//! 2. [`Space::free_allocated`] frees a chunk only if it is allocated and belongs to the expected owner. An
+//!    earlier recovery may have freed the chunk, and then another owner may have got it.
 //!
 //! What it does not know: what chunks hold.
 
@@ -41,13 +41,15 @@ impl Space {
         Ok(())
     }
 
-    /// Asks the processor to fetch the lines of a range that is read next. A range beyond the end is ignored.
+    /// Asks the processor to prefetch the lines of a range that will be read soon. A range beyond the end is
+    /// ignored.
     #[inline]
     pub(crate) fn prefetch(&self, at: Pointer, plus: u64, len_bytes: u64) {
         self.region.prefetch(at.to_u64().saturating_add(plus), len_bytes);
     }
 
-    /// The offset `plus` bytes behind a pointer, if a range there is within the region.
+    /// The offset that is `plus` bytes after a pointer. Errors: the range from there on is not within the
+    /// region.
     #[inline]
     fn checked(&self, at: Pointer, plus: u64, len_bytes: u64) -> StoreResult<u64> {
         let offset = at.to_u64().checked_add(plus);
@@ -79,7 +81,7 @@ impl Space {
         Ok(())
     }
 
-    /// The word behind a pointer.
+    /// The word that is `plus` bytes after a pointer.
     #[inline]
     pub(crate) fn word(&self, at: Pointer, plus: u64) -> StoreResult<Word> {
         let offset = self.checked(at, plus, WORD_BYTES as u64)?;
@@ -107,18 +109,18 @@ impl Space {
         self.allocator.free(chunk)
     }
 
-    /// Gives up a reserved chunk after an error. A failure of that is less than the error that is reported: the
-    /// chunk is free after the next start.
+    /// Gives up a reserved chunk after an error. If that fails, the failure is not reported: the caller
+    /// reports the first error, and the chunk is free after the next start.
     pub(crate) fn give_up_after_error(&self, chunk: Pointer) {
         let _reserved_until_start = self.allocator.free(chunk);
     }
 
-    /// Chunks of this many bytes that the region can have at most.
+    /// The largest number of chunks of this many bytes that the region could have.
     pub(crate) fn chunks_max(&self, len_bytes: u64) -> u64 {
         self.len_bytes / len_bytes.max(1)
     }
 
-    /// Frees those of these chunks that are allocated, durably; see invariant 2.
+    /// Frees chunks, durably. Chunks that are not allocated to their owner are skipped (invariant 2).
     pub(crate) fn free_allocated(&self, owned: &[OwnedChunk]) -> StoreResult<()> {
         let is_owned = |chunk: &OwnedChunk| -> StoreResult<bool> {
             Ok(self.allocator.owner_of(chunk.pointer)? == Some(chunk.owner))

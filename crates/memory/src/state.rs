@@ -24,17 +24,17 @@ pub(crate) type Heaps = [Mutex<Heap>; CLASSES];
 
 /// An allocator on a region of persistent memory. All calls can be made by several threads at a time.
 pub struct Allocator {
-    /// Different for all allocators of the process, and not 0.
+    /// A number that no other allocator of the process has. It is not 0.
     pub(crate) number: u64,
     pub(crate) region: Arc<dyn Region>,
     pub(crate) layout: Layout,
-    /// Descriptors of the segments, also of runs that are only reserved.
+    /// A copy in DRAM of the descriptors of all segments. It also has runs that are only reserved.
     pub(crate) directory: Box<[AtomicU64]>,
     pub(crate) owners: Box<[OnceLock<Box<Heaps>>]>,
     pub(crate) pool: Mutex<Pool>,
-    /// Held by the publication that uses the lane.
+    /// A lock for each lane. The publication that uses the lane holds it.
     pub(crate) lanes: Box<[Mutex<()>]>,
-    /// Threads to which the allocator has given a lane.
+    /// The number of threads to which the allocator has given a lane.
     pub(crate) threads: AtomicUsize,
     pub(crate) roots: Roots,
 }

@@ -1,13 +1,13 @@
-//! What the six engines have in common: the tables of one partition of a database (decision 0112).
+//! The common interface of the six engines: the tables of one partition of a database (decision 0112).
 //!
-//! Keys and rows are bytes. Keys sort as their bytes do. A row comes with the keys of all its indexes, the
-//! primary key first. Every index refuses a key that it has; for an index that is not unique the caller
-//! appends the primary key.
+//! Keys and rows are bytes. Keys are ordered by their bytes. A row comes with the keys of all its indexes,
+//! the primary key first. Every index refuses a key that it has already. So for an index that is not unique,
+//! the caller appends the primary key to the key.
 //!
 //! Invariants
-//! 1. A transaction begins with its first change, and ends with [`Store::commit`] or [`Store::rollback`].
-//!    Without either, the next start rolls it back.
-//! 2. A commit is durable when [`Store::sync`] has returned behind it. [`Store::commit`] says whether it is
+//! 1. A transaction begins with its first change, and ends with [`Store::commit`] or [`Store::rollback`]. A
+//!    transaction without such an end is rolled back by the next start.
+//! 2. A commit is durable when a later [`Store::sync`] has returned. [`Store::commit`] says whether it is
 //!    durable already.
 //! 3. A partition has one worker. So no two transactions of a store overlap.
 //!
@@ -23,7 +23,7 @@ use crate::store_error::StoreResult;
 pub struct TableNo(pub(crate) u16);
 
 impl TableNo {
-    /// A new table gets the lowest number that no table has.
+    /// The table with this number. A new table gets the lowest number that no table has.
     pub const fn new(number: u16) -> TableNo {
         TableNo(number)
     }
@@ -41,35 +41,36 @@ pub(crate) const TABLES_MAX: usize = 1023;
 /// A table of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoreTable {
-    /// Its number.
+    /// The number of the table.
     pub number: TableNo,
-    /// The owner that its tuples and nodes are counted for.
+    /// The owner of the chunks with the table's tuples and nodes.
     pub owner: Owner,
-    /// Number of its indexes, with the primary key.
+    /// Number of indexes of the table, including the primary key.
     pub indexes: usize,
 }
 
-/// A moment of a transaction that it can go back to.
+/// A state of a transaction to which a rollback can return.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Savepoint {
-    /// The id of its store.
+    /// The id of the store.
     pub(crate) store: u64,
-    /// The number of the newest change before it; without changes, of the transaction's beginning.
+    /// The number of the newest change before the savepoint. If there is none, the number of the
+    /// transaction's begin.
     pub(crate) newest_change: u64,
-    /// Changes of the transaction so far.
+    /// The number of changes that the transaction had made before the savepoint.
     pub(crate) changes: usize,
 }
 
 /// Whether a commit has to wait for [`Store::sync`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Commit {
-    /// A crash keeps it.
+    /// The commit is durable: it survives a crash.
     Durable,
-    /// It is durable when the next [`Store::sync`] has returned.
+    /// The commit will be durable when the next [`Store::sync`] has returned.
     Pending,
 }
 
-/// The way of a scan.
+/// The direction of a scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// From the smallest key up.
@@ -81,9 +82,9 @@ pub enum Direction {
 /// The keys of a scan.
 #[derive(Debug, Clone, Copy)]
 pub struct KeyRange<'k> {
-    /// Where it begins, seen from the smallest key.
+    /// The lower bound.
     pub from: Bound<&'k [u8]>,
-    /// Where it ends, seen from the smallest key.
+    /// The upper bound.
     pub to: Bound<&'k [u8]>,
 }
 
@@ -92,13 +93,13 @@ impl KeyRange<'_> {
     pub const ALL: KeyRange<'static> = KeyRange { from: Bound::Unbounded, to: Bound::Unbounded };
 }
 
-/// What a scan calls with the key in the scanned index and the row.
+/// The function that a scan calls with the key in the scanned index and the row. It can end the scan.
 pub type OnRow<'f> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'f;
 
 /// The tables of one partition.
 pub trait Store: Send + Sync {
-    /// Makes a table with this number of indexes, durably. Its tuples and nodes are counted for `owner`, which
-    /// no other table may have.
+    /// Makes a table with this number of indexes, durably. The chunks of its tuples and nodes belong to
+    /// `owner`, which no other table may have.
     ///
     /// Errors: a transaction is open; the owner is taken; the region is full.
     fn create_table(&mut self, owner: Owner, indexes: usize) -> StoreResult<TableNo>;
@@ -109,30 +110,30 @@ pub trait Store: Send + Sync {
     /// Errors: a transaction is open; there is no such table.
     fn drop_table(&mut self, table: TableNo) -> StoreResult<()>;
 
-    /// The tables, by number.
+    /// The tables in the order of their numbers.
     fn tables(&self) -> Vec<StoreTable>;
 
     /// Adds a row with a key for each index.
     ///
-    /// Errors: an index has its key; the region is full. Then nothing is changed.
+    /// Errors: an index has one of the keys already; the region is full. Then nothing is changed.
     fn insert(&mut self, table: TableNo, keys: &[&[u8]], row: &[u8]) -> StoreResult<()>;
 
-    /// Puts another row in the place of the one with the primary key `keys[0]`. Its other keys may change.
-    /// `false`: there is none.
+    /// Replaces the row with the primary key `keys[0]` by another row. Its other keys may change. `false`:
+    /// there is no such row.
     ///
     /// Errors: as [`Store::insert`].
     fn replace(&mut self, table: TableNo, keys: &[&[u8]], row: &[u8]) -> StoreResult<bool>;
 
-    /// Changes bytes of a row, from its byte `at` on. No key may follow from these bytes. `false`: there is no
-    /// such row.
+    /// Changes bytes of a row, from its byte `at` on. No key of the row may depend on these bytes. `false`:
+    /// there is no such row.
     fn patch(&mut self, table: TableNo, key: &[u8], at: usize, bytes: &[u8]) -> StoreResult<bool>;
 
-    /// Removes the row with a primary key. `false`: there is none. In a full region this works, too, until
-    /// the transaction has used up what the store keeps for deletes (`delete_reserve.rs`).
+    /// Removes the row with a primary key. `false`: there is no such row. In a full region this works, too,
+    /// until the transaction has used up what the store keeps for deletes (`delete_reserve.rs`).
     fn delete(&mut self, table: TableNo, key: &[u8]) -> StoreResult<bool>;
 
-    /// Copies the row that an index has under a key into `row`, whose old contents are gone. `false`: there is
-    /// none.
+    /// Copies the row that an index has under a key into `row`, and drops the old contents of `row`. `false`:
+    /// there is no such row.
     fn get(&self, table: TableNo, index: usize, key: &[u8], row: &mut Vec<u8>) -> StoreResult<bool>;
 
     /// Calls `on_row` with the rows of a range in the order of an index, until it breaks.
@@ -145,12 +146,12 @@ pub trait Store: Send + Sync {
         on_row: &mut OnRow<'_>,
     ) -> StoreResult<()>;
 
-    /// The present moment of the transaction.
+    /// A savepoint at the present state of the transaction.
     fn savepoint(&self) -> Savepoint;
 
-    /// Takes back what the transaction has changed since a savepoint, which stays.
+    /// Takes back what the transaction has changed since a savepoint. The savepoint stays valid.
     ///
-    /// Errors: the savepoint is of an ended transaction or of another store, or it was rolled back past.
+    /// Errors: the savepoint is of an ended transaction or of another store, or a rollback went past it.
     fn rollback_to(&mut self, savepoint: Savepoint) -> StoreResult<()>;
 
     /// Ends the transaction; its changes stay.
@@ -162,7 +163,7 @@ pub trait Store: Send + Sync {
     /// Makes all commits durable.
     fn sync(&mut self) -> StoreResult<()>;
 
-    /// All chunks that the store holds, for a check: an active chunk of its owners that is not among them is
-    /// lost. Reads all indexes.
+    /// All chunks of the store, for a check. Another active chunk of its owners would be a leaked one. Reads
+    /// all indexes.
     fn chunks(&self) -> StoreResult<Vec<Pointer>>;
 }

@@ -1,7 +1,7 @@
 //! Errors of the table stores: what was asked for, and why it was refused.
 //!
 //! Invariants
-//! 1. A call that is refused has changed nothing that a reader sees, except where it says otherwise.
+//! 1. A call that is refused has changed nothing that a reader sees, unless its documentation says otherwise.
 //!
 //! What it does not know: which SQLSTATE an error becomes.
 
@@ -18,10 +18,10 @@ pub enum StoreError {
     /// The allocator refused: usually, the region is full.
     #[error(transparent)]
     Memory(#[from] MemoryError),
-    /// A file of the store refused.
+    /// A call on a file of the store failed.
     #[error(transparent)]
     File(FileError),
-    /// A store was asked for in a partition that cannot be.
+    /// A store was requested in a partition that does not exist.
     #[error("partition {partition}: there are at most {most}")]
     NoPartition {
         /// The partition, counted from 0.
@@ -32,7 +32,7 @@ pub enum StoreError {
     /// An index has the key already.
     #[error("index {index} has this key already")]
     Duplicate {
-        /// The index, counted from 0, the primary key.
+        /// The index. Index 0 is the primary key.
         index: usize,
     },
     /// A key is empty or too long.
@@ -53,10 +53,10 @@ pub enum StoreError {
         /// The longest row.
         most_bytes: usize,
     },
-    /// A row came with another number of keys than its table has indexes.
+    /// The number of keys of a row is not the number of indexes of its table.
     #[error("{found} keys for a table with {expected} indexes")]
     KeyCount {
-        /// Keys that came.
+        /// Number of keys of the row.
         found: usize,
         /// Indexes of the table.
         expected: usize,
@@ -64,7 +64,7 @@ pub enum StoreError {
     /// A patch reaches beyond the end of its row.
     #[error("bytes {at}..+{len_bytes} are not within a row of {row_bytes}")]
     PatchRange {
-        /// Where it begins in the row.
+        /// Where the patch begins in the row.
         at: usize,
         /// Its length.
         len_bytes: usize,
@@ -79,7 +79,7 @@ pub enum StoreError {
         /// The index's number.
         index: usize,
     },
-    /// The store has as many tables as it can have, or a table was to have more indexes than it can.
+    /// The store has the largest number of tables, or a new table would have too many indexes.
     #[error("a store has at most {tables} tables, and a table 1 to {indexes} indexes")]
     TooMany {
         /// Most tables.
@@ -90,16 +90,16 @@ pub enum StoreError {
     /// Tables are made and dropped outside of transactions only.
     #[error("a table cannot be made or dropped while a transaction is open")]
     InTransaction,
-    /// A table was to have an owner that has chunks already.
+    /// A new table would have an owner that has chunks already.
     #[error("owner {owner} has chunks already: each table of a region needs an owner of its own")]
     OwnerTaken {
         /// The owner's number.
         owner: u16,
     },
-    /// A savepoint is not of this transaction, or it was rolled back.
+    /// A savepoint is of another transaction, or a rollback went past it.
     #[error("there is no such savepoint in the transaction")]
     NoSavepoint,
-    /// Something in the region cannot be.
+    /// Bytes in the region have a value that is impossible.
     #[error("the store is damaged: {what} at {at}")]
     Damaged {
         /// What is damaged.
@@ -117,7 +117,7 @@ impl StoreError {
 }
 
 impl From<FileError> for StoreError {
-    /// A full region is the same error, whether a file or a tuple found it.
+    /// If the region is full, the error is the same for a file and for a tuple.
     fn from(error: FileError) -> StoreError {
         match error {
             FileError::Memory(error) => StoreError::Memory(error),

@@ -1,7 +1,8 @@
 //! The file `tables.varve`: the region with the tables of a database (decision 0117).
 //!
-//! Two roots of the allocator say more about the region. `partitions` has the number of partitions. `boot` has
-//! the start of the machine for which the contents are valid, or 0 if the medium survives a restart.
+//! Two roots of the allocator describe the region. `partitions` has the number of partitions. `boot` has the
+//! id of the start of the machine for which the contents are valid, or 0 if the medium survives a restart of
+//! the machine.
 //!
 //! ```text
 //!  no file, or a file without tables that does not fit:  remove -> map (zeros) -> format -> partitions, boot -> settle
@@ -39,13 +40,13 @@ pub type TablesFileResult<T> = std::result::Result<T, TablesFileError>;
 /// Why the file was refused. Nothing was changed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TablesFileError {
-    /// Tables are missing with their file.
+    /// The file is missing, although the database has tables in it.
     #[error("{place} is missing, and has tables of the database: bring the file back, or restore a backup")]
     Missing {
         /// The file.
         place: String,
     },
-    /// A file without an allocator is in the place of one with tables.
+    /// The file has no allocator, although the database has tables in it.
     #[error(
         "{place} is empty, and has tables of the database: bring the right file back, or restore a backup"
     )]
@@ -71,7 +72,7 @@ pub enum TablesFileError {
     NewSize {
         /// The file.
         place: String,
-        /// Its length.
+        /// The present length of the file.
         found_bytes: u64,
         /// The configured length.
         wanted_bytes: u64,
@@ -92,7 +93,7 @@ pub enum TablesFileError {
     Size {
         /// The file.
         place: String,
-        /// Its length.
+        /// The present length of the file.
         found_bytes: u64,
         /// The configured length.
         wanted_bytes: u64,
@@ -105,7 +106,7 @@ pub enum TablesFileError {
     Partitions {
         /// The file.
         place: String,
-        /// Its partitions.
+        /// The number of partitions in the file.
         found: u64,
         /// The configured number.
         wanted: u16,
@@ -122,7 +123,7 @@ pub enum TablesFileError {
         /// Free bytes of the device.
         free_bytes: u64,
     },
-    /// The configuration has no such file, but there are tables.
+    /// The configuration has no file for tables, but the database has tables in it.
     #[error(
         "the table {table} is in the file {TABLES_FILE}, and the configuration has no such file: put the key tables \
          back into section [nvm] of varve.toml. To do without the file, drop its tables or copy them first"
@@ -146,10 +147,10 @@ fn advice(has_tables: bool) -> &'static str {
     }
 }
 
-/// What a configuration says about the file.
+/// The configuration of the file.
 #[derive(Clone)]
 pub struct MemoryTables {
-    /// The device.
+    /// The directory of the file on its device.
     pub directory: Arc<dyn Directory>,
     /// Length of the file: a multiple of 4096 bytes.
     pub size_bytes: u64,
@@ -180,15 +181,15 @@ pub struct TablesRegion {
 pub struct TablesFound {
     /// The file.
     pub place: String,
-    /// Its length.
+    /// The present length of the file.
     pub size_bytes: u64,
-    /// Bytes that tables and logs can have.
+    /// Bytes in all segments, for tables and logs.
     pub capacity_bytes: u64,
-    /// Bytes of it in free segments.
+    /// Bytes in free segments.
     pub free_bytes: u64,
     /// Number of partitions; 0 if the file was not finished.
     pub partitions: u64,
-    /// The engines that have a store.
+    /// The engines that have a store in the file.
     pub engines: Vec<EngineKind>,
     /// Number of tables that have chunks.
     pub filled_tables: usize,
@@ -199,7 +200,7 @@ fn place_in(directory: &dyn Directory) -> String {
     format!("{}/{TABLES_FILE}", directory.location())
 }
 
-/// The file with whatever length it has. `None`: there is none, or it has no bytes.
+/// Maps the existing file in its present length. `None`: there is no file, or it has no bytes.
 fn existing(directory: &dyn Directory, new_bytes: u64) -> TablesFileResult<Option<Arc<dyn Region>>> {
     if !directory.exists(TABLES_FILE)? {
         return Ok(None);
@@ -221,13 +222,14 @@ fn set_value(allocator: &Allocator, root: &str, value: u64) -> TablesFileResult<
     Ok(allocator.set_root(root, value)?)
 }
 
-/// Whether the contents went with the machine's memory. After a clean shutdown the file has everything.
+/// Whether the contents were lost with the memory of the machine. After a clean shutdown they are not lost,
+/// because the file has all of them.
 fn is_lost(noted: u64, now: u64, is_clean: bool) -> bool {
     noted != 0 && noted != now && !is_clean
 }
 
 impl MemoryTables {
-    /// Opens the file. Makes it, or makes it again, if it has no tables.
+    /// Opens the file. If the database has no tables in it, makes a missing or unfitting file again.
     ///
     /// Errors: the file is missing, damaged, of another database, or lost with the machine's memory; its size
     /// or its partitions differ from the configured ones while there are tables; the device refuses.
@@ -250,9 +252,9 @@ impl MemoryTables {
         }
     }
 
-    /// Notes in the file that its contents are valid in the present start of the machine. It is called before
-    /// the start of a database that was shut down cleanly, so that a start that fails loses nothing. A file that
-    /// [`MemoryTables::open`] would refuse is left as it is.
+    /// Stores in the file that its contents are valid for the present start of the machine. It is called
+    /// before the start of a database that was shut down cleanly, so that a start that fails loses nothing. A
+    /// file that [`MemoryTables::open`] would refuse is left as it is.
     pub fn note_boot(&self, database: u64) -> TablesFileResult<()> {
         let Some(region) = existing(&*self.directory, self.size_bytes)? else { return Ok(()) };
         let Some(now) = region.facts().boot else { return Ok(()) };
@@ -335,8 +337,8 @@ impl TablesRegion {
         &self.place
     }
 
-    /// Refuses another form of the file for the next start, while `table` is in it. `next` has the bytes and the
-    /// partitions; `None`: no file.
+    /// Refuses a configuration for the next start that would change or remove the file while `table` is in
+    /// it. `next` has the configured bytes and partitions; `None`: no file is configured.
     pub fn check_next(&self, table: &str, next: Option<(u64, u16)>) -> TablesFileResult<()> {
         let (place, found_bytes) = (self.place.clone(), self.allocator.region().len_bytes());
         match next {
@@ -351,7 +353,7 @@ impl TablesRegion {
         }
     }
 
-    /// What a person should know at a start.
+    /// A warning that a start should show to the user.
     pub fn warning(&self) -> Option<String> {
         (self.allocator.region().facts().medium == Medium::EmulatedByFile).then(|| {
             format!(
@@ -361,7 +363,8 @@ impl TablesRegion {
         })
     }
 
-    /// Brings everything to the medium behind an emulation. A clean shutdown calls it before it is recorded.
+    /// If persistent memory is emulated, writes everything to the medium behind the emulation. A clean
+    /// shutdown does this before the shutdown is recorded.
     pub fn settle(&self) -> TablesFileResult<()> {
         Ok(self.allocator.region().settle()?)
     }
@@ -371,7 +374,7 @@ impl TablesRegion {
 ///
 /// Errors: the file is damaged, or of another database or version; the device refuses.
 pub fn look_into_tables(directory: &dyn Directory, database: u64) -> TablesFileResult<Option<TablesFound>> {
-    // The length is not used, because the file exists.
+    // The length 4096 is only for a new file. It is not used here, because the file exists.
     let Some(region) = existing(directory, 4096)? else { return Ok(None) };
     let place = place_in(directory);
     let size_bytes = region.len_bytes();
@@ -392,7 +395,7 @@ pub fn look_into_tables(directory: &dyn Directory, database: u64) -> TablesFileR
     }))
 }
 
-/// Number of owners of tables that have segments.
+/// The number of owners that have segments, among owners that are for tables.
 fn filled_tables(allocator: &Allocator) -> usize {
     let words = allocator.directory.iter().zip(0u32..);
     let owners = words.filter_map(|(word, segment)| match Descriptor::decode(word.load(Acquire), segment) {

@@ -6,11 +6,12 @@
 //! | 4 | 2 | length of the head in bytes: everything before the row |
 //! | 6 | 2 | number of keys |
 //! | 8 | 2 each | lengths of the keys |
-//! | behind | | the keys, one after the other |
+//! | then | | the keys, one after the other |
 //! | head's length | | the row |
 //!
 //! Invariants
-//! 1. The head of a tuple never changes. So a key that an index compares with is there as long as the tuple.
+//! 1. The head of a tuple never changes. So an index can compare with the key in a tuple as long as the tuple
+//!    exists.
 //!
 //! What it does not know: indexes, the log.
 
@@ -22,7 +23,7 @@ use crate::sizes::CHUNK_BYTES_MIN;
 use crate::space::Space;
 use crate::store_error::{StoreError, StoreResult};
 
-/// Indexes that a table can have.
+/// The largest number of indexes of a table.
 pub(crate) const INDEXES_MAX: usize = 7;
 /// Bytes of the longest key.
 pub(crate) const KEY_BYTES_MAX: usize = 4096;
@@ -30,7 +31,7 @@ pub(crate) const KEY_BYTES_MAX: usize = 4096;
 pub(crate) const ROW_BYTES_MAX: usize = 1 << 30;
 
 const FIXED_BYTES: usize = 8 + 2 * INDEXES_MAX;
-/// Bytes of a head that are read first: every chunk has them.
+/// Bytes of a head that are read first. Every chunk has at least this many bytes.
 const FIRST_BYTES: usize = CHUNK_BYTES_MIN as usize;
 /// Keys are compared in the region in pieces of this many bytes.
 const PIECE_BYTES: usize = 64;
@@ -84,7 +85,7 @@ fn number(bytes: &[u8], at: usize) -> u16 {
 impl TupleHead {
     /// Reads the fixed part of a tuple's head.
     ///
-    /// Errors: its lengths cannot be.
+    /// Errors: the lengths in the head are impossible.
     pub(crate) fn read(space: &Space, tuple: Pointer) -> StoreResult<TupleHead> {
         let mut bytes = [0; FIXED_BYTES];
         let (first, rest) = bytes.split_at_mut(FIRST_BYTES);
@@ -95,9 +96,10 @@ impl TupleHead {
         TupleHead::decode(&bytes, tuple)
     }
 
-    /// The fixed part of a head, from the bytes that a tuple begins with. `tuple` is what an error names.
+    /// Decodes the fixed part of a head from the first bytes of a tuple. `tuple` is used only to name the
+    /// tuple in an error.
     ///
-    /// Errors: its lengths cannot be.
+    /// Errors: the lengths in the head are impossible.
     pub(crate) fn decode(bytes: &[u8], tuple: Pointer) -> StoreResult<TupleHead> {
         let row_bytes = bytes.first_chunk().map_or(0, |first| u32::from_le_bytes(*first)) as usize;
         let (head_bytes, keys) = (usize::from(number(bytes, 4)), usize::from(number(bytes, 6)));
@@ -158,7 +160,7 @@ impl TupleHead {
     }
 }
 
-/// The checksum of a tuple's head in the region; `None` if it is no head.
+/// The checksum of a tuple's head in the region; `None` if the bytes cannot be a head.
 pub(crate) fn head_checksum(space: &Space, tuple: Pointer, bytes: &mut Vec<u8>) -> Option<u32> {
     let head = TupleHead::read(space, tuple).ok()?;
     bytes.resize(head.head_bytes, 0);

@@ -1,24 +1,25 @@
-//! The undo log of a store: what the open transaction has changed.
+//! The undo log of a store: how to undo the changes of the open transaction.
 //!
-//! It is a list of blocks of 8192 bytes. Every transaction fills it from the beginning. A block consists of
-//! 128 lines. The first line is the block's header:
+//! The log is a list of blocks of 8192 bytes. Every transaction fills the log from its beginning. A block
+//! consists of 128 lines. The first line is the block's header:
 //!
 //! | at | size | field |
 //! |---:|---:|---|
 //! | 0 | 8 | first block: bits 2..64 number of the transaction, bits 0..2 phase |
 //! | 8 | 8 | pointer to the next block; 0 = none |
 //!
-//! Each other line begins with a word: bits 8..64 number of the transaction, bits 0..8 what the line is: the
-//! first line of an entry of some kind (1 to 4), a further line of it (5), or a jump to the next block (6).
-//! Behind it are 56 bytes of an entry. So a line that an earlier transaction left ends the log, and bytes of a
-//! user are never taken for an entry. An entry:
+//! Each other line begins with a word: bits 8..64 number of the transaction, bits 0..8 the kind of the line:
+//! the first line of an entry of kind 1 to 4, a further line of an entry (5), or a jump to the next block
+//! (6). After the word come 56 bytes of an entry. A line of an earlier transaction has another number, so it
+//! ends the log. Bytes of a user can never look like a line, because each line begins with such a word. An
+//! entry:
 //!
 //! | at | size | field |
 //! |---:|---:|---|
-//! | 0 | 4 | crc32c of everything behind it, the kind, and the transaction's number |
+//! | 0 | 4 | crc32c of all later bytes of the entry, the kind, and the transaction's number |
 //! | 4 | 2 | length of the entry in bytes |
-//! | 6 | 6 | insert, replace: the new tuple; delete: the tuple; patch: where the bytes are |
-//! | 12 | | patch: the bytes before it |
+//! | 6 | 6 | insert, replace: the new tuple; delete: the tuple; patch: position of the bytes in the region |
+//! | 12 | | patch: the old bytes |
 //! | 12 | 4 | insert, replace: crc32c of the new tuple's head |
 //! | 16 | 8 | replace: the old tuple; else 0 |
 //! | 24 | 4 | insert, replace, delete: the table |
@@ -31,8 +32,8 @@
 //! Invariants
 //! 1. An entry is durable before the change that it undoes begins.
 //! 2. Entries become durable one after the other, so at most the last one is not whole.
-//! 3. The number of the transaction grows, and a number is in use only once.
-//! 4. Reading a log ends, also if the pointers of damaged blocks lead in a circle.
+//! 3. The number of the transaction grows, and each number is used only once.
+//! 4. A read of a log ends, even if the pointers of damaged blocks lead in a circle.
 //!
 //! What it does not know: how an entry is undone (`recovery.rs`).
 
@@ -50,17 +51,17 @@ const LINE_BYTES: usize = 64;
 const LINES: usize = BLOCK_BYTES / LINE_BYTES;
 const NEXT_AT: u64 = 8;
 const PAYLOAD_BYTES: usize = LINE_BYTES - 8;
-/// Bytes of an entry before those of a patch.
+/// Bytes of an entry before the old bytes of a patch.
 const PATCH_AT: usize = 12;
-/// Bytes of an entry of another kind.
+/// Bytes of an entry that is not a patch.
 const OTHER_BYTES: usize = 28;
 const POINTER_BITS: u32 = 16;
 const FURTHER: u64 = 5;
 const JUMP: u64 = 6;
-/// Bytes of the longest patch of one entry.
+/// The largest number of old bytes in one entry. A longer patch has several entries.
 pub(crate) const PATCH_BYTES_MAX: usize = 1024;
 
-/// What an entry undoes.
+/// The kind of the change that an entry undoes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Insert = 1,
@@ -81,7 +82,7 @@ impl Kind {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct UndoEntry {
     pub(crate) kind: Kind,
-    /// The table. The log does not keep that of a patch.
+    /// The table. The log does not store it for a patch.
     pub(crate) table: u16,
     pub(crate) tuple: Pointer,
     /// The tuple that was replaced.
@@ -105,7 +106,7 @@ struct LineNo {
     line: usize,
 }
 
-/// An entry of the open transaction.
+/// An entry of the open transaction, and its place in the log.
 #[derive(Debug, Clone, Copy)]
 struct Kept {
     at: LineNo,
@@ -121,13 +122,13 @@ pub(crate) struct UndoLog {
     entries: Vec<Kept>,
     numbers: ChangeNumbers,
     end: LineNo,
-    /// The bytes of an entry.
+    /// A buffer for the bytes of an entry.
     bytes: Vec<u8>,
 }
 
 const BEGIN: LineNo = LineNo { block: 0, line: 1 };
 
-/// Reserves a block and fills it with zeros; a caller's fence makes them durable.
+/// Reserves a block and fills it with zeros. A later fence of the caller makes them durable.
 pub(crate) fn new_block(space: &Space, owner: Owner) -> StoreResult<Pointer> {
     let block = space.allocator().allocate(owner, BLOCK_BYTES as u64)?;
     space.store_back(block, 0, &[0; BLOCK_BYTES])?;
@@ -190,7 +191,7 @@ impl UndoLog {
         space.word(*block, (at.line * LINE_BYTES) as u64).map(|word| Some(space.load(word)))
     }
 
-    /// Reads an entry, and its bytes into the buffer; `None` if there is no whole one.
+    /// Reads an entry, and copies its bytes into the buffer. `None`: there is no whole entry at this place.
     fn read_entry(&mut self, space: &Space, at: LineNo) -> StoreResult<Option<UndoEntry>> {
         let Some(block) = self.blocks.get(at.block).copied() else { return Ok(None) };
         self.bytes.clear();
@@ -227,7 +228,8 @@ impl UndoLog {
         if kind != Kind::Patch {
             checksum = get_u64(bytes, PATCH_AT) as u32;
             old = Pointer::from_u64(get_u64(bytes, 16));
-            // The last word overlaps the old tuple, so that it is within the entry.
+            // The table is the last 4 bytes of the entry. So the word is read from 4 bytes earlier, and does
+            // not reach beyond the entry.
             table = (get_u64(bytes, 20) >> 32) as u16;
         }
         let tuple = Pointer::from_u64(get_u64(bytes, 4) >> POINTER_BITS);
@@ -241,7 +243,7 @@ impl UndoLog {
         crc32c::crc32c_append(crc32c::crc32c(&seal), self.bytes.get(4..).unwrap_or_default())
     }
 
-    /// Appends an entry; it is durable with the caller's next fence. `before` are the bytes before a patch.
+    /// Appends an entry. The caller's next fence makes it durable. `before` are the old bytes of a patch.
     ///
     /// Errors: there is no room for another block.
     pub(crate) fn append(&mut self, space: &Space, entry: UndoEntry, before: &[u8]) -> StoreResult<()> {
@@ -286,7 +288,7 @@ impl UndoLog {
         self.entries.push(Kept { at, entry });
     }
 
-    /// Goes on in the next block; makes one if there is none.
+    /// Continues the log in the next block, and adds a block if there is no next one.
     fn next_block(&mut self, space: &Space) -> StoreResult<()> {
         let last = self.blocks.get(self.end.block).copied().unwrap_or_default();
         if self.end.block + 1 == self.blocks.len() {
@@ -305,17 +307,17 @@ impl UndoLog {
         Ok(())
     }
 
-    /// Its blocks.
+    /// The blocks of the log.
     pub(crate) fn blocks(&self) -> &[Pointer] {
         &self.blocks
     }
 
-    /// The present moment of the transaction.
+    /// A savepoint at the present state of the transaction.
     pub(crate) fn savepoint(&self) -> Savepoint {
         self.numbers.savepoint()
     }
 
-    /// Checks that a savepoint is one of this transaction, and was not rolled back.
+    /// Refuses a savepoint of another transaction, and a savepoint that a rollback went past.
     pub(crate) fn check_savepoint(&self, savepoint: Savepoint) -> StoreResult<()> {
         self.numbers.check(savepoint)
     }
@@ -334,12 +336,12 @@ impl UndoLog {
         self.entries.iter().map(|kept| &kept.entry)
     }
 
-    /// An entry, counted from 0, the oldest one.
+    /// The entry with this number. The oldest entry has the number 0.
     pub(crate) fn entry(&self, number: usize) -> Option<UndoEntry> {
         self.entries.get(number).map(|kept| kept.entry)
     }
 
-    /// The bytes before the patch of an entry.
+    /// The old bytes in an entry of the kind patch.
     pub(crate) fn before(&mut self, space: &Space, number: usize) -> StoreResult<&[u8]> {
         if let Some(at) = self.entries.get(number).map(|kept| kept.at) {
             self.read_entry(space, at)?;
@@ -347,14 +349,14 @@ impl UndoLog {
         Ok(self.bytes.get(PATCH_AT..).unwrap_or_default())
     }
 
-    /// The word that a 0 ends the log at, in place of its last entry.
+    /// The first word of the last entry. If 0 is stored there, the log ends before this entry.
     pub(crate) fn last_word(&self, space: &Space) -> StoreResult<Option<Word>> {
         let Some(Kept { at, .. }) = self.entries.last() else { return Ok(None) };
         let block = self.blocks.get(at.block).copied().unwrap_or_default();
         space.word(block, (at.line * LINE_BYTES) as u64).map(Some)
     }
 
-    /// Forgets the last entry, whose first word in the region is 0.
+    /// Forgets the last entry. The caller has stored 0 in its first word in the region.
     pub(crate) fn forget_last(&mut self) {
         if let Some(kept) = self.entries.pop() {
             self.numbers.truncate(self.entries.len());
@@ -362,14 +364,14 @@ impl UndoLog {
         }
     }
 
-    /// Goes to another phase, durably.
+    /// Changes the phase, durably.
     pub(crate) fn set_phase(&mut self, space: &Space, phase: Phase) -> StoreResult<()> {
         self.store_state(space, self.transaction, phase)?;
         self.phase = phase;
         Ok(())
     }
 
-    /// Ends the transaction, durably: its entries count no more.
+    /// Ends the transaction, durably. Its entries are not valid any more.
     pub(crate) fn end(&mut self, space: &Space) -> StoreResult<()> {
         self.store_state(space, self.transaction + 1, Phase::Open)?;
         self.transaction += 1;
@@ -380,12 +382,13 @@ impl UndoLog {
         Ok(())
     }
 
-    /// Begins a transaction in memory: savepoints from before are refused.
+    /// Begins a transaction in DRAM. From now on, savepoints of earlier transactions are refused.
     pub(crate) fn begin(&mut self) {
         self.numbers.begin();
     }
 
-    /// Stores the header of the first block as a whole line, so that the processor need not fetch it.
+    /// Stores the header of the first block as a whole line, so that the processor does not have to load the
+    /// line first.
     fn store_state(&self, space: &Space, transaction: u64, phase: Phase) -> StoreResult<()> {
         let first = self.blocks.first().copied().unwrap_or_default();
         let second = self.blocks.get(1).copied().unwrap_or_default();

@@ -6,16 +6,16 @@
 //! ```
 //!
 //! Invariants
-//! 1. The file has room for the whole buffer and a commit. So neither a commit nor a flush can find the
-//!    region full; a change can, and is refused.
-//! 2. The file has whole transactions only, because its length grows in `fsync` as a whole.
+//! 1. The file has room for the whole buffer and a commit. So a commit or a flush never fails because the
+//!    region is full. Only a change can fail for this reason, and is refused.
+//! 2. The file has whole transactions only, because `fsync` makes all appended bytes durable together.
 //!
 //! What it does not know: what records do.
 
 use crate::files::{FileHandle, Files};
 use crate::store_error::StoreResult;
 
-/// Room in the file is reserved in steps of this many bytes, so that few changes call the file.
+/// Room in the file is reserved in steps of this many bytes, so that few changes need a call on the file.
 const STEP_BYTES: u64 = 16_384;
 
 /// Removes a file if it is there.
@@ -26,8 +26,8 @@ pub(crate) fn remove_if_there(files: &mut Files, name: &str) -> StoreResult<()> 
     }
 }
 
-/// Removes what an operation that failed has left of its files. The error of the operation is reported, and not
-/// one of a removal: the next start removes what is left.
+/// Removes files that a failed operation has left. If a removal fails, its error is not reported, because the
+/// caller reports the error of the operation, and the next start removes the rest.
 pub(crate) fn remove_after_error(files: &mut Files, names: &[&str]) {
     for name in names {
         let _removed_by_the_next_start = remove_if_there(files, name);
@@ -38,7 +38,7 @@ pub(crate) fn remove_after_error(files: &mut Files, names: &[&str]) {
 pub(crate) struct Wal {
     pub(crate) files: Files,
     file: FileHandle,
-    /// The number in the file's name. A checkpoint begins a new file.
+    /// The number in the name of the log file. A checkpoint begins a new file.
     number: u64,
     buffer: Vec<u8>,
     committed_bytes: usize,
@@ -52,7 +52,7 @@ pub(crate) fn name_of(number: u64) -> String {
 }
 
 impl Wal {
-    /// Opens the log file with this number; makes it if there is none.
+    /// Opens the log file with this number, or makes it if there is none.
     pub(crate) fn open(mut files: Files, number: u64) -> StoreResult<Wal> {
         let name = name_of(number);
         let file = match files.names().iter().any(|found| **found == *name) {
@@ -90,7 +90,8 @@ impl Wal {
         self.buffer.len()
     }
 
-    /// Makes sure that records of this many bytes find room in the file. The caller counts the commit, too.
+    /// Makes sure that the file has room for records of this many bytes. The caller includes the bytes of the
+    /// commit.
     pub(crate) fn reserve(&mut self, records_bytes: usize) -> StoreResult<()> {
         let needed = self.file_bytes + (self.buffer.len() + records_bytes) as u64;
         if needed > self.reserved_bytes {
@@ -106,22 +107,22 @@ impl Wal {
         encode(&mut self.buffer);
     }
 
-    /// Notes that the last record is a commit.
+    /// Marks all records of the buffer as committed. The last one is a commit.
     pub(crate) fn commit(&mut self) {
         self.committed_bytes = self.buffer.len();
     }
 
-    /// The bytes of the buffer from here on: records of the open transaction.
+    /// The bytes of the buffer from `at` on: records of the open transaction.
     pub(crate) fn records(&self, at: usize) -> &[u8] {
         self.buffer.get(at..).unwrap_or_default()
     }
 
-    /// Takes back the records from here on.
+    /// Removes the records from `at` on.
     pub(crate) fn truncate(&mut self, at: usize) {
         self.buffer.truncate(at);
     }
 
-    /// Makes all commits durable. Gives the bytes that have left the buffer.
+    /// Makes all commits durable. Returns how many bytes have left the buffer.
     pub(crate) fn flush(&mut self) -> StoreResult<usize> {
         let written = self.committed_bytes;
         if written > 0 {
@@ -134,7 +135,7 @@ impl Wal {
         Ok(written)
     }
 
-    /// Goes on with a new file, which is empty. The buffer is empty, too.
+    /// Continues the log in a new file, which is empty. The buffer is empty, too.
     pub(crate) fn begin(&mut self, number: u64) -> StoreResult<()> {
         self.file = self.files.open_file(&name_of(number))?;
         (self.number, self.file_bytes, self.reserved_bytes) = (number, 0, 0);

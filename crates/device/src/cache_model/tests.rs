@@ -48,7 +48,7 @@ fn a_line_is_fetched_once_while_it_stays() {
     assert_eq!((counts.load_misses, counts.store_misses, counts.stored_lines()), (1, 1, 0));
 }
 
-/// Twelve lines in one access, ten of them in flight at once, and one line in another.
+/// The first access has twelve lines, and ten of them are fetched at once. The second access has one line.
 #[test]
 fn lines_of_one_access_are_fetched_in_parallel_if_the_caller_says_so() {
     let region = behind(CacheShape { bytes: 64 * LINE_BYTES, ways: 2, write_back: WriteBack::Clwb });
@@ -125,7 +125,7 @@ fn a_line_that_is_equal_to_the_medium_is_not_written_again() {
 #[test]
 fn lines_of_one_block_are_written_together_while_it_waits() {
     let region = behind(CacheShape::PAPER);
-    // Four lines of block 0 one after the other, then block 0 again behind 64 others.
+    // Four lines of block 0 one after the other, then block 0 again after 64 other blocks.
     for line in 0..4 {
         store(&region, line);
         persist(&region, line);
@@ -183,7 +183,7 @@ fn time_is_latency_of_fetched_lines_and_the_longer_of_latency_and_transfer_of_fe
     assert_eq!(both.extra_ns(&unlimited), 2.0 * counts.extra_ns(&unlimited));
 }
 
-/// A cache as a map of sets to lines in the order of their use: slow and plain.
+/// A simple, slow model of a cache: a map from each set to its lines, in the order of their use.
 #[derive(Default)]
 struct Plain {
     sets: HashMap<u64, Vec<(u64, bool)>>,

@@ -26,7 +26,7 @@ impl Ftl {
         assert_eq!(self.free.len() + self.written.len() + open, self.valid.len());
     }
 
-    /// Pages programmed for each page of `writes`.
+    /// Writes the pages of `writes`. Returns how many pages the model wrote to flash for each of them.
     fn amplification(&mut self, writes: impl Iterator<Item = u32>) -> f64 {
         let before = self.counts.programmed_pages;
         let count = writes.map(|page| self.write(page)).count();
@@ -39,7 +39,7 @@ fn layer(logical_pages: u32, block_pages: u32, spare_percent: f64) -> Ftl {
     Ftl::new(logical_pages, &Translation { kind, page_bytes: 4096, block_pages, spare_percent })
 }
 
-/// Numbers below `below`, as evenly spread as a xorshift spreads them.
+/// Pseudo-random numbers below `below`, from a xorshift generator.
 fn chance(below: u32) -> impl Iterator<Item = u32> {
     let mut state = 0x9E37_79B9_7F4A_7C15_u64;
     std::iter::repeat_with(move || {
@@ -50,9 +50,9 @@ fn chance(below: u32) -> impl Iterator<Item = u32> {
     })
 }
 
-/// What uniform updates of all pages cost with greedy collection, for many large blocks (Desnoyers 2012;
-/// Xiang and Kurkoski 2011): u = exp(-(1 + r)(1 - u)) is the valid part of a collected block, and 1 / (1 - u)
-/// is written for each page.
+/// The write amplification of uniform updates of all pages with greedy collection, for many large blocks
+/// (Desnoyers 2012; Xiang and Kurkoski 2011). The solution u of u = exp(-(1 + r)(1 - u)) is the valid part of
+/// a collected block, and r is the spare part. Then 1 / (1 - u) pages are written for each page of the host.
 fn analytic(spare: f64) -> f64 {
     let u = (0..1000).fold(0.5_f64, |u, _| (-(1.0 + spare) * (1.0 - u)).exp());
     1.0 / (1.0 - u)
@@ -66,7 +66,8 @@ fn the_formula_gives_the_published_values() {
     }
 }
 
-/// All pages hold something, updates are uniform. With 7 % to spare the blocks that are kept free count.
+/// All pages have data, and updates are uniform. With 7 % spare, the tolerance is larger, because the blocks
+/// that are kept free are a large part of the spare ones.
 #[test]
 fn uniform_updates_cost_what_the_formula_says() {
     for (spare, within) in [(0.07, 0.15), (0.3, 0.05), (1.0, 0.05)] {
@@ -90,7 +91,8 @@ fn sequential_overwrites_cost_nothing_more() {
     assert_eq!(ftl.counts.copied_pages, 0);
 }
 
-/// Half of the pages trimmed: the other half has as much to spare as a device of twice its flash.
+/// Half of the pages are trimmed. So the other half has as much spare flash as in a device whose flash is
+/// about twice as large as its data.
 #[test]
 fn trimmed_pages_are_as_good_as_spare_ones() {
     let pages = 1 << 15;
@@ -111,7 +113,7 @@ fn trimmed_pages_are_as_good_as_spare_ones() {
     assert!((after / wanted - 1.0).abs() < 0.05, "{after:.2}, the formula says {wanted:.2}");
 }
 
-/// Whole blocks trimmed before they are written again leave nothing to copy.
+/// If whole blocks are trimmed before they are written again, no page has to be copied.
 #[test]
 fn blocks_trimmed_whole_cost_nothing_more() {
     let (pages, block) = (1 << 14, 64);
@@ -127,7 +129,8 @@ fn blocks_trimmed_whole_cost_nothing_more() {
     assert_eq!(ftl.counts.copied_pages, before.copied_pages);
 }
 
-/// The smallest devices, at full fill: a block with an invalid page is always found.
+/// Even on the smallest devices, when they are full, the collection always finds a block with an invalid
+/// page.
 #[test]
 fn the_smallest_devices_keep_a_block_free() {
     for (pages, block) in [(1, 2), (2, 2), (7, 2), (64, 64), (65, 64), (300, 16)] {

@@ -1,14 +1,16 @@
-//! A cache of blocks of run files, for lookups and scans of the engine `log` (RocksDB has such a block cache).
-//! Its frames are chunks of the region that are reserved and never active, as all memory of the engines that
-//! use files. So a crash forgets them, and the laboratory counts their loads.
+//! A cache of blocks of run files, for lookups and scans of the engine `log` (RocksDB has such a block
+//! cache). Its frames are chunks of the region that are reserved and never active, like all memory of the
+//! engines that use files. So a crash frees the frames, and the laboratory counts loads from them.
 //!
 //! Invariants
-//! 1. A block in the cache is as in its file: runs are read only when they are whole, they never change, and
-//!    a handle of a file is never used again. Blocks of removed files lose their frames in the course of time.
+//! 1. A block in the cache has the same bytes as in its file. Runs are read only when they are whole, and
+//!    they never change. The handle of a removed file is never given to another file. Blocks of removed files
+//!    stay until they are evicted.
 //! 2. There are never more frames than the configured bytes have room for.
-//! 3. No room for a frame is no error: the block is read from the file.
+//! 3. If there is no room for a frame, that is no error: the block is read directly from the file.
 //!
-//! What it does not know: what is in the blocks. Merges read past it, because they read each block once.
+//! What it does not know: what is in the blocks. Merges do not use the cache, because they read each block
+//! once.
 
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
@@ -22,7 +24,7 @@ use crate::store_error::StoreResult;
 /// Bytes of a block.
 pub(crate) const BLOCK_BYTES: usize = 4096;
 
-/// Where a block is: the file, and how many blocks are before it there.
+/// A block is identified by its file and its number in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct BlockId {
     file: FileHandle,
@@ -33,7 +35,7 @@ struct BlockId {
 struct Frame {
     chunk: Pointer,
     block: BlockId,
-    /// Whether it was used since the hand of the clock passed it.
+    /// Whether the block was used since the hand of the clock passed the frame.
     was_used: bool,
 }
 
@@ -41,7 +43,7 @@ struct Frame {
 struct Frames {
     frames: Vec<Frame>,
     by_block: FxHashMap<BlockId, usize>,
-    /// The next frame that the clock looks at.
+    /// The hand of the clock: the frame that was examined last.
     hand: usize,
 }
 
@@ -53,14 +55,15 @@ pub(crate) struct BlockCache {
 }
 
 impl BlockCache {
-    /// An empty cache of at most this many bytes. Its frames are counted for `owner`. `None`: there is no room
-    /// for a block.
+    /// An empty cache of at most this many bytes. Its frames are allocated for `owner`. `None`: the bytes are
+    /// too few for a block.
     pub(crate) fn new(owner: Owner, bytes: usize) -> Option<BlockCache> {
         let frames_max = bytes / BLOCK_BYTES;
         (frames_max > 0).then(|| BlockCache { owner, frames_max, frames: Mutex::default() })
     }
 
-    /// Reads bytes of a file, from the cache as far as it has them.
+    /// Reads bytes of a file. Blocks that are not in the cache are read from the file, and put into the
+    /// cache.
     ///
     /// Errors: the range reaches beyond the end of the file.
     pub(crate) fn read(
@@ -96,7 +99,7 @@ impl BlockCache {
         Ok(())
     }
 
-    /// Reads bytes of a block that has a frame; whether it has one.
+    /// Reads bytes of a block from its frame. Returns whether the block has a frame.
     fn read_frame(&self, space: &Space, block: BlockId, from: usize, part: &mut [u8]) -> StoreResult<bool> {
         let mut frames = self.frames.lock();
         let found = frames.by_block.get(&block).copied();
@@ -105,7 +108,7 @@ impl BlockCache {
         space.read(frame.chunk, from as u64, part).map(|()| true)
     }
 
-    /// Puts a block into a frame, if there is one for it.
+    /// Puts a block into a frame, if a frame can be added or evicted.
     fn add(&self, space: &Space, block: BlockId, bytes: &[u8]) -> StoreResult<()> {
         let mut frames = self.frames.lock();
         let chunk = match frames.frames.len() < self.frames_max {
@@ -128,7 +131,7 @@ impl BlockCache {
         Ok(())
     }
 
-    /// Gives all frames up; whether there were any.
+    /// Gives up all frames. Returns whether there were any.
     pub(crate) fn clear(&self, space: &Space) -> StoreResult<bool> {
         let Frames { frames, .. } = std::mem::take(&mut *self.frames.lock());
         frames.iter().try_for_each(|frame| space.give_up(frame.chunk))?;
@@ -137,7 +140,7 @@ impl BlockCache {
 }
 
 impl Frames {
-    /// A frame that was not used lately; the cache has its block no longer. `None`: there are no frames.
+    /// Evicts a block that was not used lately (clock), and returns its frame. `None`: there are no frames.
     fn evict(&mut self) -> Option<usize> {
         loop {
             self.hand = if self.hand + 1 < self.frames.len() { self.hand + 1 } else { 0 };

@@ -1,10 +1,11 @@
 //! Bloom filters: whether a run may have a key (Bloom 1970).
 //!
-//! The format is that of Parquet's split block Bloom filters: blocks of 32 bytes, and 8 bits of one block for
-//! each key. So a probe reads one cache line at most, in place.
+//! The format is the same as in Parquet's split block Bloom filters: blocks of 32 bytes, and 8 bits of one
+//! block for each key. So a probe reads at most one cache line, directly where the filter is stored.
 //!
 //! Invariants
-//! 1. A key that was added is found. Another one is found in about 1 percent of the cases.
+//! 1. A key that was added is always found. A key that was not added is found in about 1 percent of the
+//!    cases.
 //!
 //! What it does not know: keys; it gets their hashes.
 
@@ -23,9 +24,9 @@ const SALTS: [u32; 8] =
 /// The bits of a filter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Filter {
-    /// In the region, where probes read them.
+    /// The filter is in the region, where probes read it.
     Region { at: Pointer, len_bytes: u64 },
-    /// In a file from an offset on, and a copy in memory, where probes read them.
+    /// The filter is in a file from an offset on. Probes read a copy in memory.
     File { at: u64, bits: Box<[u8]> },
 }
 
@@ -59,7 +60,7 @@ fn block_has(block: &[u8], hash: u64) -> bool {
 }
 
 impl Filter {
-    /// Whether a key may be there.
+    /// Whether the run may have a key with this hash.
     #[inline]
     pub(crate) fn may_have(&self, media: &Media<'_>, hash: u64) -> StoreResult<bool> {
         match self {

@@ -1,7 +1,7 @@
-//! What entries a change of a row adds.
+//! Which entries a change of a row adds.
 //!
 //! Invariants
-//! 1. A refused change adds nothing. References and rows of a change are for keys that no other row has.
+//! 1. A refused change adds nothing. A row or a reference is added only under a key that no other row has.
 //! 2. Entries of one change have different keys.
 //!
 //! What it does not know: how entries get into the MemTable.
@@ -13,13 +13,13 @@ use super::tables::LsmTable;
 use super::view::View;
 use crate::store_error::{StoreError, StoreResult};
 
-/// Patches that there may be above a row. The next change of the row writes it whole, so that a read needs
-/// few entries.
+/// The largest number of patches above a row. The next change after that writes the whole row, so that a read
+/// needs only few entries.
 const PATCHES_MAX: usize = 8;
 
 /// Adds the entries of a new row to a buffer.
 ///
-/// Errors: an index has its key.
+/// Errors: an index has one of the keys already.
 pub(crate) fn insert(
     view: &View<'_>,
     table: TableId,
@@ -40,9 +40,10 @@ pub(crate) fn insert(
     Ok(())
 }
 
-/// Adds the entries of a row that takes the place of another one; whether there is this other one.
+/// Adds the entries of a row that replaces the row with the same primary key. Returns whether there is such a
+/// row.
 ///
-/// Errors: an index has a key of the new row for a third row.
+/// Errors: an index has a key of the new row already, for another row.
 pub(crate) fn replace(
     view: &View<'_>,
     table: TableId,
@@ -73,15 +74,15 @@ pub(crate) fn replace(
     Ok(true)
 }
 
-/// A secondary key that a change of a row changes.
+/// A secondary key that differs between the old and the new version of a row.
 struct ChangedKey<'k> {
     index: usize,
     old: &'k [u8],
     new: &'k [u8],
 }
 
-/// Copies the encoded secondary keys of a row; whether the row is there. A table with one index has none, so
-/// that the newest entry is enough.
+/// Copies the encoded secondary keys of a row. Returns whether the row is there. A table with one index has
+/// no secondary keys, so only the newest entry is read.
 fn old_secondary(
     view: &View<'_>,
     primary: &SearchKey<'_>,
@@ -99,12 +100,13 @@ fn old_secondary(
 /// Bytes of a row that are to be changed.
 #[derive(Clone, Copy)]
 pub(crate) struct PatchedBytes<'p> {
-    /// Where they begin in the row.
+    /// Where these bytes begin in the row.
     pub(crate) at: usize,
     pub(crate) bytes: &'p [u8],
 }
 
-/// Adds the entry of a patch, or of the whole row if it has many patches; whether the row is there.
+/// Adds an entry with the patch, or with the whole row if the row has many patches. Returns whether the row
+/// is there.
 ///
 /// Errors: the patch reaches beyond the end of the row.
 pub(crate) fn patch(
@@ -138,7 +140,7 @@ pub(crate) fn patch(
     Ok(true)
 }
 
-/// Adds tombstones for all keys of a row; whether the row is there.
+/// Adds tombstones for all keys of a row. Returns whether the row is there.
 pub(crate) fn delete(
     view: &View<'_>,
     table: &LsmTable,

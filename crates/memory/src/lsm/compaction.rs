@@ -9,7 +9,8 @@
 //!
 //! Invariants
 //! 1. At most one merge runs.
-//! 2. No room for a merge is no error. The next merge begins when there are other runs.
+//! 2. If there is no room for a merge, that is no error. The next merge begins when the number of runs has
+//!    changed.
 //!
 //! What it does not know: how a set of runs becomes durable (the [`RunSet`] of an engine), transactions.
 
@@ -22,7 +23,7 @@ use crate::store_error::{StoreError, StoreResult};
 /// A merge that runs.
 pub(crate) struct RunningMerge {
     pub(crate) merge: Merge,
-    /// What the engine knows the output by: the number of its slot or of its file.
+    /// The id of the output in the engine: the number of its slot or of its file.
     pub(crate) output: u64,
     /// The ids of the runs that are merged.
     pub(crate) inputs: Vec<u64>,
@@ -30,18 +31,19 @@ pub(crate) struct RunningMerge {
     pub(crate) level: u8,
 }
 
-/// The runs of an engine, and how one set of runs becomes another one durably.
+/// The runs of an engine, and the operations that durably replace one set of runs by another one.
 pub(crate) trait RunSet {
-    /// The runs, the newest one first.
+    /// The runs, newest first.
     fn runs(&self) -> &[Run];
 
     /// Makes an output, and begins a merge. Errors: the region is full.
     fn begin(&mut self, plan: &MergePlan) -> StoreResult<RunningMerge>;
 
-    /// Merges at least this many bytes of entries; whether all entries are merged. Errors: the region is full.
+    /// Merges at least this many bytes of entries. Returns whether all entries are merged. Errors: the region
+    /// is full.
     fn step(&mut self, merge: &mut Merge, bytes: u64) -> StoreResult<bool>;
 
-    /// Puts the output of a merge into the place of its inputs. Errors: the region is full.
+    /// Replaces the inputs of a merge by its output. Errors: the region is full.
     fn end(&mut self, running: RunningMerge) -> StoreResult<()>;
 
     /// Frees the output of a merge that is given up.
@@ -57,7 +59,7 @@ pub(crate) struct Merges {
     running: Option<RunningMerge>,
     /// Whether the merge that runs has merged all entries.
     is_merged: bool,
-    /// The number of runs for which there was no room to merge them.
+    /// The number of runs when a merge last failed for lack of room. `None`: merges are not blocked.
     blocked_at: Option<usize>,
 }
 
@@ -71,7 +73,7 @@ impl Merges {
         self.running.as_ref().map(|running| running.output)
     }
 
-    /// Whether there was no room to merge these runs, and nothing has changed.
+    /// Whether a merge of these runs has failed for lack of room, and the number of runs is still the same.
     fn is_blocked(&self, set: &impl RunSet) -> bool {
         self.blocked_at == Some(set.runs().len())
     }
@@ -87,7 +89,7 @@ impl Merges {
         }
     }
 
-    /// `false`: the region is full.
+    /// Begins a merge. `false`: the region is full.
     fn begin(&mut self, set: &mut impl RunSet, plan: &MergePlan) -> StoreResult<bool> {
         let begun = self.begin_or_lower(set, plan);
         let is_begun = unless_full(begun)?;
@@ -147,7 +149,8 @@ impl Merges {
         }
     }
 
-    /// Gives up a merge for which there is no room: `false`. Errors: all others.
+    /// Gives up a merge after an error. `false`: the error was that the region is full. All other errors are
+    /// returned.
     fn give_up(&mut self, set: &mut impl RunSet, output: u64, error: StoreError) -> StoreResult<bool> {
         self.running = None;
         let is_done = unless_full(Err(error))?;
@@ -161,7 +164,8 @@ impl Merges {
         Ok(self.step(set, u64::MAX)? && self.end_merged(set)?)
     }
 
-    /// Gets room back: ends the merge that runs, or merges all runs. Whether that may have helped.
+    /// Gets room back: ends the merge that runs, or merges all runs. Returns whether that may have freed
+    /// room.
     pub(crate) fn make_room(&mut self, set: &mut impl RunSet) -> StoreResult<bool> {
         if self.running.is_none()
             && !self.is_blocked(set)

@@ -1,8 +1,8 @@
-//! A place in the order of keys, in a MemTable or a run.
+//! Cursors. A cursor is a position in the order of keys, in a MemTable or a run.
 //!
 //! Invariants
-//! 1. A cursor borrows nothing, so that a merge can keep it between two steps. What it is in does not change
-//!    meanwhile, or the cursor is not used again.
+//! 1. A cursor borrows nothing, so that a merge can keep it between two steps. The MemTable or run does not
+//!    change meanwhile, or else the cursor is not used again.
 //!
 //! What it does not know: other cursors.
 
@@ -16,20 +16,20 @@ use crate::pointer::Pointer;
 use crate::store::Direction;
 use crate::store_error::StoreResult;
 
-/// Where a cursor goes, seen from a key.
+/// The position of a cursor relative to a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Seek {
-    /// To the first key that is not smaller.
+    /// The first key that is not smaller.
     AtLeast,
-    /// To the first key that is larger.
+    /// The first key that is larger.
     Above,
-    /// To the last key that is not larger.
+    /// The last key that is not larger.
     AtMost,
-    /// To the last key that is smaller.
+    /// The last key that is smaller.
     Below,
 }
 
-/// A node on the way from the root of a run to a leaf.
+/// A node on the path from the root of a run to a leaf.
 struct PathNode {
     bytes: Vec<u8>,
     number: usize,
@@ -43,9 +43,9 @@ enum State {
 /// A cursor.
 pub(crate) struct Cursor {
     state: State,
-    /// The newest entry at its place; `None` before the first or behind the last one.
+    /// The newest entry at the cursor's position; `None` before the first or after the last key.
     pub(crate) entry: Option<EntryAt>,
-    /// The key there, with table and index.
+    /// The key at the cursor's position, with table and index.
     pub(crate) key: Vec<u8>,
 }
 
@@ -58,7 +58,7 @@ impl Cursor {
         Cursor { state, entry: None, key: Vec::new() }
     }
 
-    /// Goes to a key.
+    /// Moves the cursor to a key, or next to it, as `seek` says.
     pub(crate) fn seek(&mut self, media: &Media<'_>, key: &SearchKey<'_>, seek: Seek) -> StoreResult<()> {
         match &mut self.state {
             State::MemTable { list, node } => {
@@ -97,7 +97,7 @@ impl Cursor {
         self.settle(media)
     }
 
-    /// Goes to the next key.
+    /// Moves the cursor to the next key in a direction.
     pub(crate) fn step(&mut self, media: &Media<'_>, direction: Direction) -> StoreResult<()> {
         match (&mut self.state, direction) {
             (State::MemTable { node, .. }, Direction::Forward) => {
@@ -111,7 +111,7 @@ impl Cursor {
         self.settle(media)
     }
 
-    /// Reads the entry and its key.
+    /// Reads the entry at the new position, and its key.
     fn settle(&mut self, media: &Media<'_>) -> StoreResult<()> {
         self.entry = match &self.state {
             State::MemTable { node, .. } if node.is_none() => None,
@@ -131,7 +131,7 @@ impl Cursor {
     }
 }
 
-/// Fills the path to the leaf that has a key, if any has.
+/// Fills the path to the leaf that has a key, or would have it.
 fn descend(
     media: &Media<'_>,
     run: &PackedRun,
@@ -154,7 +154,8 @@ fn descend(
     Err(damaged("a run with too many levels", run.root))
 }
 
-/// Goes to the neighbour of the entry that a path leads to. Behind the last one the path is empty.
+/// Changes a path, so that it leads to the neighbour of its entry. After the last entry, the path becomes
+/// empty.
 fn move_packed(
     media: &Media<'_>,
     run: &PackedRun,

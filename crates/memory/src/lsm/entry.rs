@@ -1,25 +1,25 @@
-//! Entries of the LSM tree: what a change leaves under a key. A row is put together from its entries.
+//! Entries of the LSM tree. Each change adds entries under keys. A read puts a row together from its entries.
 //!
 //! | at | size | field |
 //! |---:|---:|---|
 //! | 0 | 3 | id of the table |
 //! | 3 | 1 | bits 0..4 kind, bits 4..8 index |
 //! | 4 | 2 | length of the key |
-//! | 6 | 2 | row: bytes of the secondary keys; patch: number of patches above the row, with this one |
+//! | 6 | 2 | row: bytes of the secondary keys; patch: number of patches above the row, including this one |
 //! | 8 | 4 | length of the value |
 //! | 12 | 4 | row, patch: length of the row |
 //! | 16 | | the key, then the value |
 //!
-//! | kind | under | value |
+//! | kind | stored under | value |
 //! |---|---|---|
 //! | 1 row | a primary key | the secondary keys (length in 2 bytes, then bytes), then the row |
-//! | 2 patch | a primary key | pieces: where in the row (4 bytes), length (4 bytes), bytes; later ones count more |
+//! | 2 patch | a primary key | pieces: position (4 bytes), length (4 bytes), bytes; a later piece wins |
 //! | 3 tombstone | any key | none |
 //! | 4 reference | a secondary key | the primary key |
 //!
 //! Invariants
-//! 1. The newest entry under a key decides: a row or reference is there, a tombstone is not. A patch is there,
-//!    and needs older entries down to a row.
+//! 1. The newest entry under a key decides. With a row or a reference, the key exists. With a tombstone, it
+//!    does not. With a patch, the key exists, and a read needs the older entries, too, down to a row.
 //! 2. A change of a row writes an entry for each index whose key changes. So references are never out of date.
 //!
 //! What it does not know: where entries are kept, and in what order.
@@ -32,12 +32,12 @@ use crate::tuple::{INDEXES_MAX, KEY_BYTES_MAX, ROW_BYTES_MAX};
 
 /// Bytes before the key.
 pub(crate) const HEAD_BYTES: usize = 16;
-/// Bytes before the bytes of a piece.
+/// Bytes of the position and the length of a piece, which come before its bytes.
 const PIECE_HEAD_BYTES: usize = 8;
 /// The longest value: a row with all secondary keys, or pieces that are shorter than a row.
 const VALUE_BYTES_MAX: usize = 2 * ROW_BYTES_MAX;
 
-/// What an entry says.
+/// The kind of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Row = 1,
@@ -80,7 +80,7 @@ impl EntryHead {
         bytes
     }
 
-    /// Reads a head; `None` if it is none.
+    /// Reads a head; `None` if the bytes cannot be a head.
     pub(crate) fn decode(bytes: &[u8; HEAD_BYTES]) -> Option<EntryHead> {
         let [t0, t1, t2, kind, k0, k1, e0, e1, v0, v1, v2, v3, r0, r1, r2, r3] = *bytes;
         let head = EntryHead {
@@ -104,7 +104,7 @@ impl EntryHead {
     }
 }
 
-/// Entries that are to be added: one change, or the result of a merge.
+/// Entries that will be added: the entries of one change, or the result of a merge.
 #[derive(Default)]
 pub(crate) struct EntryBuffer {
     bytes: Vec<u8>,
@@ -174,7 +174,8 @@ impl EntryBuffer {
         self.finish(head);
     }
 
-    /// Adds a patch with the pieces of several patches, the oldest one first. `newest` is the head of the last one.
+    /// Adds a patch with the pieces of several patches, oldest first. `newest` is the head of the newest
+    /// patch.
     pub(crate) fn add_pieces(&mut self, key: &SearchKey<'_>, newest: &EntryHead, pieces: &[u8]) {
         let mut head = self.begin(key, Kind::Patch);
         (head.extra, head.row_bytes) = (newest.extra, newest.row_bytes);
@@ -194,13 +195,13 @@ impl EntryBuffer {
     }
 }
 
-/// A patch that is to be added.
+/// A patch that will be added.
 pub(crate) struct NewPatch<'p> {
     pub(crate) row_bytes: usize,
-    /// Where it begins in the row.
+    /// Where the bytes begin in the row.
     pub(crate) at: usize,
     pub(crate) bytes: &'p [u8],
-    /// Number of patches above the row, with this one.
+    /// Number of patches above the row, including this one.
     pub(crate) number: usize,
 }
 
@@ -212,7 +213,7 @@ pub(crate) struct EntryBytes<'e> {
 }
 
 impl<'e> EntryBytes<'e> {
-    /// Takes the entry that bytes begin with apart; `None` if there is none.
+    /// Decodes the entry at the begin of `bytes`; `None` if there is none.
     pub(crate) fn decode(bytes: &'e [u8]) -> Option<EntryBytes<'e>> {
         let (head, rest) = bytes.split_first_chunk()?;
         let head = EntryHead::decode(head)?;
@@ -220,7 +221,7 @@ impl<'e> EntryBytes<'e> {
         Some(EntryBytes { head, key, value: rest.get(..head.value_bytes)? })
     }
 
-    /// The key to look for.
+    /// The key of the entry, for a search.
     pub(crate) fn search_key(&self) -> SearchKey<'e> {
         SearchKey::of(self.head.table, usize::from(self.head.index), self.key)
     }
@@ -229,13 +230,13 @@ impl<'e> EntryBytes<'e> {
 /// A piece of a patch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Piece {
-    /// Where it begins in the row.
+    /// Where the bytes begin in the row.
     pub(crate) at: usize,
     pub(crate) len_bytes: usize,
 }
 
 impl Piece {
-    /// The piece that the value of a patch begins with.
+    /// Decodes the first piece in the value of a patch.
     pub(crate) fn decode(value: &[u8]) -> Option<Piece> {
         let (at, rest) = value.split_first_chunk()?;
         let len_bytes = rest.first_chunk()?;
@@ -243,7 +244,7 @@ impl Piece {
         Some(Piece { at: number(*at), len_bytes: number(*len_bytes) })
     }
 
-    /// Bytes with its head.
+    /// Bytes of the piece, including its position and its length.
     pub(crate) fn whole_bytes(&self) -> usize {
         PIECE_HEAD_BYTES + self.len_bytes
     }
@@ -281,7 +282,7 @@ impl EntryAt {
         Ok(EntryAt { location, at, head, older: Pointer::NONE })
     }
 
-    /// Where its value begins.
+    /// Where the value of the entry begins.
     pub(crate) fn value_at(&self) -> u64 {
         self.at + (HEAD_BYTES + self.head.key_bytes) as u64
     }
@@ -291,7 +292,7 @@ impl EntryAt {
         media.read(self.location, at, buf)
     }
 
-    /// Copies its key, with table and index before it.
+    /// Copies the key of the entry, with table and index before it.
     pub(crate) fn whole_key(&self, media: &Media<'_>, key: &mut Vec<u8>) -> StoreResult<()> {
         key.clear();
         key.extend_from_slice(&prefix(self.head.table, self.head.index));
@@ -316,7 +317,7 @@ impl EntryAt {
     }
 }
 
-/// The secondary keys in their encoded form.
+/// An iterator over encoded secondary keys.
 pub(crate) struct SecondaryKeys<'k>(pub(crate) &'k [u8]);
 
 impl<'k> Iterator for SecondaryKeys<'k> {

@@ -1,10 +1,11 @@
 //! Keys of the LSM tree: a table, an index of it, and a key of this index.
 //!
-//! One tree has the entries of all tables and indexes of a store. So a change is in one MemTable, whatever
-//! indexes it touches. Keys are compared by table, then index, then bytes.
+//! One tree has the entries of all tables and indexes of a store. So all entries of a change are in one
+//! MemTable, for any number of indexes. Keys are compared by table, then index, then bytes.
 //!
 //! Invariants
-//! 1. Heads sort as the keys do, unless both are longer than 11 bytes and agree in these.
+//! 1. Heads have the same order as their keys, unless both keys are longer than 11 bytes and have equal first
+//!    11 bytes.
 //!
 //! What it does not know: entries.
 
@@ -12,16 +13,16 @@ use std::hash::Hasher;
 
 use twox_hash::XxHash64;
 
-/// Bytes of table and index.
+/// Bytes of the prefix of a key: table and index.
 pub(crate) const PREFIX_BYTES: usize = 4;
 /// Bytes of the index key in a head.
 const HEAD_KEY_BYTES: usize = 11;
 
-/// The id of a table: 24 bits. No two tables of a store ever have the same one (`tables.rs`).
+/// The id of a table: 24 bits. No two tables of a store ever have the same id (`tables.rs`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct TableId(pub(crate) u32);
 
-/// Table and index, as they sort.
+/// The prefix of a key: table and index as bytes that sort in the order of keys.
 pub(crate) fn prefix(table: TableId, index: u8) -> [u8; PREFIX_BYTES] {
     let [_, high, middle, low] = table.0.to_be_bytes();
     [high, middle, low, index]
@@ -58,13 +59,13 @@ impl KeyHead {
         self.0.to_be_bytes()
     }
 
-    /// Whether it is the whole key.
+    /// Whether the head contains the whole key.
     pub(crate) fn is_whole(self) -> bool {
         (self.0 & 0xFF) as usize <= HEAD_KEY_BYTES
     }
 }
 
-/// A key that is looked for.
+/// A search key.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SearchKey<'k> {
     pub(crate) prefix: [u8; PREFIX_BYTES],
@@ -73,7 +74,7 @@ pub(crate) struct SearchKey<'k> {
 }
 
 impl<'k> SearchKey<'k> {
-    /// A key of an index.
+    /// The search key for a key of an index.
     #[inline]
     pub(crate) fn of(table: TableId, index: usize, key: &'k [u8]) -> SearchKey<'k> {
         SearchKey::with_prefix(prefix(table, index as u8), key)
@@ -84,7 +85,7 @@ impl<'k> SearchKey<'k> {
         SearchKey { prefix, key, head: KeyHead::of(prefix, key) }
     }
 
-    /// The key in one piece, as cursors have it.
+    /// The search key for a key that includes its prefix, as cursors have it.
     pub(crate) fn whole(bytes: &'k [u8]) -> SearchKey<'k> {
         match bytes.split_first_chunk() {
             Some((prefix, key)) => SearchKey::with_prefix(*prefix, key),

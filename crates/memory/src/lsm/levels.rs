@@ -1,13 +1,14 @@
 //! Which runs are merged next.
 //!
 //! A full MemTable becomes a run of level 0. When level 0 has as many runs as the growth factor k, they are
-//! merged with the run of level 1 into a new run of level 1. Level 1 and each level below it have one run. The
-//! run of a level may be k times as large as that of the level above (Arulraj 2015, section 3.3). A run that
-//! is larger is merged into the next level. So is a run most of whose entries are tombstones, because they and
-//! what they hide take room.
+//! merged with the run of level 1 into a new run of level 1. Level 1 and each level below it have one run.
+//! The run of a level may be k times as large as the run of the level above (Arulraj 2015, section 3.3). A
+//! run that is larger is merged into the next level. A run with more tombstones than other entries is merged,
+//! too, because tombstones and the entries that they hide take room.
 //!
 //! Invariants
-//! 1. The runs of a merge are neighbours in the order of age. So their result takes their place.
+//! 1. The runs of a merge are neighbours in the order of age. So the result can take their place in this
+//!    order.
 //!
 //! What it does not know: how runs are merged.
 
@@ -16,10 +17,10 @@ use super::run::Run;
 /// The settings of an LSM tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LsmSettings {
-    /// A MemTable that has more bytes becomes immutable, behind the end of a transaction.
+    /// A MemTable that has more bytes than this becomes immutable, after the end of a transaction.
     pub memtable_bytes: u64,
     /// The growth factor k: how many times larger a level is than the one above, and the number of runs of
-    /// level 0 that begin a merge. It is 2 to 8; other values count as the nearest of these.
+    /// level 0 that begin a merge. It is between 2 and 8. The nearest of these is used for other values.
     pub growth: u64,
 }
 
@@ -29,22 +30,23 @@ impl Default for LsmSettings {
     }
 }
 
-/// The smallest and the largest growth factor. With the largest one, a merge still ends in one publication.
+/// The smallest and the largest growth factor. A merge with the largest growth factor has so few runs that
+/// one publication can end it.
 const GROWTH_MIN: u64 = 2;
 const GROWTH_MAX: u64 = 8;
-/// With this many runs of level 0, a merge ends at once.
+/// If level 0 has this many runs, a merge is done at once to its end.
 const FRESH_MAX: u64 = 32;
-/// Runs of one merge at most.
+/// The largest number of runs in one merge.
 pub(crate) const RUNS_AT_ONCE: usize = 12;
 
 /// A merge that should be done.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct MergePlan {
-    /// The numbers of the runs in their order, the newest one first.
+    /// The positions of the runs among all runs, newest first.
     pub(crate) runs: Vec<usize>,
     /// The level of the result.
     pub(crate) level: u8,
-    /// Whether no run is older.
+    /// Whether no run is older than the runs of the merge.
     pub(crate) is_lowest: bool,
 }
 
@@ -60,13 +62,14 @@ impl LsmSettings {
         self.growth.clamp(GROWTH_MIN, GROWTH_MAX)
     }
 
-    /// Bytes that a level may have.
+    /// Bytes that the run of a level may have.
     fn limit(&self, level: u8) -> u64 {
         self.memtable_bytes.saturating_mul(self.growth().saturating_pow(u32::from(level) + 1))
     }
 
-    /// Bytes to merge when transactions have added bytes. Each level is rewritten about k times while a run of
-    /// its size comes from above. The more runs level 0 has beyond k, the more is merged.
+    /// How many bytes to merge after transactions have added `added_bytes`. Each level is rewritten about k
+    /// times until a run of its size has come from the level above. The more runs level 0 has beyond k, the
+    /// more bytes are merged.
     pub(crate) fn merged_bytes(&self, runs: &[Run], added_bytes: u64) -> u64 {
         let levels = runs.last().map_or(0, |run| u64::from(run.level)) + 2;
         let fresh = runs.iter().filter(|run| run.level == 0).count() as u64;
@@ -77,11 +80,11 @@ impl LsmSettings {
         }
     }
 
-    /// The merge that should be done next. `runs` are sorted, the newest one first.
+    /// The merge that should be done next. `runs` are sorted, newest first.
     pub(crate) fn next_merge(&self, runs: &[Run]) -> Option<MergePlan> {
         let (fresh, deep) = runs.split_at(runs.iter().take_while(|run| run.level == 0).count());
         if fresh.len() as u64 >= self.growth() {
-            // The oldest ones, if there are too many for one merge.
+            // If there are too many runs for one merge, the oldest ones are merged.
             let from = fresh.len().saturating_sub(RUNS_AT_ONCE - 1);
             let has_next = deep.first().is_some_and(|run| run.level == 1);
             return Some(plan(runs, from, fresh.len() + usize::from(has_next), 1));
@@ -99,12 +102,13 @@ impl LsmSettings {
     }
 }
 
-/// Whether a run is merged only to get room back.
+/// Whether a run has so many tombstones that it is merged to get room back.
 fn has_many_tombstones(run: &Run) -> bool {
     2 * run.tombstones > run.keys
 }
 
-/// A merge of the oldest runs, of all if there are not many: to get room back. `None`: there are no runs.
+/// A merge of all runs, or of the oldest ones if there are too many for one merge. It gets room back. `None`:
+/// there are no runs.
 pub(crate) fn merge_of_all(runs: &[Run]) -> Option<MergePlan> {
     let lowest = runs.last()?;
     let from = runs.len().saturating_sub(RUNS_AT_ONCE);

@@ -8,12 +8,12 @@ use crate::pointer::Pointer;
 use crate::space::Space;
 use crate::store_error::{StoreError, StoreResult};
 
-/// What offsets of bytes count from.
+/// The place in which bytes are found by offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Location {
-    /// The beginning of the region.
+    /// The region: offsets count from its beginning.
     Region,
-    /// The beginning of a file.
+    /// A file: offsets count from its beginning.
     File(FileHandle),
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct MediaMut<'m> {
 }
 
 impl Media<'_> {
-    /// Reads bytes. Errors: they are not there, so something is damaged.
+    /// Reads bytes. Errors: the location has no bytes at this offset, so something is damaged.
     #[inline]
     pub(crate) fn read(&self, location: Location, at: u64, buf: &mut [u8]) -> StoreResult<()> {
         match (location, self.files) {
@@ -47,13 +47,13 @@ impl Media<'_> {
 }
 
 impl MediaMut<'_> {
-    /// For reading, past the cache.
+    /// The same media for reads that do not use the cache.
     pub(crate) fn media(&self) -> Media<'_> {
         Media { space: self.space, files: self.files.as_deref(), cache: None }
     }
 }
 
-/// Damage at an offset.
+/// The error that something is damaged at an offset.
 pub(crate) fn damaged(what: &'static str, at: u64) -> StoreError {
     StoreError::Damaged { what, at: Pointer::from_u64(at) }
 }

@@ -1,8 +1,8 @@
-//! What an engine does for its store: how changes survive a crash, and how they are taken back.
+//! The trait that an engine implements for its store: it makes changes survive a crash, and takes them back.
 //!
 //! Invariants
-//! 1. A change that is refused is undone by [`LsmMedium::undo_behind`], also if it was made in part.
-//! 2. Undoing, a commit and a rollback find room.
+//! 1. A change that is refused is undone by [`LsmMedium::undo_behind`], even if only a part of it was made.
+//! 2. Undo, commit and rollback never fail for lack of room.
 //!
 //! What it does not know: rows, indexes.
 
@@ -28,26 +28,26 @@ pub(crate) trait LsmMedium {
     /// Number of the changes that the open transaction can undo.
     fn change_count(&self) -> usize;
 
-    /// Adds the entries of a change to the MemTable and to the log. Errors: the region is full. Then a part of
-    /// them may be added.
+    /// Adds the entries of a change to the MemTable and to the log. Errors: the region is full. Then a part
+    /// of the entries may be added.
     fn add(&mut self, entries: &EntryBuffer) -> StoreResult<()>;
 
-    /// Undoes the changes behind the first `kept` ones, newest first.
+    /// Undoes all changes after the first `kept` ones, newest first.
     fn undo_behind(&mut self, kept: usize) -> StoreResult<()>;
 
-    /// Gets room back by merges. Whether that may have helped.
+    /// Gets room back by merges. Returns whether that may have freed room.
     fn make_room(&mut self) -> StoreResult<bool>;
 
     /// As [`crate::store::Store::create_table`]. No transaction is open.
     fn create_table(&mut self, owner: Owner, indexes: usize) -> StoreResult<TableNo>;
 
-    /// As [`crate::store::Store::drop_table`]. No transaction is open, and the table is there.
+    /// As [`crate::store::Store::drop_table`]. No transaction is open, and the table exists.
     fn drop_table(&mut self, table: TableNo) -> StoreResult<()>;
 
-    /// The present moment of the transaction.
+    /// A savepoint at the present state of the transaction.
     fn savepoint(&self) -> Savepoint;
 
-    /// Refuses a savepoint that is not one of this transaction, or was rolled back.
+    /// Refuses a savepoint of another transaction, and a savepoint that a rollback went past.
     fn check_savepoint(&self, savepoint: Savepoint) -> StoreResult<()>;
 
     /// Ends the transaction; its changes stay.

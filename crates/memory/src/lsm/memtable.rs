@@ -1,13 +1,14 @@
 //! A MemTable: the newest entries, in an arena with a skip list.
 //!
-//! A change is *planned* first: its entry is stored, and nothing leads to it. Then it is *applied* by a few
-//! words. Between these steps an engine makes the change durable in its log, or logs what undoes it.
+//! A change is *planned* first: its entry is stored, but nothing leads to it yet. Then the change is
+//! *applied*: a few words are stored that lead to the entry. Between these steps an engine makes the change
+//! durable in its log, or writes into its log how to undo the change.
 //!
 //! Invariants
-//! 1. Planning a change whose room was reserved needs no room.
-//! 2. A patch of bytes that one entry of this MemTable has is made in place. So a row that is changed often
-//!    needs no more room.
-//! 3. Undoing needs no room.
+//! 1. A plan needs no further room if the room for the change was reserved.
+//! 2. If the newest entry of this MemTable has all bytes that a patch changes, the patch is made in place. So
+//!    a row that is changed often needs no more room.
+//! 3. To undo a change, no room is needed.
 //!
 //! What it does not know: logs, runs.
 
@@ -22,17 +23,17 @@ use crate::pointer::{Pointer, Word};
 use crate::space::Space;
 use crate::store_error::StoreResult;
 
-/// Bytes that an entry takes at most beside itself.
+/// The largest number of bytes that the MemTable needs for an entry beside the entry's own bytes.
 const OVERHEAD_BYTES: usize = 8 * LEVELS_MAX + NODE_HEAD_BYTES + RECORD_HEAD_BYTES + 8;
 
-/// A MemTable that takes changes.
+/// A MemTable that is not immutable.
 pub(crate) struct MemTable {
     arena: Arena,
-    /// A node or a record that is being made.
+    /// A buffer for the bytes of a new node or record.
     bytes: Vec<u8>,
 }
 
-/// A change that can be applied.
+/// A change that was planned, and can be applied.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Planned {
     /// A new node with its first record.
@@ -44,8 +45,8 @@ pub(crate) enum Planned {
 }
 
 impl Planned {
-    /// Whether two changes store to the same links. Then the second one has to be planned again, behind the
-    /// first one.
+    /// Whether two changes store to the same links. Then the second one has to be planned again, after the
+    /// first one was applied.
     pub(crate) fn shares_links(&self, other: &Planned) -> bool {
         match (self, other) {
             (Planned::Node { levels, links, .. }, Planned::Node { levels: more, links: others, .. }) => {
@@ -56,7 +57,7 @@ impl Planned {
     }
 }
 
-/// The bytes of the one piece of a new patch.
+/// The bytes of the piece of a new patch, which has only one.
 fn piece_bytes<'e>(entry: &EntryBytes<'e>) -> Option<&'e [u8]> {
     let piece = Piece::decode(entry.value)?;
     entry.value.get(piece.whole_bytes() - piece.len_bytes..piece.whole_bytes())
@@ -90,7 +91,7 @@ impl MemTable {
         self.arena.position()
     }
 
-    /// Makes sure that these entries find room.
+    /// Makes sure that the arena has room for these entries.
     ///
     /// Errors: the region is full.
     pub(crate) fn reserve<'e>(
@@ -118,7 +119,7 @@ impl MemTable {
         }
     }
 
-    /// The bytes that a patch changes, if the newest entry of the node has them.
+    /// A change in place of the bytes that a patch changes, if the newest entry of the node has these bytes.
     fn in_place(&self, space: &Space, node: Pointer, entry: &EntryBytes<'_>) -> StoreResult<Option<Planned>> {
         let Some(piece) = Piece::decode(entry.value).filter(|_| entry.head.kind == Kind::Patch) else {
             return Ok(None);
@@ -171,7 +172,7 @@ impl MemTable {
         Ok(Planned::Node { node, levels, links: neighbours.links })
     }
 
-    /// Lets readers see a change.
+    /// Applies a planned change. From then on, readers see it.
     pub(crate) fn apply(&self, space: &Space, planned: &Planned, entry: &[u8]) -> StoreResult<()> {
         match planned {
             Planned::Node { node, levels, links } => {
@@ -186,23 +187,24 @@ impl MemTable {
         }
     }
 
-    /// Lets a node have another newest record: the undoing of a new record.
+    /// Makes another record the newest one of a node. To undo a new record, this is the next older one.
     pub(crate) fn set_newest(&self, space: &Space, node: Pointer, record: Pointer) -> StoreResult<()> {
         self.arena.store_word(space, skip_list::newest_word(space, node)?, record.to_u64())
     }
 
-    /// Takes a node out: the undoing of a new node.
+    /// Takes a node out of the list, to undo a new node.
     pub(crate) fn unlink(&self, space: &Space, node: Pointer) -> StoreResult<()> {
         let store = |word: Word, value| self.arena.store_word(space, word, value);
         skip_list::unlink(space, self.list(), node, store)
     }
 
-    /// Stores bytes in place: the undoing of a patch.
+    /// Stores old bytes in place, to undo a patch.
     pub(crate) fn restore(&self, space: &Space, at: Pointer, before: &[u8]) -> StoreResult<()> {
         self.arena.store(space, at, before)
     }
 
-    /// What a Bloom filter and the choice of merges need to know. Reads the whole MemTable.
+    /// Collects what a Bloom filter and the choice of merges need to know about the keys. Reads the whole
+    /// MemTable.
     pub(crate) fn census(&self, space: &Space) -> StoreResult<Census> {
         let (mut census, mut key) = (Census::default(), Vec::new());
         let media = Media { space, files: None, cache: None };
@@ -218,7 +220,7 @@ impl MemTable {
     }
 }
 
-/// The keys of a MemTable.
+/// Facts about the keys of a MemTable.
 #[derive(Default)]
 pub(crate) struct Census {
     /// The hash of each key.
@@ -231,7 +233,8 @@ fn checksum(levels: u64, key: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&levels.to_le_bytes()), key)
 }
 
-/// The checksum of a node that is made for an entry: of its levels, and of the head and key of its entry.
+/// The checksum of a node that is made for an entry: a checksum of the number of levels, and of the head and
+/// key of the entry.
 pub(crate) fn checksum_of(levels: usize, entry: &[u8]) -> u32 {
     let key_bytes = EntryBytes::decode(entry).map_or(0, |decoded| decoded.key.len());
     checksum(levels as u64, entry.get(..HEAD_BYTES + key_bytes).unwrap_or_default())

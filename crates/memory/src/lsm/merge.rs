@@ -1,12 +1,13 @@
-//! Merges runs into one: of each key the entries become one entry.
+//! Merges runs into one run. All entries of a key become one entry.
 //!
-//! Merging runs in bounded steps in the thread of the partition. Between two steps, transactions go on. The
-//! runs that are merged do not change, so the cursors stay right.
+//! A merge works in bounded steps, in the thread of its partition. Between two steps, transactions run. The
+//! runs that are merged do not change, so the positions of the cursors stay valid.
 //!
 //! Invariants
-//! 1. Tombstones are left out only if no older run is left: otherwise they hide entries there.
+//! 1. Tombstones are left out only if no run is older than the merged ones. Otherwise the tombstones still
+//!    have to hide entries of older runs.
 //!
-//! What it does not know: which runs to merge (`levels.rs`); how the result becomes known.
+//! What it does not know: which runs to merge (`levels.rs`); how the result becomes a valid run of the store.
 
 use super::entry::{EntryBuffer, Kind};
 use super::key::{SearchKey, TableId};
@@ -29,7 +30,7 @@ pub(crate) struct Merge {
 }
 
 impl Merge {
-    /// Begins a merge of runs, the newest one first. `is_lowest`: no older run is left.
+    /// Begins a merge of runs, which are sorted, newest first. `is_lowest`: no run is older than these.
     pub(crate) fn begin(
         media: &MediaMut<'_>,
         runs: &[&Run],
@@ -48,8 +49,8 @@ impl Merge {
         })
     }
 
-    /// Merges at least this many bytes of entries; whether the end is reached. `is_kept` says which tables there
-    /// are: entries of others are left out.
+    /// Merges at least this many bytes of entries. Returns whether the end is reached. `is_kept` says which
+    /// tables exist. Entries of other tables are left out.
     ///
     /// Errors: the region is full. Then the merge has to be given up.
     pub(crate) fn step(
@@ -73,7 +74,7 @@ impl Merge {
         }
     }
 
-    /// Writes what the entries of one key become.
+    /// Writes the one entry that the entries of a key become.
     fn merge_key(&mut self, media: &mut MediaMut<'_>) -> StoreResult<()> {
         let (Some(newest), Some(oldest)) = (self.buffers.entries.first(), self.buffers.entries.last()) else {
             return Ok(());
@@ -106,7 +107,7 @@ impl Merge {
         self.merged.iter().try_for_each(|entry| self.writer.add(media, entry))
     }
 
-    /// Writes the end of the run. `None`: all entries were tombstones.
+    /// Writes the end of the run. `None`: the run has no entries, because all of them were left out.
     pub(crate) fn finish(self, media: &mut MediaMut<'_>) -> StoreResult<Option<WrittenRun>> {
         self.writer.finish(media)
     }

@@ -1,4 +1,4 @@
-//! What the engines `log` and `nvm_log` have in common: an LSM tree (O'Neil and others 1996) with a MemTable,
+//! The common code of the engines `log` and `nvm_log`: an LSM tree (O'Neil and others 1996) with a MemTable,
 //! runs, Bloom filters and merges.
 //!
 //! ```text

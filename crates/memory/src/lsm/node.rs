@@ -69,7 +69,7 @@ impl NodeBuffer {
         self.bytes.len() + ENTRY_BYTES > self.len_bytes
     }
 
-    /// Its first entry.
+    /// The first entry of the node.
     pub(crate) fn first(&self) -> Option<NodeEntry> {
         (self.count() > 0).then(|| entry_in(&self.bytes, 0))
     }
@@ -80,7 +80,7 @@ impl NodeBuffer {
         self.bytes.extend_from_slice(&entry.child.to_le_bytes());
     }
 
-    /// Gives the bytes to store, and becomes empty.
+    /// Returns the bytes to store, and makes the buffer empty.
     pub(crate) fn take(&mut self) -> Vec<u8> {
         let (count, kind) = (self.count() as u32, self.bytes.get(4).copied().unwrap_or_default());
         let empty = NodeBuffer::new(self.len_bytes, kind == 0);
@@ -122,7 +122,7 @@ impl<'b> Node<'b> {
         Node::of(bytes).ok_or(damaged("a node of a run", at))
     }
 
-    /// The node in these bytes.
+    /// The node in these bytes; `None` if they cannot be a node.
     pub(crate) fn of(bytes: &'b [u8]) -> Option<Node<'b>> {
         let word = get_u64(bytes, 0);
         let (count, kind) = (word as u32 as usize, word >> 32);

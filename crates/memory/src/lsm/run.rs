@@ -1,11 +1,11 @@
 //! A run: sorted entries that never change, each key once, with an index above them.
 //!
 //! A run that a merge has written is *packed*: its entries are in the order of their keys, and a tree of full
-//! nodes leads to them. In the engine `nvm_log` an immutable MemTable is a run, too, as it is.
+//! nodes leads to them. In the engine `nvm_log` an immutable MemTable is a run, too, without being rewritten.
 //!
 //! Invariants
-//! 1. Runs are in one order, the newest first. An entry in a newer run is newer than all of the same key in
-//!    older ones.
+//! 1. Runs have an order, newest first. An entry in a newer run is newer than all entries of the same key in
+//!    older runs.
 //!
 //! What it does not know: how runs are made durable.
 
@@ -17,7 +17,7 @@ use super::node::{NODE_BYTES_MAX, Node, node_bytes};
 use super::skip_list::SkipList;
 use crate::store_error::StoreResult;
 
-/// Levels of an index at most. More are damage.
+/// The largest number of levels of an index. An index with more levels is damaged.
 pub(crate) const LEVELS_MAX: usize = 24;
 
 /// A packed run.
@@ -28,7 +28,7 @@ pub(crate) struct PackedRun {
     pub(crate) root: u64,
 }
 
-/// What a run is.
+/// The form in which a run is stored.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum RunForm {
     /// An immutable MemTable.
@@ -39,11 +39,11 @@ pub(crate) enum RunForm {
 /// A run of a store.
 #[derive(Debug, Clone)]
 pub(crate) struct Run {
-    /// The level: 0 for a MemTable that was not merged yet. Levels further down are older.
+    /// The level: 0 for a MemTable that was not merged yet. Runs of higher level numbers are older.
     pub(crate) level: u8,
-    /// Runs of level 0 are counted. A larger number is newer.
+    /// Runs of level 0 are numbered in sequence. A larger number means a newer run.
     pub(crate) sequence: u64,
-    /// What the engine knows it by: the number of its slot or of its file.
+    /// The id of the run in the engine: the number of its slot or of its file.
     pub(crate) id: u64,
     pub(crate) form: RunForm,
     pub(crate) filter: Filter,
@@ -75,7 +75,7 @@ impl PackedRun {
     }
 }
 
-/// Sorts runs, the newest first.
+/// Sorts runs, newest first.
 pub(crate) fn sort(runs: &mut [Run]) {
     runs.sort_by_key(|run| (run.level, std::cmp::Reverse(run.sequence)));
 }

@@ -1,7 +1,7 @@
-//! The index of a MemTable: a skip list (Pugh 1990), as in LevelDB, from whose design the paper's Log engine
-//! comes (Arulraj 2015, section 3.3).
+//! The index of a MemTable: a skip list (Pugh 1990), as in LevelDB. The Log engine of the paper is based on
+//! LevelDB's design (Arulraj 2015, section 3.3).
 //!
-//! A pointer to a node leads to its middle. The links are before it:
+//! A pointer to a node leads to its middle. The links have negative offsets:
 //!
 //! | at | size | field |
 //! |---:|---:|---|
@@ -10,12 +10,13 @@
 //! | 8 | 8 | number of levels |
 //! | 16 | | the first record |
 //!
-//! A record is the pointer to the next older one (8 bytes, 0 = none), and an entry (`entry.rs`).
+//! A record has the pointer to the next older record (8 bytes, 0 = none), and an entry (`entry.rs`).
 //!
 //! Invariants
-//! 1. Nodes of a level are in the order of their keys. A node of a level is in all lower ones.
-//! 2. A node is linked by one word for each level. Before that its own links are stored, so that a crash
-//!    between these words leaves a node that is on some of its levels only. [`unlink`] takes it out of these.
+//! 1. Nodes of a level are in the order of their keys. A node of a level is in all lower levels, too.
+//! 2. A node is linked by one word for each level. The links of the node itself are stored before. So a crash
+//!    between these words leaves a valid list, in which the node is on some of its levels only. [`unlink`]
+//!    takes it out of these levels.
 //! 3. The number of levels follows from the key. So a list that is built again has the same size.
 //!
 //! What it does not know: the arena, transactions.
@@ -31,7 +32,7 @@ use crate::space::Space;
 use crate::store_error::StoreResult;
 use crate::tuple;
 
-/// The most levels.
+/// The largest number of levels.
 pub(crate) const LEVELS_MAX: usize = 12;
 /// Where the first nodes are in the first page of an arena.
 const FIRST_AT: u64 = 64;
@@ -46,21 +47,21 @@ pub(crate) fn levels_of(hash: u64) -> usize {
     (1 + hash.trailing_zeros() as usize / 2).min(LEVELS_MAX)
 }
 
-/// A skip list, by the page with its first nodes.
+/// A skip list. It is identified by the page that has its first nodes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SkipList {
     pub(crate) page: Pointer,
 }
 
-/// Where a key is, or would be.
+/// The place where a key is in the list, or would be.
 pub(crate) struct Neighbours {
     /// The node with the key.
     pub(crate) found: Option<Pointer>,
-    /// The last node before the key; none if it is the first.
+    /// The last node whose key is smaller; none if there is no smaller key.
     pub(crate) before: Pointer,
-    /// The words with the links to the key or to what is behind it, by level.
+    /// For each level, the word with the link to the node of the key, or to the next node after the key.
     pub(crate) links: [Word; LEVELS_MAX],
-    /// What these words lead to.
+    /// The nodes to which these words lead.
     pub(crate) next: [Pointer; LEVELS_MAX],
 }
 
@@ -134,7 +135,7 @@ impl SkipList {
         Ok(Pointer::from_u64(space.load(self.first_word(space, 0)?)))
     }
 
-    /// Looks for a key.
+    /// Searches a key.
     #[inline]
     pub(crate) fn find(&self, space: &Space, key: &SearchKey<'_>) -> StoreResult<Neighbours> {
         let word = self.first_word(space, 0)?;
@@ -144,7 +145,8 @@ impl SkipList {
             links: [word; LEVELS_MAX],
             next: [Pointer::NONE; LEVELS_MAX],
         };
-        // A node that was compared on a higher level is behind the key on the lower ones, too.
+        // If a node was not before the key on a higher level, it is not before the key on lower levels
+        // either. So it is not compared again.
         let mut behind = Pointer::NONE;
         let levels = found.links.iter_mut().zip(&mut found.next).enumerate().rev();
         for (level, (link, next)) in levels {
@@ -168,7 +170,7 @@ impl SkipList {
     }
 }
 
-/// Takes a node out of the levels on which it is. Stores through `store`.
+/// Takes a node out of the levels on which it is. The caller's function `store` stores the words.
 pub(crate) fn unlink(
     space: &Space,
     list: SkipList,

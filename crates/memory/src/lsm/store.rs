@@ -25,7 +25,7 @@ pub struct LsmStore<M> {
     entries: EntryBuffer,
 }
 
-/// Whether something was done; a full region is no error.
+/// Turns the error that the region is full into `false`. Success is `true`.
 pub(crate) fn unless_full(done: StoreResult<()>) -> StoreResult<bool> {
     match done {
         Ok(()) => Ok(true),
@@ -44,15 +44,15 @@ impl<M: LsmMedium> LsmStore<M> {
         if self.medium.change_count() > 0 { Err(StoreError::InTransaction) } else { Ok(()) }
     }
 
-    /// A table, for which keys and a row are right.
+    /// A table, after a check that these keys and this row are valid for it.
     fn checked(&self, table: TableNo, keys: &[&[u8]], row: &[u8]) -> StoreResult<LsmTable> {
         let table = self.medium.tables().table(table)?;
         tuple::check(table.indexes, keys, row)?;
         Ok(table)
     }
 
-    /// Collects the entries of a change and adds them; what `collect` says. If there is no room, merges get
-    /// some back, and it is tried again.
+    /// Collects the entries of a change and adds them. Returns the answer of `collect`. If the region is
+    /// full, merges get room back, and the entries are added in a second try.
     fn change<T>(
         &mut self,
         collect: impl FnOnce(&View<'_>, &mut EntryBuffer) -> StoreResult<T>,

@@ -1,7 +1,8 @@
 //! The tables of a store with an LSM tree.
 //!
-//! A table has a number, which another table may get after it, and an *id*, which no other table ever gets.
-//! Entries have the id. So a table is dropped by one word, and merges leave out the entries that it had.
+//! A table has a number, which another table may get later, and an *id*, which no other table ever gets.
+//! Entries contain the id. So one word is enough to drop a table, and later merges leave out the entries of
+//! the dropped table.
 //!
 //! An engine stores a word for each number: bits 0..12 owner, 12..16 number of indexes, 16..40 id, 40 set. The
 //! word is 0 where there is no table.
@@ -19,7 +20,7 @@ use crate::store_error::{StoreError, StoreResult};
 use crate::tuple::INDEXES_MAX;
 
 const USED: u64 = 1 << 40;
-/// Ids that there can be.
+/// The number of possible ids.
 const IDS: u32 = 1 << 24;
 
 /// A table.
@@ -47,7 +48,7 @@ impl LsmTable {
 /// The tables of a store.
 #[derive(Default)]
 pub(crate) struct Tables {
-    /// By number; `None` where there is no table.
+    /// The tables by their numbers; `None` if no table has the number.
     tables: Vec<Option<LsmTable>>,
     /// The ids, sorted.
     ids: Vec<TableId>,
@@ -56,7 +57,7 @@ pub(crate) struct Tables {
 }
 
 impl Tables {
-    /// The tables with these words, by number; `None` if a word is damaged.
+    /// Decodes the words of tables, which are in the order of their numbers. `None`: a word is damaged.
     pub(crate) fn decode(words: impl Iterator<Item = u64>, next: u32) -> Option<Tables> {
         let mut tables = Tables { next, ..Tables::default() };
         for word in words {
@@ -68,7 +69,7 @@ impl Tables {
         Some(tables)
     }
 
-    /// The words of the tables, by number.
+    /// The words of the tables in the order of their numbers.
     pub(crate) fn words(&self) -> impl Iterator<Item = u64> {
         self.tables.iter().map(|table| table.map_or(0, |table| table.encode()))
     }
@@ -112,7 +113,7 @@ impl Tables {
         Ok(NewTable { number, table: LsmTable { id: TableId(self.next), owner, indexes } })
     }
 
-    /// Notes a new table.
+    /// Adds a new table.
     pub(crate) fn add(&mut self, new: &NewTable) -> TableNo {
         if new.number >= self.tables.len() {
             self.tables.resize(new.number + 1, None);
@@ -125,7 +126,7 @@ impl Tables {
         TableNo(new.number as u16)
     }
 
-    /// Notes that a table is dropped.
+    /// Removes a table that is dropped.
     pub(crate) fn remove(&mut self, table: TableNo) {
         let removed = self.tables.get_mut(usize::from(table.0)).and_then(Option::take);
         self.ids.retain(|id| removed.is_none_or(|table| table.id != *id));
@@ -140,7 +141,7 @@ impl Tables {
         self.ids.sort_unstable();
     }
 
-    /// The tables, by number.
+    /// The tables in the order of their numbers.
     pub(crate) fn list(&self) -> Vec<StoreTable> {
         let tables = (0..).zip(&self.tables).filter_map(|(number, table)| Some((number, (*table)?)));
         let listed = tables.map(|(number, LsmTable { owner, indexes, .. })| StoreTable {
@@ -152,7 +153,7 @@ impl Tables {
     }
 }
 
-/// A table that is to be made.
+/// A table that will be made.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NewTable {
     pub(crate) number: usize,

@@ -1,7 +1,7 @@
 //! Reads: the MemTable and all runs as one set of rows.
 //!
-//! A row is put together from its entries, the newest one first: patches down to a row entry (Arulraj 2015,
-//! section 3.3, "coalescing").
+//! A row is put together from its entries, newest first: patches, down to a row entry (Arulraj 2015, section
+//! 3.3, "coalescing").
 //!
 //! Invariants
 //! 1. A read of a key looks into the MemTable, then into the runs whose Bloom filter may have the key, and
@@ -26,16 +26,16 @@ use crate::store_error::StoreResult;
 pub(crate) struct View<'v> {
     pub(crate) media: Media<'v>,
     pub(crate) memtable: SkipList,
-    /// The newest one first.
+    /// The runs, newest first.
     pub(crate) runs: &'v [Run],
 }
 
-/// The entries of a key, the newest one first.
+/// The entries of a key, newest first.
 pub(crate) struct Chain<'v> {
     view: View<'v>,
     key: SearchKey<'v>,
     hash: Option<u64>,
-    /// The next run to look into; `None`: the MemTable.
+    /// The next run to search; `None`: the MemTable is searched next.
     next_run: Option<usize>,
     older: Pointer,
 }
@@ -89,7 +89,8 @@ pub(crate) struct RowBuffers {
 }
 
 impl RowBuffers {
-    /// Puts the row together from `entries`, which end with a row entry or a tombstone; whether it is there.
+    /// Puts the row together from `entries`, which end with a row entry or a tombstone. Returns whether the
+    /// row exists.
     pub(crate) fn row(&mut self, media: &Media<'_>, row: &mut Vec<u8>) -> StoreResult<bool> {
         let Some((last, patches)) = self.entries.split_last() else { return Ok(false) };
         match last.head.kind {
@@ -104,7 +105,8 @@ impl RowBuffers {
         Ok(true)
     }
 
-    /// Adds an entry and the older ones of its MemTable; whether older entries are needed.
+    /// Adds an entry, and older entries of its MemTable as far as needed. Returns whether entries of older
+    /// runs are needed.
     pub(crate) fn add(&mut self, media: &Media<'_>, mut entry: EntryAt) -> StoreResult<bool> {
         loop {
             self.entries.push(entry);
@@ -125,7 +127,7 @@ impl<'v> View<'v> {
         Chain { view: *self, key: *key, hash: None, next_run: None, older: Pointer::NONE }
     }
 
-    /// The newest entry of a key; `None` if there is none, or a tombstone.
+    /// The newest entry of a key; `None` if there is no entry, or if it is a tombstone.
     pub(crate) fn newest(&self, key: &SearchKey<'_>) -> StoreResult<Option<EntryAt>> {
         Ok(self.chain(key).next()?.filter(|entry| entry.head.kind != Kind::Tombstone))
     }
@@ -143,7 +145,8 @@ impl<'v> View<'v> {
         Ok(None)
     }
 
-    /// Copies the row with a primary key; whether it is there. Allocates only if the row has patches.
+    /// Copies the row with a primary key. Returns whether the row exists. Allocates memory only if the row
+    /// has patches.
     pub(crate) fn row(&self, key: &SearchKey<'_>, row: &mut Vec<u8>) -> StoreResult<bool> {
         let mut chain = self.chain(key);
         let Some(newest) = chain.next()? else { return Ok(false) };
@@ -162,7 +165,7 @@ impl<'v> View<'v> {
         buffers.row(&self.media, row)
     }
 
-    /// Copies the row that an index has under a key; whether it is there.
+    /// Copies the row that an index has under a key. Returns whether there is one.
     pub(crate) fn get(
         &self,
         table: TableId,
@@ -180,7 +183,7 @@ impl<'v> View<'v> {
         self.row(&SearchKey::of(table, 0, &primary), row)
     }
 
-    /// Whether there is an entry of a table, be it a tombstone.
+    /// Whether there is any entry of a table. Tombstones count, too.
     pub(crate) fn has_entries(&self, table: TableId) -> StoreResult<bool> {
         let mut merge = MergingCursors::new(self);
         let begin = SearchKey::of(table, 0, &[]);
@@ -232,7 +235,7 @@ fn opposite(direction: Direction) -> Direction {
 /// One end of a range.
 struct Limit<'k> {
     key: SearchKey<'k>,
-    /// How a cursor gets into the range from here.
+    /// How a cursor is moved from the key of this end into the range.
     seek: Seek,
 }
 
@@ -246,7 +249,7 @@ impl<'k> Limit<'k> {
             (Direction::Forward, Bound::Unbounded, _) => of(&[], Seek::AtLeast),
             (Direction::Backward, _, Bound::Included(key)) => of(key, Seek::AtMost),
             (Direction::Backward, _, Bound::Excluded(key)) => of(key, Seek::Below),
-            // The empty key of the next index: no key of this index is behind it.
+            // The empty key of the next index is greater than all keys of this index.
             (Direction::Backward, _, Bound::Unbounded) => {
                 Limit { key: SearchKey::of(table, index + 1, &[]), seek: Seek::Below }
             }
@@ -269,7 +272,7 @@ impl<'k> Limit<'k> {
     }
 }
 
-/// Cursors in several sources, the newest one first, which are read as one.
+/// Cursors in several sources, newest first. They are read as one sequence of keys.
 pub(crate) struct MergingCursors {
     cursors: Vec<Cursor>,
     /// The key of the last entries that were read.
@@ -284,7 +287,7 @@ impl MergingCursors {
         MergingCursors { cursors: forms.map(Cursor::new).collect(), key: Vec::new(), is_begun: false }
     }
 
-    /// Cursors in some runs, the newest one first, at their beginning.
+    /// Cursors in some runs, newest first. Each cursor is at the first key of its run.
     pub(crate) fn at_begin<'r>(
         media: &Media<'_>,
         runs: impl Iterator<Item = &'r Run>,
@@ -301,7 +304,8 @@ impl MergingCursors {
         self.cursors.iter_mut().try_for_each(|cursor| cursor.seek(media, &limit.key, limit.seek))
     }
 
-    /// Reads the entries of the next key into the buffers, as far as they are needed; whether there is one.
+    /// Reads the entries of the next key into the buffers, as far as they are needed. Returns whether there
+    /// is a next key.
     pub(crate) fn next(
         &mut self,
         media: &Media<'_>,

@@ -1,10 +1,10 @@
-//! Writes a packed run: entries in the order of their keys, and the index above them on the way.
+//! Writes a packed run: entries in the order of their keys, and among them the nodes of the index above them.
 //!
 //! Invariants
-//! 1. A run is written from its beginning to its end. A node is written when it is full, behind the entries
+//! 1. A run is written from its beginning to its end. A node is written when it is full, after the entries
 //!    that it leads to.
 //!
-//! What it does not know: where entries come from; how the run is made durable and known.
+//! What it does not know: where entries come from; how the run becomes durable and a valid run of the store.
 
 use super::arena::Arena;
 use super::bloom;
@@ -54,7 +54,7 @@ impl Output {
         }
     }
 
-    /// Appends bytes; where they begin.
+    /// Appends bytes, and returns where they begin.
     fn append(&mut self, media: &mut MediaMut<'_>, bytes: &[u8]) -> StoreResult<u64> {
         match self {
             Output::Arena(arena) => {
@@ -77,7 +77,7 @@ impl Output {
 /// A run that is being written.
 pub(crate) struct RunWriter {
     output: Output,
-    /// A node of each level, the leaf first.
+    /// The unfinished node of each level, from the leaf up.
     nodes: Vec<NodeBuffer>,
     filter: Vec<u8>,
     entry_bytes: u64,
@@ -99,13 +99,13 @@ pub(crate) struct WrittenRun {
 }
 
 impl RunWriter {
-    /// Begins a run of at most this many keys.
+    /// Begins a run that will have at most this many keys.
     pub(crate) fn new(output: Output, keys_max: u64) -> RunWriter {
         let filter = vec![0; bloom::filter_bytes(keys_max)];
         RunWriter { output, nodes: Vec::new(), filter, entry_bytes: 0, keys: 0, tombstones: 0 }
     }
 
-    /// Adds an entry whose key is behind all others.
+    /// Adds an entry whose key is greater than all keys before.
     pub(crate) fn add(&mut self, media: &mut MediaMut<'_>, entry: &[u8]) -> StoreResult<()> {
         let decoded = EntryBytes::decode(entry).ok_or(damaged("a merged entry", 0))?;
         let key = decoded.search_key();
@@ -117,7 +117,8 @@ impl RunWriter {
         self.push(media, 0, NodeEntry { head: key.head, entry: at, child: 0 })
     }
 
-    /// Adds an entry to the node of a level, and to the nodes above if this one was full.
+    /// Adds an entry to the node of a level. A full node is written first, and gets an entry in the node
+    /// above.
     fn push(&mut self, media: &mut MediaMut<'_>, level: usize, mut entry: NodeEntry) -> StoreResult<()> {
         let len_bytes = node_bytes(self.output.location());
         for level in level.. {

@@ -10,11 +10,12 @@
 //! | 64 | 64 each | directory 0: 63 tables (`cow_tree/roots.rs`) |
 //! | 4096 | 64 each | directory 1: the same 63 tables |
 //!
-//! The rest is zeros. The master record is the number of the last batch. Directory 0 is current if it is
-//! even, else 1. A chunk is added when a table gets a number that has no line yet.
+//! All other bytes are zeros. The master record is the number of the last batch. If this number is even,
+//! directory 0 is the current one, else directory 1. A chunk is added when a table gets a number that has no
+//! line yet.
 //!
 //! Invariants
-//! 1. The current directory is never changed. The master record changes when the other one is durable.
+//! 1. The current directory is never changed. The master record changes when the other directory is durable.
 //!
 //! What it does not know: nodes, chunks.
 
@@ -40,7 +41,7 @@ const NODE_BYTES_AT: usize = 32;
 const CHUNK_TABLES: usize = 63;
 /// Where the lines of each directory begin.
 const LINES_AT: [usize; 2] = [64, 4096];
-/// Bytes of nodes that a store can be made with.
+/// The smallest and the largest size of nodes, in bytes.
 const NODE_BYTES_MIN: usize = 512;
 const NODE_BYTES_MAX: usize = 16_384;
 
@@ -50,12 +51,13 @@ pub(super) struct Directory {
     chunks: Vec<Pointer>,
     batch: u64,
     lines: Directories,
-    /// First block of the list of chunks.
+    /// The first block of the list of chunks.
     pub(super) list: Pointer,
     pub(super) node_bytes: usize,
 }
 
-/// Stores an empty chunk with these words; the caller's fence makes it durable.
+/// Stores an empty chunk that begins with the magic and these words. A later fence of the caller makes it
+/// durable.
 fn new_chunk(space: &Space, owner: Owner, words: &[u64]) -> StoreResult<Pointer> {
     let at = space.allocator().allocate(owner, CHUNK_BYTES as u64)?;
     let mut bytes = [0; CHUNK_BYTES];
@@ -65,7 +67,7 @@ fn new_chunk(space: &Space, owner: Owner, words: &[u64]) -> StoreResult<Pointer>
     Ok(at)
 }
 
-/// Finds the first chunk of the store with this name; makes an empty store if there is none.
+/// Finds the first chunk of the store with this name. Makes an empty store if there is none.
 fn find_or_create(space: &Space, name: &str, owner: Owner, node_bytes: usize) -> StoreResult<Pointer> {
     let root = match space.allocator().root(name) {
         Err(MemoryError::NoRoot { .. }) => space.allocator().create_root(name)?,
@@ -86,7 +88,7 @@ fn find_or_create(space: &Space, name: &str, owner: Owner, node_bytes: usize) ->
 }
 
 impl Directory {
-    /// Reads the directories of a store. `node_bytes` is for a new store.
+    /// Reads the directories of a store. `node_bytes` is used for a new store only.
     pub(super) fn open(space: &Space, name: &str, owner: Owner, node_bytes: usize) -> StoreResult<Directory> {
         let first = find_or_create(space, name, owner, node_bytes)?;
         let [mut even, mut odd] = [Vec::new(), Vec::new()];
@@ -150,8 +152,8 @@ impl Directory {
         Ok(())
     }
 
-    /// Stores the lines of the dirty directory that differ from these roots; the caller's fence makes them
-    /// durable.
+    /// Stores the lines of the dirty directory that differ from these roots. A later fence of the caller
+    /// makes them durable.
     pub(super) fn stage(&mut self, space: &Space, roots: &mut Roots) -> StoreResult<()> {
         let side = if self.batch.is_multiple_of(2) { 1 } else { 0 };
         let from = LINES_AT.get(side).copied().unwrap_or_default();

@@ -5,16 +5,17 @@
 //! and each line would be written back by an instruction of its own.
 //!
 //! Invariants
-//! 1. Images take a bounded number of bytes. What finds no room here is made in its chunk.
+//! 1. Images take a bounded number of bytes. A node or tuple for which there is no room here is made in its
+//!    chunk.
 //! 2. A chunk whose image is here has arbitrary contents until the end of the batch.
 //!
 //! What it does not know: which chunks the images belong to.
 
 use varve_device::LINE_BYTES;
 
-/// Most images of nodes.
+/// The largest number of images of nodes.
 const NODES_MAX: usize = 256;
-/// Most bytes of the images of tuples.
+/// The largest number of bytes of all images of tuples.
 const TUPLES_BYTES_MAX: usize = 1 << 20;
 
 /// The image of a node.
@@ -38,7 +39,7 @@ pub(super) struct Images {
 }
 
 impl Images {
-    /// Adds the image of a node, with arbitrary contents; `None`: there are too many.
+    /// Adds the image of a node, with arbitrary contents; `None`: there are too many images.
     pub(super) fn add_node(&mut self, node_bytes: usize) -> Option<NodeImage> {
         if let Some(image) = self.free_nodes.pop() {
             return Some(image);
@@ -91,7 +92,7 @@ impl Images {
         self.tuples.get_mut(at as usize..(at + len_bytes) as usize).unwrap_or_default()
     }
 
-    /// The bytes of a tuple, and zeros behind it up to a whole line.
+    /// The bytes of a tuple, and zeros after it up to the end of its last line.
     pub(super) fn tuple_lines(&self, image: TupleImage) -> &[u8] {
         let end = (image.at + image.len_bytes).next_multiple_of(LINE_BYTES as u32);
         self.tuples.get(image.at as usize..end as usize).unwrap_or_default()

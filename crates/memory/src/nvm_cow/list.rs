@@ -1,20 +1,23 @@
-//! The list of the chunks of a batch: those that it has made, and those that it does not need any more.
+//! The list of the chunks of a batch: the chunks that it has made, and the chunks that it does not need any
+//! more.
 //!
-//! The list is in blocks of 8192 bytes. Every batch fills it from the beginning. A block consists of 128
-//! lines. The first line of a block has the pointer to the next block (8 bytes; 0 = none). Each other line has:
+//! The list is in blocks of 8192 bytes. Every batch fills the list from its beginning. A block consists of
+//! 128 lines. The first line of a block has the pointer to the next block (8 bytes; 0 = none). Each other
+//! line has:
 //!
 //! | at | size | field |
 //! |---:|---:|---|
 //! | 0 | 8 | number of the batch |
 //! | 8 | 4 | crc32c of the line without this field, and of the line's number |
-//! | 12 | 4 | bits 0..24 lines of the list, bits 24..32 chunks in this line |
-//! | 16 | 8 each | 6 chunks: bit 0 set for an old one, bits 4..48 pointer, bits 48..60 owner |
+//! | 12 | 4 | bits 0..24 number of lines of the list, bits 24..32 number of chunks in this line |
+//! | 16 | 8 each | 6 chunks: bit 0 set for an old chunk, bits 4..48 pointer, bits 48..60 owner |
 //!
 //! Invariants
-//! 1. The list of a batch is durable before one of its new chunks is active. It stays until its old chunks
-//!    are free.
-//! 2. Lines of an earlier list count only before the new list is durable. Then no chunk of the new list is
-//!    active, and all old chunks of the earlier list are free. So a start does nothing wrong.
+//! 1. The list of a batch is durable before one of its new chunks is active. The list stays until its old
+//!    chunks are free.
+//! 2. A start can find lines of an earlier list only if the new list was not durable yet. At that time no
+//!    chunk of the new list is active, and all old chunks of the earlier list are free. So the start frees
+//!    nothing that is needed.
 //!
 //! What it does not know: what chunks hold.
 
@@ -28,7 +31,7 @@ use crate::store_error::{StoreError, StoreResult};
 
 const BLOCK_BYTES: usize = 8192;
 const LINE: usize = LINE_BYTES as usize;
-/// Lines of a block with chunks.
+/// Lines with chunks in a block.
 const BLOCK_LINES: usize = BLOCK_BYTES / LINE - 1;
 /// Chunks of a line.
 const LINE_CHUNKS: usize = 6;
@@ -41,7 +44,7 @@ const OLD: u64 = 1;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Listed {
     pub(super) chunk: OwnedChunk,
-    /// Whether the batch does not need it any more; else the batch has made it.
+    /// Whether the chunk is old: the batch does not need it any more. Otherwise the batch has made it.
     pub(super) is_old: bool,
 }
 
@@ -64,7 +67,7 @@ pub(super) struct ChunkList {
     blocks: Vec<Pointer>,
 }
 
-/// Reserves an empty block; a caller's fence makes it durable.
+/// Reserves an empty block. A later fence of the caller makes its bytes durable.
 pub(super) fn new_block(space: &Space, owner: Owner) -> StoreResult<Pointer> {
     let block = space.allocator().allocate(owner, BLOCK_BYTES as u64)?;
     space.store_back(block, 0, &[0; BLOCK_BYTES])?;
@@ -97,7 +100,7 @@ impl ChunkList {
         &self.blocks
     }
 
-    /// Makes room for this many chunks. Errors: the region is full.
+    /// Adds blocks until the list has room for this many chunks. Errors: the region is full.
     pub(super) fn reserve(&mut self, space: &Space, count: usize) -> StoreResult<()> {
         while self.blocks.len() * BLOCK_LINES * LINE_CHUNKS < count {
             let last = self.blocks.last().copied().unwrap_or_default();
@@ -113,13 +116,13 @@ impl ChunkList {
         Ok(())
     }
 
-    /// Where a line is: its block, and its offset there.
+    /// Where a line is: its block, and its offset in the block.
     fn line_at(&self, number: usize) -> Option<LineAt> {
         let block = *self.blocks.get(number / BLOCK_LINES)?;
         Some(LineAt { block, offset: ((number % BLOCK_LINES + 1) * LINE) as u64 })
     }
 
-    /// Stores the list of a batch; the caller's fence makes it durable. There is room for it.
+    /// Stores the list of a batch, for which room is reserved. A later fence of the caller makes it durable.
     pub(super) fn stage(&self, space: &Space, batch: u64, listed: &[Listed]) -> StoreResult<()> {
         let lines = listed.len().div_ceil(LINE_CHUNKS);
         for (number, chunks) in listed.chunks(LINE_CHUNKS).enumerate() {
@@ -137,7 +140,7 @@ impl ChunkList {
         Ok(())
     }
 
-    /// The chunks that the list of a batch names, as far as it is there.
+    /// The chunks in the list of a batch, up to the first line that was not stored.
     pub(super) fn read(&self, space: &Space, batch: u64) -> StoreResult<Vec<Listed>> {
         let (mut listed, mut lines) = (Vec::new(), 1);
         for number in 0.. {

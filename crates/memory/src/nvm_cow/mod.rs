@@ -4,10 +4,10 @@
 //! | call | what it stores |
 //! |---|---|
 //! | insert, replace | a tuple in a new chunk; its pointer in a dirty node |
-//! | patch | the same; a tuple that the batch has made is changed in place |
+//! | patch | as insert; but a tuple that the batch has made is changed in place |
 //! | delete | a dirty node without the entry |
-//! | rollback | the same dirty nodes, with the entries of before, and the bytes of before in tuples |
-//! | commit | nothing, unless the batch has as many transactions as it may have |
+//! | rollback | the same dirty nodes and tuples: they get their old entries and bytes back |
+//! | commit | nothing; it ends the batch if that has reached its limit of transactions |
 //! | sync | ends the batch |
 //!
 //! Until the end of the batch, dirty nodes and new tuples are images in DRAM (`images.rs`). Their chunks are
@@ -20,8 +20,8 @@
 //! 3. The master record, one word, flips to the dirty directory. A fence makes that durable.
 //! 4. The old chunks are freed, with a fence.
 //!
-//! A crash before step 3 is durable leaves the current directory, and a crash behind it leaves the new one.
-//! The list tells the next start which chunks to free.
+//! A crash before step 3 is durable leaves the current directory, and a crash after it leaves the new one.
+//! The next start finds the chunks to free in the list.
 //!
 //! What it does not know: the other engines, except that `cow` has the same tree and the same directories.
 

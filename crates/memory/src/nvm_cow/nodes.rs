@@ -1,9 +1,11 @@
-//! The nodes and tuples of a store: chunks of the region, and images in DRAM of those that the batch has made.
+//! The nodes and tuples of a store: chunks of the region, and images in DRAM of the nodes and tuples that the
+//! batch has made.
 //!
 //! Invariants
-//! 1. Nothing of a dirty node or a new tuple is written back before the end of the batch. A fence waits for
-//!    its own thread only, and the transactions of a batch may be of several threads.
-//! 2. A node or tuple with an image is read and changed in its image only.
+//! 1. No line of a dirty node or a new tuple is written back before the end of the batch. The reason is that
+//!    a fence waits only for write-backs of its own thread, and the transactions of a batch may be of several
+//!    threads.
+//! 2. A node or tuple that has an image is read and changed only in this image.
 //!
 //! What it does not know: the format of nodes.
 
@@ -20,11 +22,11 @@ use crate::space::Space;
 use crate::store_error::{StoreError, StoreResult};
 use crate::tuple::TupleHead;
 
-/// Bytes of the longest chunk that is not whole cache lines.
+/// Bytes of the longest chunk that does not consist of whole cache lines.
 const CHUNK_BYTES_UNALIGNED_MAX: u64 = 48;
 
-/// The most bytes of a tuple that are asked for before its length is known. A processor notices longer reads
-/// by itself.
+/// The largest number of bytes of a tuple that are prefetched before its length is known. If a read is
+/// longer, the processor detects the sequence and prefetches by itself.
 const PREFETCH_BYTES_MAX: u64 = 17 * LINE_BYTES;
 
 /// The nodes and tuples of a store, with its directories.
@@ -38,7 +40,7 @@ pub struct NvmNodes {
     pub(super) tuple: Vec<u8>,
 }
 
-/// The pointer that the primary index has as the value of a key.
+/// The pointer to a tuple in a row value.
 pub(super) fn tuple_of(value: &[u8]) -> StoreResult<Pointer> {
     let word = value.first_chunk().filter(|_| value.len() == 8);
     let damaged = StoreError::Damaged { what: "a pointer to a tuple", at: Pointer::NONE };
@@ -64,7 +66,7 @@ impl NvmNodes {
             match content {
                 Content::Tuple { len_bytes, image: None } => space.write_back(chunk, len_bytes)?,
                 Content::Tuple { len_bytes, image: Some(image) } => {
-                    // A chunk of 64 bytes or more is whole lines.
+                    // A chunk of 64 bytes or more consists of whole lines.
                     let is_lines = len_bytes > CHUNK_BYTES_UNALIGNED_MAX;
                     let images = &chunks.images;
                     let bytes = if is_lines { images.tuple_lines(image) } else { images.tuple(image) };
@@ -99,7 +101,8 @@ impl NvmNodes {
         match self.chunks.tuple_image(tuple) {
             Some(image) => TupleHead::decode(image, tuple),
             None => {
-                // A read or a copy of the tuple follows, and its chunk is not much longer.
+                // A read or a copy of the tuple follows. So the whole chunk is prefetched, which is not much
+                // longer than the tuple.
                 let chunk_bytes = self.space.allocator().len_bytes(tuple).unwrap_or_default();
                 self.space.prefetch(tuple, 0, chunk_bytes.min(PREFETCH_BYTES_MAX));
                 TupleHead::read(&self.space, tuple)
@@ -136,7 +139,7 @@ impl NvmNodes {
     }
 }
 
-/// The whole lines that two ranges of a node touch; one range if they meet.
+/// The ranges of whole lines that cover two ranges of a node. If the two overlap, they become one range.
 fn lines_of([slots, entries]: [Range<usize>; 2]) -> [Option<Range<usize>>; 2] {
     const LINE: usize = LINE_BYTES as usize;
     let (slots_end, entries_at) = (slots.end.next_multiple_of(LINE), entries.start / LINE * LINE);
@@ -171,7 +174,7 @@ impl NodeStore for NvmNodes {
         }
     }
 
-    /// The pair is read with the word around it, which the processor loads at once.
+    /// Reads the whole word around the pair, because the processor loads a word at once.
     #[inline]
     fn read_pair(&self, place: NodeBytes, at: usize) -> StoreResult<u16> {
         let NodeBytes::Chunk(chunk) = place else {

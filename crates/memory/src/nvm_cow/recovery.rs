@@ -1,10 +1,11 @@
-//! A start: the current directory counts, and the list of the last batch says which chunks to free.
+//! The start of a store: it reads the current directory, and frees chunks that are in the list of the last
+//! batch.
 //!
 //! Invariants
 //! 1. A start reads the directories and one list, so its time depends on the length of one batch only.
 //! 2. A start that a crash interrupts is repeated: freeing a chunk again changes nothing.
-//! 3. Only the stores of one name use the owner of a listed chunk. So a chunk that is active belongs to this
-//!    store, and is what the list says (decision 0115).
+//! 3. Only the stores of one name use the owner of a listed chunk. So a listed chunk that is active belongs
+//!    to this store, and is really the chunk that the list means (decision 0115).
 //!
 //! What it does not know: rows.
 
@@ -14,13 +15,14 @@ use crate::pointer::Owner;
 use crate::space::{OwnedChunk, Space};
 use crate::store_error::StoreResult;
 
-/// Frees the chunks that a crash has left behind.
+/// Frees the chunks that a batch has left allocated because a crash interrupted it.
 pub(super) fn recover(space: &Space, directory: &Directory, owner: Owner) -> StoreResult<ChunkList> {
     let list = ChunkList::open(space, owner, directory.list)?;
     let unfinished = list.read(space, directory.batch() + 1)?;
     let is_unfinished = !unfinished.is_empty();
     let listed = if is_unfinished { unfinished } else { list.read(space, directory.batch())? };
-    // A batch that has not flipped leaves its new chunks, and one that has flipped its old ones.
+    // If the batch has not flipped the master record, its new chunks are garbage. If it has flipped, its old
+    // chunks are.
     let garbage = listed.iter().filter(|listed| listed.is_old != is_unfinished);
     let garbage: Vec<OwnedChunk> = garbage.map(|listed| listed.chunk).collect();
     space.free_allocated(&garbage)?;

@@ -3,8 +3,8 @@
 //! Invariants
 //! 1. A new chunk is reserved until the end of the batch. So a crash before it frees the chunk.
 //! 2. A chunk that the current directory needs is freed only after the flip.
-//! 3. The list of chunks has room for what the batch has allocated, and for as many chunks that it frees. So
-//!    the end of a batch needs no room.
+//! 3. The list of chunks has room for all chunks that the batch has allocated, and for the same number of
+//!    freed ones. So the end of a batch needs no room.
 //!
 //! What it does not know: what chunks hold, except which are nodes and which are tuples.
 
@@ -30,13 +30,13 @@ struct NewChunk {
     content: Content,
 }
 
-/// The chunks that a batch has made, and those that it does not need any more.
+/// The chunks that a batch has made, and the chunks that it does not need any more.
 pub(super) struct BatchChunks {
     list: ChunkList,
     pub(super) images: Images,
     new: FxHashMap<Pointer, NewChunk>,
     old: Vec<OwnedChunk>,
-    /// The most chunks that the list of this batch will have.
+    /// The largest number of chunks that the list of this batch can have. The list has room for them.
     listed_max: usize,
     listed: Vec<Listed>,
 }
@@ -51,7 +51,7 @@ impl BatchChunks {
         self.list.blocks()
     }
 
-    /// Reserves a chunk, and makes sure that one that it takes the place of can be freed.
+    /// Reserves a chunk, and makes sure that the list has room for it and for an old chunk that it replaces.
     fn allocate(&mut self, space: &Space, owner: Owner, len_bytes: usize) -> StoreResult<Pointer> {
         self.promise(space, 2)?;
         Ok(space.allocator().allocate(owner, len_bytes as u64)?)
@@ -70,7 +70,7 @@ impl BatchChunks {
         Ok(chunk)
     }
 
-    /// Makes a tuple of a head and a row. Errors: the region is full.
+    /// Makes a tuple from a head and a row. Errors: the region is full.
     pub(super) fn new_tuple(
         &mut self,
         space: &Space,
@@ -108,7 +108,7 @@ impl BatchChunks {
         }
     }
 
-    /// Changes bytes of a tuple that the batch has made. Errors: they are not within it.
+    /// Changes bytes of a tuple that the batch has made. Errors: the bytes are not within the tuple.
     pub(super) fn change_tuple(
         &mut self,
         space: &Space,
@@ -149,7 +149,7 @@ impl BatchChunks {
         self.new.contains_key(&chunk)
     }
 
-    /// Frees a chunk: now if the batch has made it, after the flip otherwise.
+    /// Frees a chunk. If the batch has made it, it is freed at once, otherwise after the flip.
     pub(super) fn retire(&mut self, space: &Space, chunk: Pointer, owner: Owner) -> StoreResult<()> {
         match self.new.remove(&chunk) {
             Some(new) => {
@@ -178,11 +178,12 @@ impl BatchChunks {
         let old = self.old.iter().map(|old| Listed { chunk: *old, is_old: true });
         self.listed.clear();
         self.listed.extend(new.chain(old));
-        // Chunks of one slab in turn have their bits in the same line.
+        // In this order, chunks of one slab follow each other. Their bits are in the same line, which is then
+        // stored once.
         self.listed.sort_unstable_by_key(|listed| listed.chunk.pointer);
     }
 
-    /// Stores the list; the caller's fence makes it durable.
+    /// Stores the list. A later fence of the caller makes it durable.
     pub(super) fn stage(&self, space: &Space, batch: u64) -> StoreResult<()> {
         self.list.stage(space, batch, &self.listed)
     }

@@ -1,4 +1,4 @@
-//! Rows as tuples in chunks of their own, and the end of a batch.
+//! The store of the engine: rows as tuples in chunks of their own, and the end of a batch.
 //!
 //! A row value is the pointer to a tuple.
 //!
@@ -29,7 +29,8 @@ use crate::tuple;
 pub struct NvmCowSettings {
     /// A commit ends the batch when the batch has this many transactions.
     pub batch_transactions: usize,
-    /// Bytes of a node, from 512 to 16384. It is for a new store only: a store keeps its size.
+    /// Bytes of a node, from 512 to 16384. The setting is used only when a store is created, because a store
+    /// keeps its size of nodes.
     pub node_bytes: usize,
 }
 
@@ -43,9 +44,9 @@ impl Default for NvmCowSettings {
 pub type NvmCow = CowStore<NvmNodes>;
 
 impl NvmCow {
-    /// Opens the store with this name; makes an empty one if there is none. Its directory and its list are
-    /// counted for `owner`. Commits that were not durable are gone. The time depends on the length of the
-    /// last batch.
+    /// Opens the store with this name, or makes an empty store if there is none. The chunks of its directory
+    /// and its list belong to `owner`. Transactions whose commit was not durable are lost. The time depends
+    /// on the length of the last batch.
     pub fn open(
         allocator: Arc<Allocator>,
         name: &str,
@@ -63,7 +64,8 @@ impl NvmCow {
     }
 }
 
-/// Frees what dropped tables have, and then their numbers. The list of the last batch names none of it.
+/// Frees all chunks of dropped tables, and then the numbers of these tables. The list of the last batch has
+/// none of these chunks.
 fn end_drops(trees: &mut Trees<NvmNodes>) -> StoreResult<()> {
     let dropped = trees.roots.dropped();
     for table in &dropped {
@@ -73,7 +75,7 @@ fn end_drops(trees: &mut Trees<NvmNodes>) -> StoreResult<()> {
     if dropped.is_empty() { Ok(()) } else { trees.nodes.end_batch(&mut trees.roots) }
 }
 
-/// Lets the primary index lead to another tuple.
+/// Changes the entry of a row in the primary index, so that it leads to another tuple.
 fn exchange_tuple(trees: &mut Trees<NvmNodes>, stored: StoredRow<'_>, tuple: Pointer) -> StoreResult<()> {
     let StoredRow { table, key, .. } = stored;
     let value = tuple.to_u64().to_le_bytes();
@@ -140,7 +142,7 @@ impl CowMedium for NvmNodes {
         chunks.retire(space, tuple_of(value)?, owner)
     }
 
-    /// The tuple stays until the end of the transaction.
+    /// Does nothing: the tuple stays until the end of the transaction.
     fn take_out_row(_trees: &mut Trees<NvmNodes>, _row: StoredRow<'_>) -> StoreResult<()> {
         Ok(())
     }

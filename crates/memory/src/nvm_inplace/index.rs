@@ -1,14 +1,14 @@
 //! An index: a B+tree in persistent memory, from keys to tuples.
 //!
-//! Changes of an entry are stores of one word, which the undo log takes back. Splits and the removal of an
-//! empty leaf are publications of the allocator, which are never taken back (`split.rs`).
+//! A change of an entry is a store of one word, and the undo log can take it back. A split or the removal of
+//! an empty leaf is a publication of the allocator, and is never taken back (`split.rs`).
 //!
 //! Invariants
-//! 1. A key that an entry begins is in the tuple that the entry leads to, or in the node's chunk for long
-//!    separators.
-//! 2. A removed entry keeps its slot until its transaction ends (`removed.rs`). So putting it back needs no
-//!    room. No node is removed before the end.
-//! 3. Any walk through a tree ends, also if a damaged pointer leads back to a node above.
+//! 1. An entry has only the beginning of its key. The whole key is in the tuple that the entry leads to, or
+//!    in the node's chunk for long separators.
+//! 2. A removed entry keeps its slot until its transaction ends (`removed.rs`). So no room is needed to put
+//!    the entry back. No node is removed before the end.
+//! 3. Any walk through a tree ends, even if a damaged pointer leads back to a node above.
 //!
 //! What it does not know: the log, other indexes.
 
@@ -22,11 +22,11 @@ use crate::space::Space;
 use crate::store_error::{StoreError, StoreResult};
 use crate::tuple::{self, TupleHead};
 
-/// The most levels of a tree. More are damage.
+/// The largest number of levels of a tree. A tree with more levels is damaged.
 pub(super) const LEVELS_MAX: usize = 24;
 
 pub(super) const TOO_MANY_LEVELS: &str = "a tree of too many levels";
-/// What a walk reports that has met more nodes than the region has room for.
+/// The error of a walk that has met more nodes than the region has room for.
 pub(super) const CYCLE: &str = "an index whose nodes lead in a circle";
 const LACKS_ENTRY: &str = "an index, which lacks the entry of a tuple";
 
@@ -34,7 +34,7 @@ const LACKS_ENTRY: &str = "an index, which lacks the entry of a tuple";
 pub(super) struct Index {
     /// The word with the pointer to the root.
     pub(super) root: Word,
-    /// Its number in the table.
+    /// The number of the index in its table.
     pub(super) number: usize,
     pub(super) owner: Owner,
     /// Tuples that lookups have found.
@@ -48,7 +48,8 @@ pub(super) struct ReadTuple {
     pub(super) head: TupleHead,
 }
 
-/// Bytes of a tuple that are going to be read, counted from its beginning. It is a hint.
+/// The bytes of a tuple that the caller will read, counted from its beginning. They are only a hint for
+/// prefetching.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct WantedBytes {
     pub(super) from: usize,
@@ -56,7 +57,8 @@ pub(super) struct WantedBytes {
 }
 
 impl WantedBytes {
-    /// The most bytes that are prefetched. A processor notices longer reads by itself.
+    /// The largest number of bytes that are prefetched. If a read is longer, the processor detects the
+    /// sequence and prefetches by itself.
     const MAX: usize = 1024;
     /// Bytes of a usual head.
     const HEAD: usize = 32;
@@ -112,7 +114,7 @@ impl Sorted {
     }
 }
 
-/// Makes an empty root in a reserved chunk; a caller's fence makes it durable.
+/// Makes an empty root in a reserved chunk. A later fence of the caller makes its bytes durable.
 pub(super) fn new_root(space: &Space, owner: Owner) -> StoreResult<Pointer> {
     let root = space.allocator().allocate(owner, NODE_BYTES as u64)?;
     Node::empty(root, true).store(space)?;
@@ -161,7 +163,8 @@ impl Index {
         }
     }
 
-    /// The highest entry of an inner node that is not above the key, if heads alone do not tell.
+    /// The highest entry of an inner node whose key is not greater than `key`. Compares whole keys, because
+    /// the heads are not enough to decide.
     fn child_by_long_keys(
         &self,
         space: &Space,
@@ -224,7 +227,7 @@ impl Index {
         Ok(sorted)
     }
 
-    /// The leaf whose keys are around a key.
+    /// The leaf that has a key, or would have it.
     #[inline]
     fn leaf(&self, space: &Space, key: &SearchKey<'_>) -> StoreResult<Node> {
         let mut node = Node::read(space, self.root(space))?;
@@ -249,7 +252,7 @@ impl Index {
         Ok(None)
     }
 
-    /// The tuple of a key. It asks the cache of lookups first.
+    /// The tuple of a key. The cache of lookups is searched first.
     pub(super) fn lookup(
         &self,
         space: &Space,
@@ -286,14 +289,15 @@ impl Index {
         Ok(Some(ReadTuple { at: slot.tuple, head }))
     }
 
-    /// Notes the tuple of a key, whose entry is valid now.
+    /// Puts the tuple of a key, whose entry is valid now, into the cache of lookups.
     pub(super) fn note(&self, key: &[u8], tuple: Pointer) {
         if self.cache.is_on() {
             self.cache.note(KeyHash::of(key), tuple);
         }
     }
 
-    /// Forgets the tuple of a key, because its entry leads to it no more.
+    /// Removes the tuple of a key from the cache of lookups, because the entry does not lead to the tuple any
+    /// more.
     pub(super) fn forget(&self, key: &[u8], tuple: Pointer) {
         if self.cache.is_on() {
             self.cache.forget(KeyHash::of(key), tuple);
@@ -312,8 +316,8 @@ impl Index {
         Ok(slot.map(|slot| LeafSlot { node: leaf.at, slot, tuple }))
     }
 
-    /// Makes the entry of a tuple not valid, and withholds its slot; durable with the caller's next fence.
-    /// Whether the leaf has no valid entry then.
+    /// Makes the entry of a tuple invalid, and withholds its slot from inserts. The caller's next fence makes
+    /// this durable. Returns whether the leaf has no valid entry left.
     ///
     /// Errors: the index has no such entry, so it is damaged.
     pub(super) fn remove(
@@ -330,10 +334,11 @@ impl Index {
         Ok(self.set_valid(space, &slot, false)? == 0)
     }
 
-    /// Makes a removed entry valid again; durable with the caller's next fence. `removed` is none at a start.
+    /// Makes a removed entry valid again. The caller's next fence makes this durable. `removed` is `None` at
+    /// a start.
     ///
-    /// An entry that is not there is left out: a start that was interrupted has undone older changes of the
-    /// same slot already.
+    /// If the entry is not found, nothing is done: an interrupted start has already undone older changes of
+    /// the same slot.
     pub(super) fn put_back(
         &self,
         space: &Space,
@@ -359,8 +364,8 @@ impl Index {
         Ok(())
     }
 
-    /// Makes an entry valid or not valid; durable with the caller's next fence. Gives the number of entries
-    /// that the leaf has then.
+    /// Makes an entry valid or invalid. The caller's next fence makes this durable. Returns the number of
+    /// valid entries that the leaf has then.
     pub(super) fn set_valid(&self, space: &Space, entry: &LeafSlot, is_valid: bool) -> StoreResult<u32> {
         let word = space.word(entry.node, node::BITS_AT)?;
         let bit = 1 << entry.slot;
@@ -370,13 +375,14 @@ impl Index {
         Ok((bits & ((1 << ENTRIES) - 1)).count_ones())
     }
 
-    /// Lets an entry lead to another tuple with the same key; durable with the caller's next fence.
+    /// Changes an entry, so that it leads to another tuple with the same key. The caller's next fence makes
+    /// this durable.
     pub(super) fn exchange(&self, space: &Space, entry: &LeafSlot, tuple: Pointer) -> StoreResult<()> {
         space.store_word(node::pointer_word(space, entry.node, entry.slot)?, tuple.to_u64());
         Ok(())
     }
 
-    /// Lets the entry of a key lead to `new` in place of `old`.
+    /// Changes the entry of a key, so that it leads to `new` instead of `old`.
     ///
     /// Errors: the index has no such entry, so it is damaged.
     pub(super) fn exchange_tuple(
@@ -391,7 +397,8 @@ impl Index {
         self.exchange(space, &slot.ok_or(StoreError::Damaged { what: LACKS_ENTRY, at: old })?, new)
     }
 
-    /// Adds the chunks of its nodes and long separators, and of the tuples if it is the primary index.
+    /// Adds the chunks of the index: its nodes and long separators, and the tuples if this is the primary
+    /// index.
     pub(super) fn add_chunks(&self, space: &Space, chunks: &mut Vec<Pointer>) -> StoreResult<()> {
         let mut nodes = vec![self.root(space)];
         let mut nodes_left = space.chunks_max(NODE_BYTES as u64);

@@ -1,7 +1,9 @@
-//! A hash table in DRAM, from keys of an index to their tuples. It saves lookups the way through the tree.
+//! A hash table in DRAM, from keys of an index to their tuples. With it, a lookup can skip the search in the
+//! tree.
 //!
-//! It is a cache: it begins empty, forgets entries, and a lookup that finds nothing in it searches the tree. So
-//! a start reads nothing for it. A bucket is a cache line with eight words. A word:
+//! It is a cache: it begins empty, entries can be replaced, and a lookup that finds nothing in it searches
+//! the tree. So a start reads nothing for it. A bucket is a cache line with eight words. A word has these
+//! bits:
 //!
 //! | bits | field |
 //! |---:|---|
@@ -9,13 +11,14 @@
 //! | 40..64 | tag: bits 6..30 of the key's hash |
 //!
 //! The number of buckets is a power of two, at least 64. The lowest bits of the hash choose the bucket. When
-//! the number doubles, one more bit of the hash is needed, and the tag has it. So keys are not read again.
+//! the number of buckets doubles, one more bit of the hash is needed. The tag contains this bit, so the keys
+//! do not have to be read again.
 //!
 //! Invariants
 //! 1. A word leads to a tuple that has a valid entry in the index. The functions that take an entry out of the
 //!    index also take its word out.
 //! 2. Two keys may have the same tag, so a lookup compares the key in the tuple.
-//! 3. Reads of several threads may note tuples at the same time, because a word is stored whole.
+//! 3. Several threads that read may add tuples at the same time, because the store of a word is atomic.
 //!
 //! What it does not know: what keys and tuples are.
 
@@ -39,9 +42,9 @@ const POINTER_MASK: u64 = (1 << POINTER_BITS) - 1;
 #[derive(Default)]
 pub(super) struct LookupCache {
     buckets: Box<[Bucket]>,
-    /// Bytes that the buckets may have at most.
+    /// The largest number of bytes for the buckets.
     bytes_max: u64,
-    /// Tuples that found their bucket full since the number of buckets changed.
+    /// How many tuples have found their bucket full since the number of buckets last changed.
     displaced_count: AtomicU32,
 }
 
@@ -59,7 +62,7 @@ impl KeyHash {
         KeyHash(XxHash64::oneshot(0, key))
     }
 
-    /// The tag, where it is in a word.
+    /// The tag, shifted to its position in a word.
     #[inline]
     fn tag(self) -> u64 {
         self.0 >> BUCKET_BITS_MIN << POINTER_BITS
@@ -78,7 +81,7 @@ impl LookupCache {
         LookupCache { bytes_max, ..LookupCache::default() }
     }
 
-    /// Whether it may have anything.
+    /// Whether the cache may have any tuples.
     #[inline]
     pub(super) fn is_on(&self) -> bool {
         self.bytes_max >= BUCKET_BYTES * BUCKETS_MIN as u64
@@ -98,7 +101,7 @@ impl LookupCache {
         same.map(|word| Pointer::from_u64((word & POINTER_MASK) * CHUNK_BYTES_MIN))
     }
 
-    /// Notes the tuple of a key. If the bucket is full, it takes the place of another one.
+    /// Adds the tuple of a key. If the bucket is full, the tuple replaces another one.
     pub(super) fn note(&self, hash: KeyHash, tuple: Pointer) {
         let Some(new) = word_of(hash, tuple).filter(|_| self.is_on()) else { return };
         let words = self.bucket(hash);
@@ -113,7 +116,7 @@ impl LookupCache {
         }
     }
 
-    /// Takes the tuple of a key out.
+    /// Removes the tuple of a key.
     pub(super) fn forget(&self, hash: KeyHash, tuple: Pointer) {
         let Some(old) = word_of(hash, tuple) else { return };
         let same = self.bucket(hash).iter().filter(|word| word.load(Relaxed) == old);

@@ -3,18 +3,18 @@
 //! | at | size | field |
 //! |---:|---:|---|
 //! | 0 | 8 | bits 0..20: which entries are valid; bit 32: it is a leaf |
-//! | 8 | 8 | inner bound: pointer to the chunk with the node's separator, if that is longer than 15 bytes |
+//! | 8 | 8 | pointer to the chunk with the node's separator in the parent, if that is longer than 15 bytes |
 //! | 16 | 16 | zeros |
 //! | 32 | 24 each | 20 entries: 16 bytes of the key, and a pointer to a tuple or a node |
 //!
-//! The 16 bytes of a key are its first 15, with zeros behind a shorter one, and a byte with its length, or 16
-//! for any longer key. As one number they sort as the keys do, as long as not both are longer than 15 bytes.
-//! A long separator is in a chunk of its own: its length (8 bytes), and its bytes.
+//! The 16 bytes of a key are its first 15 bytes (a shorter key is followed by zeros), and a byte with its
+//! length (16 for any longer key). Read as one number, they have the same order as the keys, unless both keys
+//! are longer than 15 bytes. A long separator is in a chunk of its own: its length (8 bytes), and its bytes.
 //!
 //! Invariants
 //! 1. The entries are in no order. An entry that is not valid may hold anything.
 //! 2. An entry is durable before its bit is set.
-//! 3. The smallest separator of an inner node has the head 0: it is below every key.
+//! 3. The smallest separator of an inner node has the head 0, which is smaller than the head of every key.
 //!
 //! What it does not know: other nodes.
 
@@ -43,7 +43,7 @@ const ALL: u64 = (1 << ENTRIES) - 1;
 pub(super) struct KeyHead(u128);
 
 impl KeyHead {
-    /// Below every key.
+    /// A head that is smaller than the head of every key.
     pub(super) const LOWEST: KeyHead = KeyHead(0);
 
     #[inline]
@@ -57,13 +57,14 @@ impl KeyHead {
         KeyHead(u128::from_be_bytes(bytes))
     }
 
-    /// Whether it is the whole key.
+    /// Whether the head contains the whole key.
     #[inline]
     pub(super) fn is_whole(self) -> bool {
         (self.0 & 0xFF) as usize <= HEAD_BYTES
     }
 
-    /// A short separator between two neighbours, at most `right`; `None` if they agree in 15 bytes.
+    /// A short separator between two neighbouring keys, which is not greater than `right`. `None`: the first
+    /// 15 bytes of the keys are equal.
     pub(super) fn between(left: KeyHead, right: KeyHead) -> Option<KeyHead> {
         if right.is_whole() {
             return Some(right);
@@ -72,7 +73,7 @@ impl KeyHead {
     }
 }
 
-/// An entry: the beginning of a key, and what it leads to.
+/// An entry: the beginning of a key, and the pointer to a tuple or a node.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Entry {
     pub(super) head: KeyHead,
@@ -108,7 +109,7 @@ impl Slots {
         Slots(bits & ALL)
     }
 
-    /// The entries that are in one of two sets.
+    /// The entries that are in at least one of two sets.
     pub(super) fn and(self, other: Slots) -> Slots {
         Slots(self.0 | other.0)
     }
@@ -142,7 +143,7 @@ impl Node {
         Ok(node)
     }
 
-    /// Reads another node in the place of this copy.
+    /// Replaces this copy by a copy of another node.
     #[inline]
     pub(super) fn load(&mut self, space: &Space, at: Pointer) -> StoreResult<()> {
         self.at = at;
@@ -153,7 +154,7 @@ impl Node {
         }
     }
 
-    /// A node without entries that is not in the region yet.
+    /// A copy of an empty node, which is not stored in the region yet.
     pub(super) fn empty(at: Pointer, is_leaf: bool) -> Node {
         let mut node = Node { at, bytes: [0; NODE_BYTES] };
         node.set_word(BITS_AT, if is_leaf { LEAF } else { 0 });
@@ -195,7 +196,7 @@ impl Node {
         (self.bits() & ALL).count_ones() as usize
     }
 
-    /// An entry that is free and not withheld.
+    /// A slot that is free and not withheld.
     pub(super) fn free_slot(&self, withheld: Slots) -> Option<usize> {
         Slots::ALL.without(self.slots()).without(withheld).next()
     }
@@ -206,8 +207,8 @@ impl Node {
         KeyHead(bytes.map_or(0, |bytes| u128::from_be_bytes(*bytes)))
     }
 
-    /// The entry with the highest head that is not above another head; any of them if several have it. The loop
-    /// has no branch that depends on keys, because a processor could not predict it.
+    /// The entry with the highest head that is not greater than `head`. If several entries have this head,
+    /// any of them. The loop has no branch that depends on keys, because a processor could not predict it.
     #[inline]
     pub(super) fn highest_up_to(&self, head: KeyHead) -> Option<usize> {
         let (mut highest, mut found) = (KeyHead::LOWEST, ENTRIES);
@@ -254,7 +255,7 @@ pub(super) fn pointer_at(slot: usize) -> u64 {
     (ENTRIES_AT + slot * ENTRY_BYTES + 16) as u64
 }
 
-/// The two words of the key's beginning in an entry.
+/// The two words that have the beginning of the key in an entry.
 pub(super) fn head_words(space: &Space, node: Pointer, slot: usize) -> StoreResult<[Word; 2]> {
     let at = (ENTRIES_AT + slot * ENTRY_BYTES) as u64;
     Ok([space.word(node, at)?, space.word(node, at + 8)?])

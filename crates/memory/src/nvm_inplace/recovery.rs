@@ -1,4 +1,4 @@
-//! Taking changes back: for a rollback, for a savepoint, and at a start.
+//! Takes changes back: for a rollback, for a savepoint, and at a start.
 //!
 //! ```text
 //!            commit, tuples to free            all freed
@@ -11,9 +11,9 @@
 //!
 //! Invariants
 //! 1. Entries are undone newest first.
-//! 2. Undoing an entry again, or one whose change never began, changes nothing. So a crash during recovery
-//!    does no harm.
-//! 3. Undoing takes no room in the region: a removed entry still has its slot (`removed.rs`).
+//! 2. To undo an entry a second time changes nothing, nor does the undo of an entry whose change never began.
+//!    So recovery can be repeated after a crash.
+//! 3. To undo a change, no room in the region is needed: a removed entry still has its slot (`removed.rs`).
 //!
 //! What it does not know: how changes are made (`store.rs`).
 
@@ -28,26 +28,26 @@ use crate::store_error::StoreResult;
 use crate::tuple::{self, TupleHead};
 use crate::undo_log::{Kind, Phase, UndoEntry, UndoLog};
 
-/// What undoing works on.
+/// The parts of a store that are needed to undo changes.
 pub(super) struct Undo<'s> {
     pub(super) space: &'s Space,
     pub(super) tables: &'s Tables,
     pub(super) log: &'s mut UndoLog,
-    /// None at a start.
+    /// The withheld slots; `None` at a start.
     pub(super) removed: Option<&'s mut RemovedEntries>,
 }
 
-/// Chunks that an ended transaction leaves behind, and what they are in the entries.
+/// Which tuples in the log entries have to be freed at the end of a transaction.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Garbage {
-    /// The tuples that it made.
+    /// The tuples that the transaction made.
     New,
-    /// The tuples that it removed.
+    /// The tuples that the transaction removed.
     Old,
 }
 
 impl Undo<'_> {
-    /// Finishes what the log says at a start.
+    /// Finishes at a start what the phase of the log requires.
     pub(super) fn recover(&mut self) -> StoreResult<()> {
         match self.log.phase() {
             Phase::Open if self.log.len() == 0 => Ok(()),
@@ -72,7 +72,7 @@ impl Undo<'_> {
         }
     }
 
-    /// Ends a transaction whose changes stay, durably. The changes are durable already.
+    /// Ends a committed transaction, durably. Its changes are durable already.
     pub(super) fn finish_commit(&mut self) -> StoreResult<()> {
         match self.has(Garbage::Old) {
             true => {
@@ -83,8 +83,8 @@ impl Undo<'_> {
         }
     }
 
-    /// Undoes the entries behind the first `kept` ones. Each is taken out of the log before the next one is
-    /// undone, because the transaction goes on.
+    /// Undoes the entries after the first `kept` ones, newest first. Each entry is removed from the log
+    /// before the next one is undone, because the transaction stays open and may add entries.
     pub(super) fn roll_back_to(&mut self, kept: usize) -> StoreResult<()> {
         while self.log.len() > kept {
             let number = self.log.len() - 1;
@@ -136,7 +136,8 @@ impl Undo<'_> {
         match entry.kind {
             Kind::Insert if self.is_whole(&entry) => self.exchange_all(&entry, entry.tuple, Pointer::NONE),
             Kind::Replace if self.is_whole(&entry) => self.exchange_all(&entry, entry.tuple, entry.old),
-            // The entry may have become durable before its tuple; then the change has not begun.
+            // If the tuple is not whole, the crash came when the entry was durable but not the tuple. Then
+            // the change had not begun.
             Kind::Insert | Kind::Replace => Ok(()),
             Kind::Delete => self.exchange_all(&entry, Pointer::NONE, entry.tuple),
             Kind::Patch => {
@@ -151,7 +152,8 @@ impl Undo<'_> {
         tuple::head_checksum(self.space, entry.tuple, &mut bytes) == Some(entry.checksum)
     }
 
-    /// Lets all indexes lead to the tuple `back` and not to `gone`; either may be none.
+    /// Changes all indexes, so that they lead to the tuple `back` and not to `gone`. Either of the two may be
+    /// `NONE`.
     fn exchange_all(&mut self, entry: &UndoEntry, gone: Pointer, back: Pointer) -> StoreResult<()> {
         let tables = self.tables;
         let table = tables.table(TableNo(entry.table))?;

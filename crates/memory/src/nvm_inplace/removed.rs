@@ -1,4 +1,4 @@
-//! What the open transaction has removed from indexes.
+//! The entries that the open transaction has removed from indexes.
 //!
 //! A removed entry keeps its slot in its node until the transaction ends: the slot is *withheld*. So a
 //! rollback finds the entry there and makes it valid again, and needs no room in the region.
@@ -21,11 +21,11 @@ pub(super) struct RemovedEntries {
     /// A bit for each withheld slot of a node.
     withheld: FxHashMap<Pointer, u64>,
     emptied: Vec<EmptiedLeaf>,
-    /// The keys of `emptied`, one behind the other.
+    /// The keys of `emptied`, one after the other.
     keys: Vec<u8>,
 }
 
-/// A leaf that may be empty, by a key in it.
+/// A leaf that may be empty. It is found by a key that was in it.
 struct EmptiedLeaf {
     table: TableNo,
     index: usize,
@@ -54,13 +54,14 @@ impl RemovedEntries {
         }
     }
 
-    /// Notes a leaf without valid entries, by a key in it.
+    /// Adds a leaf that has no valid entries left. `key` was in this leaf.
     pub(super) fn add_emptied(&mut self, table: TableNo, index: usize, key: &[u8]) {
         self.emptied.push(EmptiedLeaf { table, index, key_from: self.keys.len() });
         self.keys.extend_from_slice(key);
     }
 
-    /// Releases all slots, because the transaction has ended. Calls `each` with the leaves that may be empty.
+    /// Releases all slots, because the transaction has ended. Calls `each` for each leaf that may be empty,
+    /// with its table, its index and a key.
     pub(super) fn end(&mut self, mut each: impl FnMut(TableNo, usize, &[u8])) {
         self.withheld.clear();
         while let Some(EmptiedLeaf { table, index, key_from }) = self.emptied.pop() {

@@ -1,7 +1,7 @@
 //! Scans of an index, in both directions.
 //!
-//! Nodes have no links to their neighbours. A scan goes down from the root, and each level visits its children
-//! in order.
+//! Nodes have no links to their neighbours. A scan begins at the root, and visits the children of each node
+//! in the order of their keys.
 //!
 //! Invariants
 //! 1. Nobody changes the index during a scan: a scan borrows the store.
@@ -18,7 +18,7 @@ use crate::space::Space;
 use crate::store::{Direction, KeyRange};
 use crate::store_error::{StoreError, StoreResult};
 
-/// Called with each tuple of a scan.
+/// The function that a scan calls with each tuple. It can end the scan.
 type OnTuple<'f> = dyn FnMut(Pointer) -> StoreResult<ControlFlow<()>> + 'f;
 
 /// A scan of one index.
@@ -28,7 +28,7 @@ pub(super) struct IndexScan<'s> {
     from: Bound<SearchKey<'s>>,
     to: Bound<SearchKey<'s>>,
     direction: Direction,
-    /// Nodes that the scan may still visit. A tree has no more.
+    /// The number of nodes that the scan may still visit. If a scan needs more, the nodes lead in a circle.
     nodes_left: u64,
 }
 

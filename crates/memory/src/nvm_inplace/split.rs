@@ -1,8 +1,10 @@
-//! Growth and shrinking of an index: splits of nodes, and the removal of empty leaves. Each is one publication
-//! of the allocator. Full nodes are split on the way down, so a split needs one node above it.
+//! Growth and shrinking of an index: splits of nodes, and the removal of empty leaves. Each is one
+//! publication of the allocator. An insert splits full nodes on its way down the tree. So the parent of a
+//! node that is split always has a free slot.
 //!
 //! Invariants
-//! 1. A crash leaves a split done or not begun. So does an error, which also gives reserved chunks up.
+//! 1. After a crash a split is either done or not begun. The same is true after an error, which also gives up
+//!    reserved chunks.
 //! 2. A withheld slot moves with its entry.
 //!
 //! What it does not know: how entries are found and removed (`index.rs`).
@@ -15,7 +17,8 @@ use crate::publish::{Step, StepList};
 use crate::space::Space;
 use crate::store_error::{StoreError, StoreResult};
 
-/// A node, its entries in order, and the first one that moves to the right half.
+/// A node, its entries in the order of their keys, and the position of the first one that moves to the right
+/// half.
 struct Halves<'n> {
     node: &'n Node,
     sorted: &'n Sorted,
@@ -29,10 +32,10 @@ impl Halves<'_> {
     }
 }
 
-/// The separator that a split puts above the right half.
+/// The separator that a split puts into the parent, in the entry for the right half.
 struct Separator {
     head: KeyHead,
-    /// A chunk that holds it, if it is long.
+    /// The chunk with the whole separator, if it is long.
     chunk: Pointer,
     /// Whether the chunk is new.
     is_new: bool,
@@ -61,7 +64,8 @@ impl Reserved {
 }
 
 impl Index {
-    /// Writes an entry into a free slot, and does not make it valid yet. Splits nodes that are full.
+    /// Writes an entry into a free slot of its leaf, but does not make it valid yet. Splits nodes that are
+    /// full.
     ///
     /// Errors: the region is full.
     pub(super) fn prepare(
@@ -93,8 +97,8 @@ impl Index {
         Err(StoreError::Damaged { what: TOO_MANY_LEVELS, at })
     }
 
-    /// Splits a full node. `key` is about to be added: at the end of the tree the right half gets one entry,
-    /// so that keys that come in order leave full nodes behind.
+    /// Splits a full node. `key` will be added next. If it is greater than all keys of the node, the right
+    /// half gets only one entry. So inserts in the order of the keys leave full nodes.
     ///
     /// Errors: the region is full.
     fn split(
@@ -121,7 +125,7 @@ impl Index {
         Ok(())
     }
 
-    /// Publishes a split; the right node.
+    /// Publishes a split, and returns the right node.
     fn split_at(
         &self,
         space: &Space,
@@ -151,7 +155,7 @@ impl Index {
         match separator.is_new {
             true => steps.add(Step::Activate(separator.chunk)),
             false if separator.chunk.is_none() => {}
-            // The separator moves up with its chunk.
+            // The separator of an inner node moves to the parent, with its chunk.
             false => {
                 let child = node.pointer(halves.sorted.at(halves.middle));
                 steps.add(Step::Store { word: space.word(child, node::LONG_AT)?, value: 0 });
@@ -216,7 +220,8 @@ impl Index {
         Ok(Separator { head, chunk, is_new: true })
     }
 
-    /// Removes the leaf that a key is in, if it is empty, with the inner nodes that would be empty then.
+    /// Removes the leaf that a key belongs to, if it is empty. Inner nodes that have no child left are
+    /// removed, too.
     pub(super) fn remove_if_empty(&self, space: &Space, key: &[u8]) -> StoreResult<()> {
         let key = SearchKey::of(key);
         let mut steps = StepList::default();
@@ -249,7 +254,7 @@ impl Index {
         Ok(())
     }
 
-    /// The steps that make the second entry of an inner node its lowest one.
+    /// Adds the steps that make the second entry of an inner node its lowest entry.
     fn lower_next(&self, space: &Space, node: &Node, steps: &mut StepList) -> StoreResult<()> {
         let second = self.sorted(space, node, node.slots())?.at(1);
         let words = node::head_words(space, node.at, second)?;

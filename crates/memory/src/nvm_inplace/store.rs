@@ -1,13 +1,14 @@
-//! The changes of a transaction, and reads.
+//! The store of the engine: the changes of a transaction, and reads.
 //!
 //! Invariants
-//! 1. Before an undo entry is durable, nothing that it undoes is changed. What is stored before is not
-//!    reachable: a reserved tuple, entries that are not valid.
-//! 2. A call that fails before its undo entry has only split nodes, which no reader notices.
-//! 3. Free slots of nodes are filled only behind a fence for the clearing of their bits. Slots that the
+//! 1. An undo entry is durable before its change becomes visible. Before that, only bytes are stored that no
+//!    reader reaches: a reserved tuple and invalid index entries.
+//! 2. A call that fails before it has added its undo entry has only split nodes. That changes nothing for
+//!    readers.
+//! 3. A slot of a node is filled again only after a fence has made its cleared bit durable. Slots that the
 //!    transaction itself has cleared are withheld (`removed.rs`).
-//! 4. When a transaction has ended durably, a later error does not undo it. What could not be freed is freed
-//!    with the next call that changes something.
+//! 4. When a transaction has ended durably, a later error does not undo it. Tuples that could not be freed
+//!    are freed by the next call that changes something.
 //!
 //! What it does not know: how changes are taken back (`recovery.rs`).
 
@@ -34,30 +35,31 @@ pub struct NvmInplace {
     tables: Tables,
     log: UndoLog,
     removed: RemovedEntries,
-    /// The head of the tuple that is being made.
+    /// A buffer for the head of the tuple that is being made.
     head: Vec<u8>,
-    /// The bytes before a patch, or a key.
+    /// A buffer for the old bytes of a patch, or for a key.
     before: Vec<u8>,
-    /// The index whose cache of lookups wants to grow, as a number of [`cache_number`]; 0 if none.
+    /// The index whose cache of lookups wants to grow, as a number that [`cache_number`] has made; 0 if no
+    /// cache wants to grow.
     growing: AtomicU32,
 }
 
 /// Settings of the engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NvmInplaceSettings {
-    /// Bytes of DRAM that the cache of lookups of an index takes at most; 0 for no cache. The cache grows with
-    /// the rows in use, by about 12 bytes for each.
+    /// The largest number of bytes of DRAM for the cache of lookups of an index; 0 for no cache. The cache
+    /// grows with the number of rows that are used, by about 12 bytes for each.
     pub lookup_cache_bytes_max: u64,
 }
 
 impl NvmInplaceSettings {
     /// As in the paper: all lookups search the tree in persistent memory.
     pub const WITHOUT_CACHE: NvmInplaceSettings = NvmInplaceSettings { lookup_cache_bytes_max: 0 };
-    /// A cache for the 6,000,000 rows of an index that are used most.
+    /// A cache with room for about 6,000,000 rows of an index.
     pub const WITH_CACHE: NvmInplaceSettings = NvmInplaceSettings { lookup_cache_bytes_max: 64 << 20 };
 }
 
-/// A number that is not 0 for an index of a table.
+/// A number for an index of a table. It is never 0.
 fn cache_number(table: TableNo, index: usize) -> u32 {
     (u32::from(table.0) << 8 | index as u32 & 0xFF) + 1
 }
@@ -69,9 +71,9 @@ struct PreparedTuple {
 }
 
 impl NvmInplace {
-    /// Opens the store with this name; makes an empty one if there is none. A transaction that was open is
-    /// rolled back: the time of that depends on its length only. The log is counted for `owner`.
-    /// Lookups search the tree.
+    /// Opens the store with this name, or makes an empty store if there is none. A transaction that was open
+    /// is rolled back, in a time that depends only on its length. The chunks of the log belong to `owner`.
+    /// There is no cache of lookups.
     pub fn open(allocator: Arc<Allocator>, name: &str, owner: Owner) -> StoreResult<NvmInplace> {
         NvmInplace::open_with(allocator, name, owner, NvmInplaceSettings::WITHOUT_CACHE)
     }
@@ -97,7 +99,8 @@ impl NvmInplace {
         Undo { space: &self.space, tables: &self.tables, log: &mut self.log, removed }
     }
 
-    /// Ends a transaction whose end is durable already, if an error has interrupted that.
+    /// If a transaction has ended durably, but an error interrupted the freeing of its tuples, completes
+    /// that.
     #[inline]
     fn finish_ended(&mut self) -> StoreResult<()> {
         match self.log.phase() {
@@ -106,7 +109,8 @@ impl NvmInplace {
         }
     }
 
-    /// Takes the result of a commit or a rollback. If an error came behind its durable end, it has ended.
+    /// Takes the result of a commit or a rollback. If an error came after the durable end of the transaction,
+    /// the error is dropped, because the transaction has ended.
     fn ended(&mut self, result: StoreResult<()>) -> StoreResult<()> {
         if self.log.phase() == Phase::Open {
             result?;
@@ -135,7 +139,7 @@ impl NvmInplace {
         Ok(found)
     }
 
-    /// Lets a cache of lookups grow that is too small.
+    /// Makes a cache of lookups larger if one wants to grow.
     fn grow_cache(&mut self) {
         if let Some(number) = std::mem::take(self.growing.get_mut()).checked_sub(1) {
             self.tables.grow_cache(TableNo((number >> 8) as u16), (number & 0xFF) as usize);
@@ -146,20 +150,22 @@ impl NvmInplace {
         tuple::check(self.tables.table(table)?.indexes.len(), keys, row)
     }
 
-    /// Stores a tuple in a reserved chunk; a caller's fence makes it durable.
+    /// Stores a tuple in a reserved chunk. A later fence of the caller makes it durable.
     fn prepare_tuple(&mut self, table: TableNo, keys: &[&[u8]], row: &[u8]) -> StoreResult<PreparedTuple> {
         tuple::encode_head(keys, row.len(), &mut self.head);
         let owner = self.tables.table(table)?.owner;
         let len_bytes = self.head.len() + row.len();
         let tuple = self.space.allocator().allocate(owner, len_bytes as u64)?;
-        // A line with the end of the head and the beginning of the row is written back once.
+        // Both parts are written back together, because the end of the head and the beginning of the row can
+        // share a line.
         self.space.store(tuple, 0, &self.head)?;
         self.space.store(tuple, self.head.len() as u64, row)?;
         self.space.write_back(tuple, len_bytes as u64)?;
         Ok(PreparedTuple { tuple, checksum: crc32c::crc32c(&self.head) })
     }
 
-    /// Stores entries for those keys that `is_new` says, and the undo entry, all before the first fence.
+    /// Stores entries for those keys for which `is_new` is true, and the undo entry, all before the first
+    /// fence.
     fn prepare_entries(
         &mut self,
         table: TableNo,
@@ -181,7 +187,7 @@ impl NvmInplace {
         Ok(slots)
     }
 
-    /// Makes the entry of a tuple in an index not valid.
+    /// Makes the entry of a tuple in an index invalid.
     fn remove_entry(&mut self, table: TableNo, number: usize, tuple: Pointer) -> StoreResult<()> {
         let index = self.tables.index(table, number)?;
         TupleHead::read(&self.space, tuple)?.key(&self.space, tuple, number, &mut self.before)?;
@@ -191,7 +197,7 @@ impl NvmInplace {
         Ok(())
     }
 
-    /// Lets the indexes lead to a new tuple in place of `old`.
+    /// Makes a new tuple, and changes the indexes, so that they lead to it instead of `old`.
     fn exchange(&mut self, table: TableNo, keys: &[&[u8]], old: Pointer, row: &[u8]) -> StoreResult<()> {
         let mut is_new = [false; INDEXES_MAX];
         for ((number, key), is_new) in keys.iter().enumerate().zip(&mut is_new) {
@@ -315,7 +321,8 @@ impl Store for NvmInplace {
     }
 
     fn get(&self, table: TableNo, index: usize, key: &[u8], row: &mut Vec<u8>) -> StoreResult<bool> {
-        // Rows of a table often have the same length, and callers use the buffer again.
+        // The prefetch assumes that the row is as long as the last row in the buffer. Callers reuse the
+        // buffer, and rows of a table often have the same length.
         let wanted = WantedBytes { from: 0, len: row.len() };
         let Some(tuple) = self.find(table, index, key, wanted)? else { return Ok(false) };
         tuple.head.row(&self.space, tuple.at, row)?;

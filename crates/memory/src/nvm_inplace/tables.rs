@@ -1,6 +1,6 @@
-//! The tables of a store, and the pages that say where they are.
+//! The tables of a store, and the pages that list them.
 //!
-//! A page is a chunk of 4096 bytes. The first one has the store's root pointer:
+//! A page is a chunk of 4096 bytes. The store's root points to the first page:
 //!
 //! | at | size | field |
 //! |---:|---:|---|
@@ -11,7 +11,7 @@
 //! | 64 | 64 each | 63 tables |
 //!
 //! A table is a word (bits 0..16 owner, bits 16..24 number of indexes, bit 24 set, bit 25 set while it is
-//! dropped) and 7 pointers to roots. The word is zero where there is no table.
+//! dropped) and 7 pointers to roots. The word is zero if there is no table.
 //!
 //! Invariants
 //! 1. The number of a table is its position in the pages. It never changes.
@@ -51,15 +51,15 @@ pub(super) struct Table {
 /// The tables of a store.
 pub(super) struct Tables {
     pages: Vec<Pointer>,
-    /// By number; `None` where there is no table.
+    /// The tables by their numbers; `None` if no table has the number.
     tables: Vec<Option<Table>>,
     /// The owner of the pages.
     owner: Owner,
-    /// Bytes of an index's cache of lookups at most.
+    /// The largest number of bytes for the cache of lookups of an index.
     lookup_cache_bytes_max: u64,
 }
 
-/// Finds the first page of the store with this name; makes an empty store if there is none.
+/// Finds the first page of the store with this name. Makes an empty store if there is none.
 pub(super) fn find_or_create(space: &Space, name: &str, owner: Owner) -> StoreResult<Pointer> {
     let root = match space.allocator().root(name) {
         Err(MemoryError::NoRoot { .. }) => space.allocator().create_root(name)?,
@@ -69,7 +69,8 @@ pub(super) fn find_or_create(space: &Space, name: &str, owner: Owner) -> StoreRe
     if !found.is_none() {
         return Ok(found);
     }
-    // Otherwise recovery of one store could free chunks of the other one.
+    // Two stores must not have the same owner. Otherwise recovery of one store could free chunks of the other
+    // one.
     if space.allocator().used_bytes(owner)? > 0 {
         return Err(StoreError::OwnerTaken { owner: owner.number() });
     }
@@ -83,7 +84,7 @@ pub(super) fn find_or_create(space: &Space, name: &str, owner: Owner) -> StoreRe
     Ok(page)
 }
 
-/// A reserved page without tables; a fence of the caller makes it durable.
+/// Makes a reserved page without tables. A later fence of the caller makes it durable.
 fn new_page(space: &Space, owner: Owner) -> StoreResult<Pointer> {
     let page = space.allocator().allocate(owner, PAGE_BYTES as u64)?;
     space.store(page, 0, &[0; PAGE_BYTES])?;
@@ -127,7 +128,7 @@ impl Tables {
         Ok(tables)
     }
 
-    /// The table of the next number, by its word.
+    /// Decodes the word of the next table, whose number is the number of tables so far.
     fn decode(&self, space: &Space, word: u64) -> StoreResult<Option<Table>> {
         if word & USED == 0 {
             return Ok(None);
@@ -225,7 +226,7 @@ impl Tables {
         self.end_drop(space, number, owner)
     }
 
-    /// Frees what a dropped table has, and then its number.
+    /// Frees all chunks of a dropped table, and then its number.
     fn end_drop(&self, space: &Space, number: usize, owner: Owner) -> StoreResult<()> {
         space.allocator().free_owner(owner)?;
         space.store_word(self.word(space, number, 0)?, 0);
@@ -233,7 +234,7 @@ impl Tables {
         Ok(())
     }
 
-    /// The tables, by number.
+    /// The tables in the order of their numbers.
     pub(super) fn list(&self) -> Vec<StoreTable> {
         let tables = (0..).zip(&self.tables).filter_map(|(number, table)| Some((number, table.as_ref()?)));
         let listed = tables.map(|(number, table)| StoreTable {
@@ -258,7 +259,7 @@ impl Tables {
         self.tables.get(usize::from(table.0)).and_then(Option::as_ref).ok_or_else(no_table)
     }
 
-    /// Lets an index's cache of lookups grow, if it wants to.
+    /// Makes the cache of lookups of an index larger, if the cache wants to grow.
     pub(super) fn grow_cache(&mut self, table: TableNo, index: usize) {
         let table = self.tables.get_mut(usize::from(table.0)).and_then(Option::as_mut);
         let index = table.and_then(|table| table.indexes.get_mut(index));

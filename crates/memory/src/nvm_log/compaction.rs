@@ -1,4 +1,4 @@
-//! Rotation of the MemTable, merges of runs, and freeing of what merges leave behind.
+//! Rotation of the MemTable, merges of runs, and freeing of the arenas that merges abandon.
 //!
 //! A commit does a part of this work, in proportion to the bytes that its transaction has added. It does
 //! more while level 0 has many runs.
@@ -7,9 +7,10 @@
 //! only. So a commit merges before its own fence, which makes the merged lines durable at no extra cost.
 //!
 //! Invariants
-//! 1. A set of runs becomes another one in one publication. So a crash leaves one of the two.
-//! 2. The output of a merge is abandoned until this publication, its inputs are abandoned by it.
-//! 3. No room for this work is no error: it is done later.
+//! 1. A set of runs becomes another one in one publication. So after a crash one of the two sets is valid.
+//! 2. Until this publication, the output of the merge counts as abandoned. The publication makes the inputs
+//!    abandoned.
+//! 3. If there is no room for this work, that is no error. The work is done later.
 //! 4. Between two calls of a store, the lines of the merge that runs are durable.
 //! 5. The id of a run is the number of its slot.
 //!
@@ -32,7 +33,7 @@ use crate::publish::Step;
 use crate::space::Space;
 use crate::store_error::StoreResult;
 
-/// Publications that free chunks, at most for each commit.
+/// The largest number of publications in one commit that free chunks.
 const FREES_AT_ONCE: usize = 2;
 
 /// The runs of a store, and the work on them.
@@ -46,7 +47,7 @@ pub(super) struct Compaction {
 /// The arenas of the runs.
 struct RunArenas {
     owner: Owner,
-    /// The newest one first.
+    /// The runs, newest first.
     runs: Vec<Run>,
     /// The abandoned arena that is being freed, and its slot.
     freed: Option<FreedArena>,
@@ -57,14 +58,14 @@ struct FreedArena {
     arena: Arena,
 }
 
-/// The runs at work.
+/// The runs of a store, as merges use them.
 struct ArenaRuns<'s> {
     space: &'s Space,
     directory: &'s mut Directory,
     arenas: &'s mut RunArenas,
 }
 
-/// The run in a slot; `None` if it is none.
+/// The run in a slot; `None` if the arena in the slot is not a run.
 fn run_of(space: &Space, numbered: &NumberedSlot) -> StoreResult<Option<Run>> {
     let NumberedSlot { number, slot: ArenaSlot { page, state } } = *numbered;
     let facts = arena::facts(space, page)?;
@@ -86,7 +87,7 @@ fn run_of(space: &Space, numbered: &NumberedSlot) -> StoreResult<Option<Run>> {
 }
 
 impl Compaction {
-    /// Reads the runs of a store: a few words of each.
+    /// Reads a few words of each run of a store.
     pub(super) fn read(
         space: &Space,
         directory: &Directory,
@@ -102,13 +103,13 @@ impl Compaction {
         Ok(Compaction { merges: Merges::new(settings), arenas, memtable_bytes: 0 })
     }
 
-    /// The runs, the newest one first.
+    /// The runs, newest first.
     pub(super) fn runs(&self) -> &[Run] {
         &self.arenas.runs
     }
 
-    /// The work of a commit before its fences: continues the merge that runs, in proportion to the bytes that
-    /// the transaction has added. A caller's fence makes the lines durable.
+    /// Does the work of a commit before its fences: continues the merge that runs, in proportion to the bytes
+    /// that the transaction has added. A later fence of the caller makes the lines durable.
     pub(super) fn merge_some(
         &mut self,
         space: &Space,
@@ -122,7 +123,8 @@ impl Compaction {
         self.merges.step_for(&mut set, added_bytes)
     }
 
-    /// The work of a commit behind its fences: whatever ends in publications, which have fences of their own.
+    /// Does the work of a commit after its fences: all steps that end in publications, which have fences of
+    /// their own.
     pub(super) fn work(
         &mut self,
         space: &Space,
@@ -147,7 +149,7 @@ impl Compaction {
 
     /// Makes the MemTable immutable, and begins a new one.
     ///
-    /// Errors: the region is full. Then the MemTable goes on.
+    /// Errors: the region is full. Then the store keeps its MemTable.
     fn rotate(
         &mut self,
         space: &Space,
@@ -193,8 +195,8 @@ impl Compaction {
         Ok(())
     }
 
-    /// Gets room back: frees what is abandoned, ends the merge under way, and merges all runs. Whether that may
-    /// have helped.
+    /// Gets room back: frees abandoned arenas, ends the merge under way, and merges all runs. Returns whether
+    /// anything was freed.
     pub(super) fn make_room(&mut self, space: &Space, directory: &mut Directory) -> StoreResult<bool> {
         let mut set = ArenaRuns { space, directory, arenas: &mut self.arenas };
         let has_freed = set.free_all(self.merges.output())?;
@@ -202,8 +204,8 @@ impl Compaction {
         Ok(set.free_all(self.merges.output())? || has_freed)
     }
 
-    /// Merges the MemTable and all runs into one run, to get the room of a dropped table back, as far as there
-    /// is room for this. No transaction is open.
+    /// Merges the MemTable and all runs into one run, to get the room of a dropped table back. Skips a step
+    /// if the region has no room for it. No transaction is open.
     pub(super) fn merge_all(
         &mut self,
         space: &Space,
@@ -218,7 +220,7 @@ impl Compaction {
         Ok(space.allocator().free_empty_slabs(self.arenas.owner)?)
     }
 
-    /// Adds the chunks of all arenas but the MemTable.
+    /// Adds the chunks of all arenas except the MemTable.
     pub(super) fn add_chunks(
         &self,
         space: &Space,
@@ -258,7 +260,7 @@ impl ArenaRuns<'_> {
         Ok(())
     }
 
-    /// Frees all abandoned arenas but the output of a merge; whether there were any.
+    /// Frees all abandoned arenas except the output of a merge. Returns whether there were any.
     fn free_all(&mut self, output: Option<u64>) -> StoreResult<bool> {
         let mut has_freed = false;
         while self.free_some(output)? {
@@ -267,7 +269,8 @@ impl ArenaRuns<'_> {
         Ok(has_freed)
     }
 
-    /// Frees some chunks of abandoned arenas, but not of the output of a merge; whether there are more.
+    /// Frees some chunks of one abandoned arena, which is not the output of a merge. Returns whether there
+    /// was such an arena.
     fn free_some(&mut self, output: Option<u64>) -> StoreResult<bool> {
         let mut freed = match self.arenas.freed.take() {
             Some(freed) => freed,
@@ -356,5 +359,5 @@ impl RunSet for ArenaRuns<'_> {
     }
 }
 
-/// A publication can end the largest merge.
+/// One publication has enough steps to end the largest merge.
 const _: () = assert!(crate::lsm::levels::RUNS_AT_ONCE < crate::sizes::STEPS_MAX && size_of::<Step>() > 0);

@@ -21,11 +21,12 @@
 //!   ────────> 1 mutable MemTable ────────> 2 immutable MemTable ──────────────┘
 //! ```
 //!
-//! Abandoned arenas are freed step by step. So a crash in a merge leaves nothing else to do.
+//! Abandoned arenas are freed step by step. So after a crash during a merge, a start has nothing else to do
+//! for it.
 //!
 //! Invariants
 //! 1. Exactly one slot is a mutable MemTable. All changes of states that belong together are one publication.
-//! 2. The number of a table is the place of its word.
+//! 2. The number of a table is the position of its word.
 //!
 //! What it does not know: what is in the arenas.
 
@@ -49,7 +50,7 @@ const SLOTS_AT: usize = 8256;
 const SLOT_BYTES: usize = 16;
 const SLOTS: usize = (DIRECTORY_BYTES - SLOTS_AT) / SLOT_BYTES;
 
-/// What an arena is.
+/// The kind of an arena.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ArenaKind {
     Mutable = 1,
@@ -98,7 +99,7 @@ pub(super) struct Directory {
     slots: [Option<ArenaSlot>; SLOTS],
 }
 
-/// Finds the directory of the store with this name; makes an empty store if there is none.
+/// Finds the directory of the store with this name. Makes an empty store if there is none.
 pub(super) fn find_or_create(space: &Space, name: &str, owner: Owner) -> StoreResult<Pointer> {
     let root = match space.allocator().root(name) {
         Err(MemoryError::NoRoot { .. }) => space.allocator().create_root(name)?,
@@ -175,7 +176,8 @@ impl Directory {
         indexes: usize,
     ) -> StoreResult<TableNo> {
         let new = self.tables.next(space, owner, indexes)?;
-        // The id is used up before the table has it.
+        // The next id is stored before the table gets its id. So a crash between the two stores cannot lead
+        // to a second table with this id.
         space.store_word(space.word(self.at, NEXT_ID_AT)?, u64::from(new.table.id.0) + 1);
         space.fence();
         space.store_word(self.table_word(space, new.number)?, new.table.encode());
@@ -183,7 +185,7 @@ impl Directory {
         Ok(self.tables.add(&new))
     }
 
-    /// Removes a table, durably: one fence. Its entries stay until they are merged.
+    /// Removes a table, durably: one fence. The entries of the table stay until merges leave them out.
     pub(super) fn drop_table(&mut self, space: &Space, table: TableNo) -> StoreResult<()> {
         space.store_word(self.table_word(space, usize::from(table.0))?, 0);
         space.fence();
@@ -225,14 +227,14 @@ impl Directory {
         Ok(Step::Store { word, value: state.encode() })
     }
 
-    /// Notes an arena in a slot that a publication has filled, changed or made free.
+    /// Updates a slot in DRAM after a publication has filled, changed or freed it.
     pub(super) fn note(&mut self, number: usize, slot: Option<ArenaSlot>) {
         if let Some(place) = self.slots.get_mut(number) {
             *place = slot;
         }
     }
 
-    /// Notes the state of an arena that a publication has changed.
+    /// Updates the state of an arena in DRAM after a publication has changed it.
     pub(super) fn note_state(&mut self, number: usize, state: ArenaState) {
         if let Some(Some(slot)) = self.slots.get_mut(number) {
             slot.state = state;

@@ -1,10 +1,10 @@
-//! Taking changes back: for a rollback, for a savepoint, and at a start.
+//! Takes changes back: for a rollback, for a savepoint, and at a start.
 //!
 //! Invariants
 //! 1. Entries of the log are undone newest first.
-//! 2. Undoing an entry again, or one whose change never began, changes nothing. So a crash during recovery
-//!    does no harm.
-//! 3. Undoing takes no room in the region.
+//! 2. To undo an entry a second time changes nothing, nor does the undo of an entry whose change never began.
+//!    So recovery can be repeated after a crash.
+//! 3. To undo a change, no room in the region is needed.
 //!
 //! What it does not know: how changes are made (`store.rs`).
 
@@ -13,7 +13,7 @@ use crate::space::Space;
 use crate::store_error::StoreResult;
 use crate::undo_log::{Kind, UndoLog};
 
-/// What undoing works on.
+/// The parts of a store that are needed to undo changes.
 pub(super) struct Undo<'s> {
     pub(super) space: &'s Space,
     pub(super) memtable: &'s MemTable,
@@ -33,7 +33,7 @@ impl Undo<'_> {
         self.log.end(self.space)
     }
 
-    /// Undoes the newest entry and takes it out of the log, because the transaction goes on.
+    /// Undoes the newest entry and removes it from the log, because the transaction stays open.
     pub(super) fn undo_last(&mut self) -> StoreResult<()> {
         let Some(number) = self.log.len().checked_sub(1) else { return Ok(()) };
         self.undo(number)?;
@@ -49,7 +49,8 @@ impl Undo<'_> {
     fn undo(&mut self, number: usize) -> StoreResult<()> {
         let Some(entry) = self.log.entry(number) else { return Ok(()) };
         match entry.kind {
-            // The log can have become durable before the node. Then the node was not linked.
+            // If the checksum differs, the crash came when the undo entry was durable but not the node. Then
+            // the node was not linked yet.
             Kind::Insert if memtable::checksum_at(self.space, entry.tuple) != Some(entry.checksum) => Ok(()),
             Kind::Insert => self.memtable.unlink(self.space, entry.tuple),
             Kind::Replace => self.memtable.set_newest(self.space, entry.tuple, entry.old),

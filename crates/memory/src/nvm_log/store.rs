@@ -1,10 +1,11 @@
-//! The medium of the engine `nvm_log`: changes in a MemTable in persistent memory, with an undo log.
+//! The medium of the engine `nvm_log`: it makes changes in a MemTable in persistent memory, with an undo log.
 //!
 //! Invariants
 //! 1. Before the undo entries of a change are durable, nothing leads to its entries.
-//! 2. A commit leaves work undone for which there is no room.
+//! 2. If there is no room for the work of a commit on runs, the commit leaves this work for later.
 //!
-//! What it does not know: rows, how changes are taken back (`recovery.rs`), how runs are merged (`compaction.rs`).
+//! What it does not know: rows, how changes are taken back (`recovery.rs`), how runs are merged
+//! (`compaction.rs`).
 
 use std::sync::Arc;
 
@@ -30,7 +31,7 @@ use crate::undo_log::{Kind, PATCH_BYTES_MAX, UndoEntry, UndoLog};
 /// The settings of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct NvmLogSettings {
-    /// MemTable and levels.
+    /// The settings of the MemTable and of the levels.
     pub lsm: LsmSettings,
 }
 
@@ -44,17 +45,17 @@ pub struct NvmLogMedium {
     memtable: MemTable,
     log: UndoLog,
     compaction: Compaction,
-    /// Where the MemTable's arena ended before each entry of the log.
+    /// For each entry of the log, where the used part of the MemTable's arena ended before its change.
     positions: Vec<Position>,
     planned: Vec<Planned>,
-    /// The bytes before a patch.
+    /// A buffer for the old bytes of a patch.
     before: Vec<u8>,
 }
 
 impl NvmLogStructured {
-    /// Opens the store with this name; makes an empty one if there is none. A transaction that was open is
-    /// rolled back: the time of that depends on its length, and nothing else is done. The chunks are counted
-    /// for `owner`.
+    /// Opens the store with this name, or makes an empty store if there is none. A transaction that was open
+    /// is rolled back, in a time that depends on its length. Nothing else is replayed. The chunks belong to
+    /// `owner`.
     pub fn open(
         allocator: Arc<Allocator>,
         name: &str,
@@ -96,7 +97,7 @@ impl NvmLogMedium {
         linked.try_for_each(|(planned, entry)| self.memtable.apply(&self.space, planned, entry))
     }
 
-    /// Adds what undoes a change to the log.
+    /// Adds undo entries for a change to the log.
     fn log_undo(&mut self, planned: &Planned, entry: &[u8], position: Position) -> StoreResult<()> {
         let none =
             UndoEntry { kind: Kind::Insert, table: 0, tuple: Pointer::NONE, old: Pointer::NONE, checksum: 0 };
