@@ -31,6 +31,7 @@ mod row;
 mod sort;
 mod space;
 mod spool;
+mod step;
 mod workspace;
 mod writer;
 
@@ -39,11 +40,12 @@ pub use allocation::{DriveTimes, FUDGE, JoinPages, NestedLoopsBuffers, Partition
 pub use error::{Result, SpillError};
 pub use join::{
     BlockIo, InputSize, IoCount, Join, JoinCost, JoinInput, JoinKind, JoinMethod, JoinOutput, JoinSettings,
-    JoinShape, Joined, PartitionFiles, PhaseCost, ProcessorTimes, Side,
+    JoinShape, Joined, OwnedInput, PartitionFiles, PhaseCost, ProcessorTimes, Side,
 };
 pub use memory::{MemoryBudget, MemoryGrant};
 pub use row::{Row, RowSource};
 pub use sort::{RunMethod, SortSettings, SortedRows, Sorter};
 pub use space::{SpillPurpose, SpillTally, TemporarySpace};
 pub use spool::{Spool, SpoolSettings, SpoolWriter};
+pub use step::Steps;
 pub use writer::RowList;

@@ -44,13 +44,25 @@ pub(crate) fn hash(key: &[u8], seed: u64) -> u64 {
 }
 
 /// An input of an operator.
-pub trait RowSource {
+pub trait RowSource: Send + Sync {
     /// Begins at the first row. The source may take `read_bytes` of memory for a buffer, which replaces the
     /// buffer of an earlier call. A source that can be read only once fails at the second call.
     fn rewind(&mut self, memory: &Arc<MemoryBudget>, read_bytes: usize) -> Result<()>;
 
-    /// Goes to the next row; false behind the last row.
+    /// Goes to the next row; false behind the last row, and if the source waits.
     fn advance(&mut self) -> Result<bool>;
+
+    /// Whether the source has more rows, but not yet. A join then ends its step, and asks again in the next
+    /// one.
+    fn waits(&self) -> bool {
+        false
+    }
+
+    /// Whether [`RowSource::rewind`] may be called again. If not, a join keeps a copy of the rows where it
+    /// needs them twice.
+    fn can_rewind(&self) -> bool {
+        true
+    }
 
     /// The row to which [`RowSource::advance`] went.
     fn row(&self) -> Row<'_>;

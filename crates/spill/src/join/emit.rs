@@ -1,12 +1,17 @@
-//! Kinds of joins, and which rows each kind returns.
+//! Kinds of joins, and which rows each kind returns. Ends the steps of a join.
 //!
 //! Invariants
 //! 1. A semi join and an anti join return rows of the left input only, each at most once.
+//! 2. A step ends when the output is full or an input waits, and after `STEP_ROWS` rows.
 
 use crate::error::Result;
-use crate::row::Row;
+use crate::row::{Row, RowSource};
+use crate::step::pause;
 
 use super::RowPair;
+
+/// Rows that are read in one step at most.
+const STEP_ROWS: u32 = 4096;
 
 /// An input of a join.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,15 +78,35 @@ pub struct Joined<'a> {
 }
 
 /// Takes the result of a join.
-pub trait JoinOutput {
+pub trait JoinOutput: Send {
     /// Takes a row. An error ends the join.
     fn joined(&mut self, row: Joined<'_>) -> Result<()>;
 
     /// The first phase has ended: both inputs were read and divided or sorted.
     fn second_phase(&mut self) {}
+
+    /// Whether the output takes no more rows in this step. A join may add one row for each of its loops.
+    fn is_full(&mut self) -> bool {
+        false
+    }
+
+    /// Whether rows with equal keys are partners only if [`JoinOutput::passes`] says so.
+    fn has_condition(&self) -> bool {
+        false
+    }
+
+    /// Whether two rows with equal keys are partners.
+    fn passes(&mut self, _left: Row<'_>, _right: Row<'_>) -> Result<bool> {
+        Ok(true)
+    }
+
+    /// The join has ended.
+    fn end(&mut self) -> Result<()> {
+        Ok(())
+    }
 }
 
-impl<F: FnMut(Joined<'_>) -> Result<()>> JoinOutput for F {
+impl<F: FnMut(Joined<'_>) -> Result<()> + Send> JoinOutput for F {
     fn joined(&mut self, row: Joined<'_>) -> Result<()> {
         self(row)
     }
@@ -91,12 +116,69 @@ impl<F: FnMut(Joined<'_>) -> Result<()>> JoinOutput for F {
 pub(super) struct Emitter<'a> {
     kind: JoinKind,
     build: Side,
+    has_condition: bool,
+    /// Rows that were read in this step.
+    rows: u32,
     output: &'a mut dyn JoinOutput,
 }
 
 impl<'a> Emitter<'a> {
     pub(super) fn new(kind: JoinKind, build: Side, output: &'a mut dyn JoinOutput) -> Emitter<'a> {
-        Emitter { kind, build, output }
+        let has_condition = output.has_condition();
+        Emitter { kind, build, has_condition, rows: 0, output }
+    }
+
+    /// Counts a row into the step, which may end.
+    #[inline]
+    pub(super) async fn count_row(&mut self) {
+        self.rows += 1;
+        if self.rows >= STEP_ROWS {
+            self.rows = 0;
+            pause().await;
+        }
+    }
+
+    /// Goes to the next row of an input; false behind the last row.
+    #[inline]
+    pub(super) async fn advance(&mut self, source: &mut dyn RowSource) -> Result<bool> {
+        self.count_row().await;
+        loop {
+            if source.advance()? {
+                return Ok(true);
+            }
+            if !source.waits() {
+                return Ok(false);
+            }
+            self.rows = 0;
+            pause().await;
+        }
+    }
+
+    /// Ends the step if the output is full.
+    #[inline]
+    pub(super) async fn make_room(&mut self) {
+        while self.output.is_full() {
+            self.rows = 0;
+            pause().await;
+        }
+    }
+
+    pub(super) fn has_condition(&self) -> bool {
+        self.has_condition
+    }
+
+    /// Whether two rows with equal keys are partners.
+    #[inline]
+    pub(super) fn are_partners(&mut self, pair: RowPair<'_>) -> Result<bool> {
+        match (self.has_condition, self.build) {
+            (false, _) => Ok(true),
+            (true, Side::Left) => self.output.passes(pair.build, pair.probe),
+            (true, Side::Right) => self.output.passes(pair.probe, pair.build),
+        }
+    }
+
+    pub(super) fn end(&mut self) -> Result<()> {
+        self.output.end()
     }
 
     pub(super) fn second_phase(&mut self) {

@@ -20,6 +20,8 @@
 //! Source: Do 2012, sections 2.3.3 to 2.3.5. Roles of a pair of partitions are swapped if its probe part is
 //! smaller (DeWitt and Gerber 1985), which the thesis does not need.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use crate::allocation::{FUDGE, JoinPages, PartitionBuffers};
@@ -29,7 +31,6 @@ use crate::memory::MemoryGrant;
 use crate::reader::RowReader;
 use crate::row::{Row, RowSource, hash};
 use crate::space::{SpillPurpose, TemporaryFile};
-use crate::spool::{SpoolSettings, SpoolWriter};
 use crate::writer::{RowList, RowWriter, WriterShape};
 
 use super::emit::Emitter;
@@ -97,35 +98,16 @@ impl RowList {
 }
 
 impl Join {
-    pub(super) fn hash(
+    pub(super) async fn hash(
         &self,
         build: JoinInput<'_>,
         probe: JoinInput<'_>,
         emitter: &mut Emitter<'_>,
     ) -> Result<()> {
         if self.buffer_pages() < PAGES_MIN || self.partitions_max() < 2 {
-            return self.spool_and_loop(build, probe, emitter);
+            return self.nested_loops_of_copy(build, probe, emitter).await;
         }
-        self.divide_and_join(build, probe, 1, emitter)
-    }
-
-    /// Block nested loops over a copy of the probe input, which may be readable only once (invariant 4).
-    fn spool_and_loop(
-        &self,
-        build: JoinInput<'_>,
-        probe: JoinInput<'_>,
-        emitter: &mut Emitter<'_>,
-    ) -> Result<()> {
-        let page_bytes = self.settings.page_bytes;
-        probe.source.rewind(&self.memory, page_bytes)?;
-        let settings = SpoolSettings { page_bytes, write_pages: 1, fill_percent: 100 };
-        let mut spool = SpoolWriter::new(&self.space, &self.memory, settings)?;
-        while probe.source.advance()? {
-            spool.push(probe.source.row())?;
-        }
-        probe.source.release();
-        let mut spool = spool.finish()?;
-        self.nested_loops(build, JoinInput { source: &mut spool, size: probe.size }, emitter)
+        self.divide_and_join(build, probe, 1, emitter).await
     }
 
     /// How the buffer is divided.
@@ -156,7 +138,7 @@ impl Join {
         (self.memory.left_bytes() / STRUCTURES_SHARE / PARTITION_BYTES).saturating_sub(1)
     }
 
-    fn divide_and_join(
+    async fn divide_and_join(
         &self,
         build: JoinInput<'_>,
         probe: JoinInput<'_>,
@@ -164,14 +146,17 @@ impl Join {
         emitter: &mut Emitter<'_>,
     ) -> Result<()> {
         let division = self.division(&build, &probe, depth)?;
-        let divided = self.divide_build(build.source, &division, emitter)?;
+        let divided = self.divide_build(build.source, &division, emitter).await?;
         let rows_before = if division.buffers.partitions == 0 { u64::MAX } else { divided.rows };
-        let pairs = self.divide_probe(probe.source, &division, divided, emitter)?;
+        let pairs = self.divide_probe(probe.source, &division, divided, emitter).await?;
         if depth == 1 {
             emitter.second_phase();
         }
         drop(division.file);
-        pairs.into_iter().try_for_each(|pair| self.join_pair(pair, rows_before, depth, emitter))
+        for pair in pairs {
+            self.join_pair(pair, rows_before, depth, emitter).await?;
+        }
+        Ok(())
     }
 
     fn division(&self, build: &JoinInput<'_>, probe: &JoinInput<'_>, depth: u32) -> Result<Division> {
@@ -205,7 +190,7 @@ impl Join {
         Ok(writers)
     }
 
-    fn divide_build(
+    async fn divide_build(
         &self,
         build: &mut dyn RowSource,
         division: &Division,
@@ -220,12 +205,13 @@ impl Join {
             let workspace = division.buffers.workspace.saturating_sub(division.buffers.output);
             chunk = Some(HashChunk::new(&self.memory, workspace * page_bytes)?);
         }
-        while build.advance()? {
+        while emitter.advance(build).await? {
             let row = build.row();
             let hash = hash(row.key, division.seed);
             rows += u64::from(!row.never_matches);
             if row.never_matches {
                 emitter.build_row(row, false)?;
+                emitter.make_room().await;
             } else if !division.is_resident(hash) {
                 push(&mut writers, division.partition_of(hash), row)?;
             } else if let Some(resident) = &mut chunk {
@@ -263,7 +249,7 @@ impl Join {
         Ok(())
     }
 
-    fn divide_probe(
+    async fn divide_probe(
         &self,
         probe: &mut dyn RowSource,
         division: &Division,
@@ -276,43 +262,54 @@ impl Join {
         if lists.len() > division.overflow() {
             writers.push(self.writer(division)?);
         }
-        while probe.advance()? {
+        while emitter.advance(probe).await? {
             let row = probe.row();
             let hash = hash(row.key, division.seed);
             let is_resident = division.is_resident(hash);
             if is_resident && let Some(chunk) = &mut chunk {
-                let has_partner = probe_chunk(chunk, row, hash, emitter)?;
+                let has_partner = probe_chunk(chunk, row, hash, emitter).await?;
                 emitter.probe_row(row, has_partner)?;
+                emitter.make_room().await;
                 continue;
             }
             let partition = if is_resident { division.overflow() } else { division.partition_of(hash) };
             if row.never_matches || lists.get(partition).is_none_or(|list| list.rows == 0) {
                 emitter.probe_row(row, false)?;
+                emitter.make_room().await;
             } else {
                 push(&mut writers, partition, row)?;
             }
         }
         probe.release();
         if let Some(chunk) = &chunk {
-            return_chunk(chunk, emitter)?;
+            return_chunk(chunk, emitter).await?;
         }
         let probes = writers.into_iter().map(RowWriter::finish);
         lists.into_iter().zip(probes).map(|(build, probe)| Ok(Pair { build, probe: probe? })).collect()
     }
 
     /// Joins a pair of partitions.
-    fn join_pair(&self, pair: Pair, rows_before: u64, depth: u32, emitter: &mut Emitter<'_>) -> Result<()> {
-        let is_swapped = pair.probe.bytes < pair.build.bytes && pair.probe.rows > 0;
-        if !is_swapped {
-            return self.join_parts(pair.build, pair.probe, rows_before, depth, emitter);
-        }
-        emitter.swap();
-        let joined = self.join_parts(pair.probe, pair.build, rows_before, depth, emitter);
-        emitter.swap();
-        joined
+    fn join_pair<'f>(
+        &'f self,
+        pair: Pair,
+        rows_before: u64,
+        depth: u32,
+        emitter: &'f mut Emitter<'_>,
+    ) -> Pin<Box<dyn Future<Output = Result<()>> + Send + 'f>> {
+        // A pair may be divided again, so the future of a join contains futures of its own kind.
+        Box::pin(async move {
+            let is_swapped = pair.probe.bytes < pair.build.bytes && pair.probe.rows > 0;
+            if !is_swapped {
+                return self.join_parts(pair.build, pair.probe, rows_before, depth, emitter).await;
+            }
+            emitter.swap();
+            let joined = self.join_parts(pair.probe, pair.build, rows_before, depth, emitter).await;
+            emitter.swap();
+            joined
+        })
     }
 
-    fn join_parts(
+    async fn join_parts(
         &self,
         build: RowList,
         probe: RowList,
@@ -337,12 +334,12 @@ impl Join {
         if !fits && can_shrink && can_divide {
             let build = JoinInput { source: &mut build, size: build_size };
             let probe = JoinInput { source: &mut probe, size: probe_size };
-            return self.divide_and_join(build, probe, depth + 1, emitter);
+            return self.divide_and_join(build, probe, depth + 1, emitter).await;
         }
         let spare_bytes = left_bytes.saturating_sub(chunk.saturating_add(others_bytes)) / 2;
         let read = self.pages_of_request(1 + spare_bytes / page_bytes) * page_bytes;
         let buffers = LoopsBuffers { build_read: read, probe_read: read, chunk };
-        self.scan_for_chunks(&mut build, &mut probe, buffers, emitter)
+        self.scan_for_chunks(&mut build, &mut probe, buffers, emitter).await
     }
 }
 

@@ -9,6 +9,8 @@
 //! 2. Memory stays in the budget, and every join ends: a partition that hashing does not split is joined by
 //!    block nested loops.
 //! 3. An input is read once, except that block nested loops reads the probe input once for each chunk.
+//! 4. The same code joins at once ([`Join::run`]) and step by step ([`Join::steps`]). A step is bounded, except
+//!    for merge passes of a sort.
 //!
 //! Source: Do 2012, section 2.3.
 
@@ -25,6 +27,7 @@ use crate::error::{Result, SpillError};
 use crate::memory::MemoryBudget;
 use crate::row::{Row, RowSource};
 use crate::space::TemporarySpace;
+use crate::step::{self, Steps};
 
 pub use cost::{IoCount, JoinCost, JoinShape, PhaseCost, ProcessorTimes};
 pub use emit::{JoinKind, JoinOutput, Joined, Side};
@@ -99,6 +102,14 @@ pub struct JoinInput<'a> {
     pub size: InputSize,
 }
 
+/// An input of a join that owns its inputs.
+pub struct OwnedInput<'a> {
+    /// Its rows.
+    pub source: Box<dyn RowSource + 'a>,
+    /// Its expected size.
+    pub size: InputSize,
+}
+
 /// A join, ready to run.
 #[derive(Clone)]
 pub struct Join {
@@ -124,6 +135,31 @@ impl Join {
         right: JoinInput<'a>,
         output: &mut dyn JoinOutput,
     ) -> Result<()> {
+        step::run(self.run_in_steps(left, right, output))
+    }
+
+    /// A join that the caller runs step by step. It may be dropped at any step.
+    pub fn steps<'a>(
+        self,
+        left: OwnedInput<'a>,
+        right: OwnedInput<'a>,
+        output: impl JoinOutput + 'a,
+    ) -> Steps<'a> {
+        let (mut left, mut right, mut output) = (left, right, output);
+        Steps::new(async move {
+            let (left_size, right_size) = (left.size, right.size);
+            let left = JoinInput { source: &mut *left.source, size: left_size };
+            let right = JoinInput { source: &mut *right.source, size: right_size };
+            self.run_in_steps(left, right, &mut output).await
+        })
+    }
+
+    async fn run_in_steps<'i>(
+        &self,
+        left: JoinInput<'i>,
+        right: JoinInput<'i>,
+        output: &mut dyn JoinOutput,
+    ) -> Result<()> {
         if self.settings.page_bytes < crate::page::PAGE_BYTES_MIN {
             return Err(SpillError::Setting("a page of the temporary space has 512 bytes to 32 KiB"));
         }
@@ -133,10 +169,11 @@ impl Join {
         };
         let mut emitter = emit::Emitter::new(self.kind, self.build, output);
         match self.method {
-            JoinMethod::NestedLoops => self.nested_loops(build, probe, &mut emitter),
-            JoinMethod::SortMerge => self.sort_merge(build, probe, &mut emitter),
-            JoinMethod::Grace | JoinMethod::Hybrid => self.hash(build, probe, &mut emitter),
+            JoinMethod::NestedLoops => self.nested_loops(build, probe, &mut emitter).await?,
+            JoinMethod::SortMerge => self.sort_merge(build, probe, &mut emitter).await?,
+            JoinMethod::Grace | JoinMethod::Hybrid => self.hash(build, probe, &mut emitter).await?,
         }
+        emitter.end()
     }
 
     /// Pages of the buffer. A small part of the memory is left for structures.

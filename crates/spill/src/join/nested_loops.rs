@@ -8,16 +8,17 @@
 
 use crate::allocation::JoinPages;
 use crate::bits::{self, BitReader, BitWriter};
-use crate::chunk::HashChunk;
+use crate::chunk::{CHUNK_ROW_BYTES, HashChunk};
 use crate::error::Result;
 use crate::row::{RowSource, hash};
+use crate::spool::{SpoolSettings, SpoolWriter};
 use crate::writer::RowList;
 
 use super::emit::Emitter;
-use super::{Join, JoinInput, RowPair};
+use super::{InputSize, Join, JoinInput, RowPair};
 
 /// Seed of the hashes in tables. Partitions use other ones.
-const SEED: u64 = 0;
+pub(super) const SEED: u64 = 0;
 /// Pages of a request that reads the build input while a chunk is loaded.
 const BUILD_READ_PAGES: usize = 8;
 
@@ -41,14 +42,14 @@ enum Loaded {
 
 /// Which scan of the probe input this is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Scan {
-    is_first: bool,
-    is_last: bool,
+pub(super) struct Scan {
+    pub is_first: bool,
+    pub is_last: bool,
 }
 
 /// Looks a probe row up in a chunk, and returns its pairs. Returns whether it has a partner.
 #[inline]
-pub(super) fn probe_chunk(
+pub(super) async fn probe_chunk(
     chunk: &mut HashChunk,
     probe: crate::row::Row<'_>,
     probe_hash: u64,
@@ -58,39 +59,80 @@ pub(super) fn probe_chunk(
         return Ok(false);
     }
     let is_marked = emitter.marks_build();
-    let first = chunk.find(probe_hash, probe.key);
-    let mut next = first;
+    let mut has_partner = false;
+    let mut next = chunk.find(probe_hash, probe.key);
     while let Some(cell) = next {
-        emitter.pair(RowPair { build: chunk.row(cell), probe })?;
-        if is_marked {
-            chunk.mark(cell);
-        } else if !emitter.returns_pairs() {
-            break;
+        let pair = RowPair { build: chunk.row(cell), probe };
+        if emitter.are_partners(pair)? {
+            has_partner = true;
+            emitter.pair(pair)?;
+            if is_marked {
+                chunk.mark(cell);
+            } else if !emitter.returns_pairs() {
+                break;
+            }
+            emitter.make_room().await;
         }
         next = chunk.find_next(cell, probe_hash, probe.key);
     }
-    Ok(first.is_some())
+    Ok(has_partner)
 }
 
 /// Returns the rows of a chunk that the kind of join returns alone.
-pub(super) fn return_chunk(chunk: &HashChunk, emitter: &mut Emitter<'_>) -> Result<()> {
+pub(super) async fn return_chunk(chunk: &HashChunk, emitter: &mut Emitter<'_>) -> Result<()> {
     let mut next = if emitter.marks_build() { chunk.first_cell() } else { None };
     while let Some(cell) = next {
         emitter.build_row(chunk.row(cell), chunk.has_matched(cell))?;
+        emitter.make_room().await;
         next = chunk.next_cell(cell);
     }
     Ok(())
 }
 
 impl Join {
-    pub(super) fn nested_loops(
+    pub(super) async fn nested_loops(
         &self,
         build: JoinInput<'_>,
         probe: JoinInput<'_>,
         emitter: &mut Emitter<'_>,
     ) -> Result<()> {
         let buffers = self.nested_loops_buffers(self.pages(build.size, probe.size));
-        self.scan_for_chunks(build.source, probe.source, buffers, emitter)
+        if !probe.source.can_rewind() && !self.is_one_chunk(&build, &probe, buffers) {
+            return self.nested_loops_of_copy(build, probe, emitter).await;
+        }
+        self.scan_for_chunks(build.source, probe.source, buffers, emitter).await
+    }
+
+    /// Whether the build input is one chunk, if it has its expected size. A wrong expectation is an error of
+    /// an input that cannot be rewound, so a tenth of the chunk is left free.
+    fn is_one_chunk(&self, build: &JoinInput<'_>, probe: &JoinInput<'_>, buffers: LoopsBuffers) -> bool {
+        let others_bytes = build.source.memory_bytes(buffers.build_read)
+            + probe.source.memory_bytes(buffers.probe_read)
+            + bits::memory_bytes(self.settings.page_bytes);
+        let chunk_bytes =
+            build.size.bytes.saturating_add(build.size.rows.saturating_mul(CHUNK_ROW_BYTES as u64));
+        chunk_bytes / 9 * 10 < self.memory.left_bytes().saturating_sub(others_bytes) as u64
+    }
+
+    /// Block nested loops over a copy of the probe input, which can be read only once.
+    pub(super) async fn nested_loops_of_copy(
+        &self,
+        build: JoinInput<'_>,
+        probe: JoinInput<'_>,
+        emitter: &mut Emitter<'_>,
+    ) -> Result<()> {
+        let page_bytes = self.settings.page_bytes;
+        probe.source.rewind(&self.memory, page_bytes)?;
+        let settings = SpoolSettings { page_bytes, write_pages: 1, fill_percent: 100 };
+        let mut spool = SpoolWriter::new(&self.space, &self.memory, settings)?;
+        while emitter.advance(probe.source).await? {
+            spool.push(probe.source.row())?;
+        }
+        probe.source.release();
+        let mut spool = spool.finish()?;
+        let size = InputSize { rows: spool.rows(), bytes: spool.bytes() };
+        let buffers = self.nested_loops_buffers(self.pages(build.size, size));
+        self.scan_for_chunks(build.source, &mut spool, buffers, emitter).await
     }
 
     /// How the memory is divided.
@@ -103,7 +145,7 @@ impl Join {
     }
 
     /// Joins with chunks of at most the size that the buffers say.
-    pub(super) fn scan_for_chunks(
+    pub(super) async fn scan_for_chunks(
         &self,
         build: &mut dyn RowSource,
         probe: &mut dyn RowSource,
@@ -116,19 +158,19 @@ impl Join {
         let most_bytes = self.memory.left_bytes().saturating_sub(others_bytes);
         let mut chunk = HashChunk::new(&self.memory, buffers.chunk.min(most_bytes))?;
         let mut bits: Option<RowList> = None;
-        let mut has_row = advance_matching(build, emitter)?;
+        let mut has_row = advance_matching(build, emitter).await?;
         let mut is_first = true;
         loop {
-            let loaded = load(build, &mut chunk, &mut has_row, emitter)?;
+            let loaded = load(build, &mut chunk, &mut has_row, emitter).await?;
             if loaded == Loaded::All {
                 build.release();
             }
             chunk.build();
             probe.rewind(&self.memory, buffers.probe_read)?;
             let scan = Scan { is_first, is_last: loaded == Loaded::All };
-            bits = self.scan_probe(probe, &mut chunk, bits, scan, emitter)?;
+            bits = self.scan_probe(probe, &mut chunk, bits, scan, emitter).await?;
             probe.release();
-            return_chunk(&chunk, emitter)?;
+            return_chunk(&chunk, emitter).await?;
             if loaded == Loaded::All {
                 return Ok(());
             }
@@ -138,7 +180,7 @@ impl Join {
     }
 
     /// Scans the probe input for one chunk. Returns the bits of the rows that have matched so far.
-    fn scan_probe(
+    pub(super) async fn scan_probe(
         &self,
         probe: &mut dyn RowSource,
         chunk: &mut HashChunk,
@@ -153,9 +195,9 @@ impl Join {
             true => Some(BitWriter::new(&self.space, &self.memory, page_bytes)?),
             false => None,
         };
-        while probe.advance()? {
+        while emitter.advance(probe).await? {
             let row = probe.row();
-            let has_partner = probe_chunk(chunk, row, hash(row.key, SEED), emitter)?;
+            let has_partner = probe_chunk(chunk, row, hash(row.key, SEED), emitter).await?;
             let had_partner = has_bits && before.next()?;
             if let Some(after) = &mut after {
                 after.push(has_partner || had_partner)?;
@@ -166,24 +208,26 @@ impl Join {
             if scan.is_last && !has_partner && !had_partner {
                 emitter.probe_row(row, false)?;
             }
+            emitter.make_room().await;
         }
         after.map(BitWriter::finish).transpose()
     }
 }
 
 /// Goes to the next build row that can match; returns the others on the way.
-fn advance_matching(build: &mut dyn RowSource, emitter: &mut Emitter<'_>) -> Result<bool> {
-    while build.advance()? {
+async fn advance_matching(build: &mut dyn RowSource, emitter: &mut Emitter<'_>) -> Result<bool> {
+    while emitter.advance(build).await? {
         if !build.row().never_matches {
             return Ok(true);
         }
         emitter.build_row(build.row(), false)?;
+        emitter.make_room().await;
     }
     Ok(false)
 }
 
 /// Fills a chunk. `has_row`: the source is at a row that is not loaded yet.
-fn load(
+async fn load(
     build: &mut dyn RowSource,
     chunk: &mut HashChunk,
     has_row: &mut bool,
@@ -194,7 +238,7 @@ fn load(
         if !chunk.load(row, hash(row.key, SEED)) {
             return if chunk.is_empty() { Err(chunk.too_small(row)) } else { Ok(Loaded::SomeAreLeft) };
         }
-        *has_row = advance_matching(build, emitter)?;
+        *has_row = advance_matching(build, emitter).await?;
     }
     Ok(Loaded::All)
 }

@@ -5,21 +5,24 @@
 //!    for rows with equal keys.
 //! 2. Build rows with one key that do not fit in this part are joined in chunks. The probe rows of the key
 //!    are then in a list of the temporary space.
+//! 3. If the join has a condition, rows of one key are joined as by block nested loops.
 //!
 //! Source: Do 2012, section 2.3.2.
 
 use std::sync::Arc;
 
+use crate::bits;
 use crate::chunk::HashChunk;
 use crate::error::Result;
 use crate::merge::{MergeShape, Merger, reduce};
 use crate::reader::RowReader;
-use crate::row::RowSource;
+use crate::row::{RowSource, hash};
 use crate::sort::{ListedRuns, RunMethod, SortSettings, Sorter};
 use crate::space::SpillPurpose;
 use crate::writer::{RowList, RowWriter, WriterShape};
 
 use super::emit::Emitter;
+use super::nested_loops::{SEED, Scan, probe_chunk, return_chunk};
 use super::{Join, JoinInput, RowPair, Side};
 
 /// The part of the memory that is left for rows with equal keys.
@@ -48,7 +51,7 @@ struct Merging<'a, 'o> {
 }
 
 impl Join {
-    pub(super) fn sort_merge(
+    pub(super) async fn sort_merge(
         &self,
         build: JoinInput<'_>,
         probe: JoinInput<'_>,
@@ -56,13 +59,13 @@ impl Join {
     ) -> Result<()> {
         let mut buffers = self.pages(build.size, probe.size).sort_merge(self.settings.times);
         buffers.input = self.pages_of_request(buffers.input);
-        let build = self.sorted_runs(build, buffers.input, Side::Left, emitter)?;
-        let probe = self.sorted_runs(probe, buffers.input, Side::Right, emitter)?;
+        let build = self.sorted_runs(build, buffers.input, Side::Left, emitter).await?;
+        let probe = self.sorted_runs(probe, buffers.input, Side::Right, emitter).await?;
         // The grants are held until all runs are read.
         let _lists = [build.grant, probe.grant];
-        let (build, probe) = self.fewer_runs(build.runs, probe.runs)?;
+        let (build, probe) = self.fewer_runs(build.runs, probe.runs, emitter)?;
         emitter.second_phase();
-        self.merge(build, probe, emitter)
+        self.merge(build, probe, emitter).await
     }
 
     fn sort_settings(&self, write_pages: usize) -> SortSettings {
@@ -74,13 +77,19 @@ impl Join {
         }
     }
 
-    fn group_bytes(&self, row_bytes: usize) -> usize {
-        let pages_bytes = 3 * self.settings.page_bytes + row_bytes;
-        pages_bytes + (self.memory.left_bytes() / GROUP_SHARE).max(2 * row_bytes + 64)
+    /// Memory for rows with equal keys, and for a list of such rows.
+    fn group_bytes(&self, row_bytes: usize, emitter: &Emitter<'_>) -> usize {
+        self.list_bytes(row_bytes, emitter) + (self.memory.left_bytes() / GROUP_SHARE).max(2 * row_bytes + 64)
+    }
+
+    fn list_bytes(&self, row_bytes: usize, emitter: &Emitter<'_>) -> usize {
+        let page_bytes = self.settings.page_bytes;
+        let bits_bytes = if emitter.has_condition() { bits::memory_bytes(page_bytes) } else { 0 };
+        3 * page_bytes + row_bytes + bits_bytes
     }
 
     /// Sorts an input into runs. `part` is `Left` for the build input.
-    fn sorted_runs(
+    async fn sorted_runs(
         &self,
         input: JoinInput<'_>,
         pages: usize,
@@ -89,24 +98,30 @@ impl Join {
     ) -> Result<ListedRuns> {
         input.source.rewind(&self.memory, pages * self.settings.page_bytes)?;
         let mut sorter = Sorter::new(&self.space, &self.memory, self.sort_settings(pages))?;
-        while input.source.advance()? {
+        while emitter.advance(input.source).await? {
             let row = input.source.row();
             match (row.never_matches, part) {
                 (false, _) => sorter.push(row)?,
                 (true, Side::Left) => emitter.build_row(row, false)?,
                 (true, Side::Right) => emitter.probe_row(row, false)?,
             }
+            emitter.make_room().await;
         }
         input.source.release();
         sorter.into_runs(0)
     }
 
     /// Merges runs of the input with more of them, until one merge can read all.
-    fn fewer_runs(&self, build: Vec<RowList>, probe: Vec<RowList>) -> Result<(Vec<RowList>, Vec<RowList>)> {
+    fn fewer_runs(
+        &self,
+        build: Vec<RowList>,
+        probe: Vec<RowList>,
+        emitter: &Emitter<'_>,
+    ) -> Result<(Vec<RowList>, Vec<RowList>)> {
         let shape = self.sort_settings(self.pages_of_request(32)).merge_shape();
         let all: Vec<RowList> = build.iter().chain(&probe).cloned().collect();
         let row_bytes = row_bytes_max(&all);
-        let left_bytes = self.memory.left_bytes().saturating_sub(self.group_bytes(row_bytes));
+        let left_bytes = self.memory.left_bytes().saturating_sub(self.group_bytes(row_bytes, emitter));
         let fan_in = shape.fan_in(&all, left_bytes);
         if all.len() <= fan_in {
             return Ok((build, probe));
@@ -124,10 +139,10 @@ impl Join {
         Ok((few(build, for_build)?, few(probe, for_probe)?))
     }
 
-    fn merge(&self, build: Vec<RowList>, probe: Vec<RowList>, emitter: &mut Emitter<'_>) -> Result<()> {
+    async fn merge(&self, build: Vec<RowList>, probe: Vec<RowList>, emitter: &mut Emitter<'_>) -> Result<()> {
         let row_bytes = row_bytes_max(&build).max(row_bytes_max(&probe));
-        let group_bytes = self.group_bytes(row_bytes);
-        let chunk_bytes = group_bytes - 3 * self.settings.page_bytes - row_bytes;
+        let group_bytes = self.group_bytes(row_bytes, emitter);
+        let chunk_bytes = group_bytes - self.list_bytes(row_bytes, emitter);
         let group = HashChunk::new(&self.memory, chunk_bytes)?;
         let left_bytes = self.memory.left_bytes().saturating_sub(group_bytes - chunk_bytes);
         let all: Vec<RowList> = build.iter().chain(&probe).cloned().collect();
@@ -137,7 +152,7 @@ impl Join {
         let open = |runs| Merger::new(runs, &self.memory, shape, 0, SpillPurpose::Runs);
         let build = Sorted { merger: open(build)?, has_row: false };
         let probe = Sorted { merger: open(probe)?, has_row: false };
-        Merging { join: self, build, probe, group, emitter }.run()
+        Merging { join: self, build, probe, group, emitter }.run().await
     }
 }
 
@@ -146,47 +161,53 @@ fn row_bytes_max(runs: &[RowList]) -> usize {
 }
 
 impl Merging<'_, '_> {
-    fn run(mut self) -> Result<()> {
+    async fn run(mut self) -> Result<()> {
         self.build.advance()?;
         self.probe.advance()?;
         while self.build.has_row && self.probe.has_row {
+            self.emitter.count_row().await;
             match self.build.merger.row().key.cmp(self.probe.merger.row().key) {
-                std::cmp::Ordering::Less => self.build_alone()?,
-                std::cmp::Ordering::Greater => self.probe_alone()?,
-                std::cmp::Ordering::Equal => self.join_group()?,
+                std::cmp::Ordering::Less => self.build_alone().await?,
+                std::cmp::Ordering::Greater => self.probe_alone().await?,
+                std::cmp::Ordering::Equal if self.emitter.has_condition() => self.join_group_if().await?,
+                std::cmp::Ordering::Equal => self.join_group().await?,
             }
         }
         while self.build.has_row && self.emitter.wants_build(false) {
-            self.build_alone()?;
+            self.build_alone().await?;
         }
         while self.probe.has_row && self.emitter.wants_probe(false) {
-            self.probe_alone()?;
+            self.probe_alone().await?;
         }
         Ok(())
     }
 
-    fn build_alone(&mut self) -> Result<()> {
+    async fn build_alone(&mut self) -> Result<()> {
         self.emitter.build_row(self.build.merger.row(), false)?;
+        self.emitter.count_row().await;
+        self.emitter.make_room().await;
         self.build.advance()
     }
 
-    fn probe_alone(&mut self) -> Result<()> {
+    async fn probe_alone(&mut self) -> Result<()> {
         self.emitter.probe_row(self.probe.merger.row(), false)?;
+        self.emitter.count_row().await;
+        self.emitter.make_room().await;
         self.probe.advance()
     }
 
     /// Joins the rows of both inputs with the key at hand.
-    fn join_group(&mut self) -> Result<()> {
+    async fn join_group(&mut self) -> Result<()> {
         self.group.clear();
-        let is_whole = self.load_group()?;
+        let is_whole = self.load_group(true).await?;
         let list = if is_whole { None } else { Some(self.list_writer()?) };
-        let list = self.scan_probe_group(list)?;
+        let list = self.scan_probe_group(list).await?;
         let Some(list) = list else { return Ok(()) };
         // More build rows have the key. The probe rows of the key are in the list.
         loop {
-            let key_is_done = self.next_chunk_of_group()?;
+            let key_is_done = self.next_chunk_of_group(true).await?;
             if self.emitter.returns_pairs() {
-                self.join_list(&list)?;
+                self.join_list(&list).await?;
             }
             if key_is_done {
                 return Ok(());
@@ -200,24 +221,81 @@ impl Merging<'_, '_> {
         self.build.has_row && key.is_none_or(|key| key == self.build.merger.row().key)
     }
 
-    /// Loads build rows with one key; false if more are left.
-    fn load_group(&mut self) -> Result<bool> {
+    /// Loads build rows with one key; false if more are left. `have_partners`: they are known to have some.
+    async fn load_group(&mut self, have_partners: bool) -> Result<bool> {
         while self.is_in_group() {
             let row = self.build.merger.row();
-            if !self.group.load(row, 0) {
+            // All hashes are equal, so all rows are in one bucket.
+            if !self.group.load(row, hash(row.key, SEED)) {
                 return if self.group.is_empty() { Err(self.group.too_small(row)) } else { Ok(false) };
             }
-            self.emitter.build_row(row, true)?;
+            if have_partners {
+                self.emitter.build_row(row, true)?;
+                self.emitter.make_room().await;
+            }
             self.build.advance()?;
         }
         Ok(true)
     }
 
     /// Replaces the rows in memory by further build rows of the same key; true if these are the last ones.
-    fn next_chunk_of_group(&mut self) -> Result<bool> {
+    async fn next_chunk_of_group(&mut self, have_partners: bool) -> Result<bool> {
         // The row at hand has the key: it was refused because the chunk was full.
         self.group.clear();
-        self.load_group()
+        self.load_group(have_partners).await
+    }
+
+    /// Joins the rows of both inputs with the key at hand, if the join has a condition.
+    async fn join_group_if(&mut self) -> Result<()> {
+        self.group.clear();
+        if self.load_group(false).await? {
+            return self.join_whole_group_if().await;
+        }
+        let Some(list) = self.probe_group_to_list().await? else { return Ok(()) };
+        let Join { memory, settings, .. } = self.join;
+        let mut reader = RowReader::new(list);
+        let (mut bits, mut is_first, mut is_last) = (None, true, false);
+        loop {
+            self.group.build();
+            reader.rewind(memory, settings.page_bytes)?;
+            let scan = Scan { is_first, is_last };
+            bits = self.join.scan_probe(&mut reader, &mut self.group, bits, scan, self.emitter).await?;
+            reader.release();
+            return_chunk(&self.group, self.emitter).await?;
+            if is_last {
+                return Ok(());
+            }
+            is_first = false;
+            is_last = self.next_chunk_of_group(false).await?;
+        }
+    }
+
+    /// All build rows of the key are in memory.
+    async fn join_whole_group_if(&mut self) -> Result<()> {
+        self.group.build();
+        let Some(first) = self.group.first_cell() else { return Ok(()) };
+        while self.probe.has_row && self.group.row(first).key == self.probe.merger.row().key {
+            let probe = self.probe.merger.row();
+            let probe_hash = hash(probe.key, SEED);
+            let has_partner = probe_chunk(&mut self.group, probe, probe_hash, self.emitter).await?;
+            self.emitter.probe_row(probe, has_partner)?;
+            self.emitter.count_row().await;
+            self.emitter.make_room().await;
+            self.probe.advance()?;
+        }
+        return_chunk(&self.group, self.emitter).await
+    }
+
+    /// Writes the probe rows with the key at hand to a list.
+    async fn probe_group_to_list(&mut self) -> Result<Option<RowList>> {
+        let Some(first) = self.group.first_cell() else { return Ok(None) };
+        let mut list = self.list_writer()?;
+        while self.probe.has_row && self.group.row(first).key == self.probe.merger.row().key {
+            list.push(self.probe.merger.row())?;
+            self.emitter.count_row().await;
+            self.probe.advance()?;
+        }
+        list.finish().map(Some)
     }
 
     fn list_writer(&self) -> Result<RowWriter> {
@@ -227,16 +305,19 @@ impl Merging<'_, '_> {
     }
 
     /// Joins the probe rows with the key to the rows in memory, and keeps them in the list if there is one.
-    fn scan_probe_group(&mut self, mut list: Option<RowWriter>) -> Result<Option<RowList>> {
+    async fn scan_probe_group(&mut self, mut list: Option<RowWriter>) -> Result<Option<RowList>> {
         let Some(first) = self.group.first_cell() else { return Ok(None) };
         while self.probe.has_row && self.group.row(first).key == self.probe.merger.row().key {
             let probe = self.probe.merger.row();
             let mut next = if self.emitter.returns_pairs() { Some(first) } else { None };
             while let Some(cell) = next {
                 self.emitter.pair(RowPair { build: self.group.row(cell), probe })?;
+                self.emitter.make_room().await;
                 next = self.group.next_cell(cell);
             }
             self.emitter.probe_row(probe, true)?;
+            self.emitter.count_row().await;
+            self.emitter.make_room().await;
             if let Some(list) = &mut list {
                 list.push(probe)?;
             }
@@ -245,14 +326,15 @@ impl Merging<'_, '_> {
         list.map(RowWriter::finish).transpose()
     }
 
-    fn join_list(&mut self, list: &RowList) -> Result<()> {
+    async fn join_list(&mut self, list: &RowList) -> Result<()> {
         let memory: &Arc<_> = &self.join.memory;
         let page_bytes = self.join.settings.page_bytes;
         let mut reader = RowReader::open(list.clone(), memory, page_bytes, SpillPurpose::Lists)?;
-        while reader.advance()? {
+        while self.emitter.advance(&mut reader).await? {
             let mut next = self.group.first_cell();
             while let Some(cell) = next {
                 self.emitter.pair(RowPair { build: self.group.row(cell), probe: reader.row() })?;
+                self.emitter.make_room().await;
                 next = self.group.next_cell(cell);
             }
         }

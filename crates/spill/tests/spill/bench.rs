@@ -106,6 +106,9 @@ impl RowSource for Source<'_> {
     fn row(&self) -> Row<'_> {
         self.rows[self.next - 1].row()
     }
+    fn can_rewind(&self) -> bool {
+        self.rewinds > 1
+    }
 }
 
 /// A temporary space on a device in memory that can be made to fail.

@@ -1,20 +1,25 @@
 //! The four joins against a join in memory: kinds, skew, empty inputs, budgets, wrong expectations, faults.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use varve_device::{ErrorKind, Fault, Operation, Rule, When};
 use varve_spill::{
-    BlockIo, DriveTimes, InputSize, Join, JoinInput, JoinKind, JoinMethod, JoinSettings, Joined,
-    MemoryBudget, PartitionFiles, Result, Side, SpillPurpose,
+    BlockIo, DriveTimes, InputSize, Join, JoinInput, JoinKind, JoinMethod, JoinOutput, JoinSettings, Joined,
+    MemoryBudget, OwnedInput, PartitionFiles, Result, Row, RowSource, Side, SpillPurpose, Steps,
 };
 
 use crate::bench::{Bench, OwnedRow, RowShape, Source, kind, rows};
 
 type Pairs = Vec<(Option<OwnedRow>, Option<OwnedRow>)>;
 
+/// A condition beside the equality of keys. It divides rows with equal keys.
+fn are_partners(left: &[u8], right: &[u8]) -> bool {
+    (left.len() + right.len()).is_multiple_of(3)
+}
+
 /// The join by a table in memory.
-fn model(kind: JoinKind, left: &[OwnedRow], right: &[OwnedRow]) -> Pairs {
+fn model(kind: JoinKind, has_condition: bool, left: &[OwnedRow], right: &[OwnedRow]) -> Pairs {
     let mut table: HashMap<&[u8], Vec<usize>> = HashMap::new();
     for (n, row) in right.iter().enumerate().filter(|(_, row)| !row.never_matches) {
         table.entry(&row.key).or_default().push(n);
@@ -22,7 +27,8 @@ fn model(kind: JoinKind, left: &[OwnedRow], right: &[OwnedRow]) -> Pairs {
     let mut matched = vec![false; right.len()];
     let mut output = Pairs::new();
     for row in left {
-        let partners = table.get(&*row.key).filter(|_| !row.never_matches).cloned().unwrap_or_default();
+        let mut partners = table.get(&*row.key).filter(|_| !row.never_matches).cloned().unwrap_or_default();
+        partners.retain(|n| !has_condition || are_partners(&row.payload, &right[*n].payload));
         partners.iter().for_each(|n| matched[*n] = true);
         let alone = (Some(row.clone()), None);
         match kind {
@@ -55,6 +61,9 @@ struct Case {
     is_once: bool,
     /// What is expected, as a factor of the true size.
     expected: f64,
+    has_condition: bool,
+    /// The join runs step by step: the inputs wait, and the output is full, now and then.
+    has_steps: bool,
 }
 
 const CASE: Case = Case {
@@ -67,42 +76,135 @@ const CASE: Case = Case {
     page_bytes: 512,
     is_once: false,
     expected: 1.0,
+    has_condition: false,
+    has_steps: false,
 };
+
+impl Case {
+    fn join(self, bench: &Bench, memory: &Arc<MemoryBudget>) -> Join {
+        Join {
+            space: Arc::clone(&bench.space),
+            memory: Arc::clone(memory),
+            settings: JoinSettings {
+                page_bytes: self.page_bytes,
+                io: self.io,
+                partition_files: self.files,
+                times: DriveTimes::DISK,
+            },
+            method: self.method,
+            kind: self.kind,
+            build: self.build,
+        }
+    }
+}
 
 fn size(rows: &[OwnedRow], factor: f64) -> InputSize {
     let bytes: usize = rows.iter().map(|row| row.row().stored_bytes()).sum();
     InputSize { rows: (rows.len() as f64 * factor) as u64, bytes: (bytes as f64 * factor) as u64 }
 }
 
-fn run(bench: &Bench, case: Case, left: &[OwnedRow], right: &[OwnedRow]) -> Result<Pairs> {
+/// Rows that the output takes in a step.
+const OUTPUT_ROOM: usize = 7;
+
+/// Collects the result.
+struct Collect {
+    output: Arc<Mutex<Pairs>>,
+    case: Case,
+    room: usize,
+}
+
+impl JoinOutput for Collect {
+    fn joined(&mut self, row: Joined<'_>) -> Result<()> {
+        self.output.lock().unwrap().push((row.left.map(OwnedRow::of), row.right.map(OwnedRow::of)));
+        self.room = self.room.saturating_sub(1);
+        Ok(())
+    }
+    fn is_full(&mut self) -> bool {
+        // The next time it is asked, it has room again.
+        let is_full = self.case.has_steps && self.room == 0;
+        self.room = if is_full { OUTPUT_ROOM } else { self.room };
+        is_full
+    }
+    fn has_condition(&self) -> bool {
+        self.case.has_condition
+    }
+    fn passes(&mut self, left: Row<'_>, right: Row<'_>) -> Result<bool> {
+        assert_eq!(left.key, right.key);
+        Ok(are_partners(left.payload, right.payload))
+    }
+}
+
+/// A source whose rows come some at a time.
+struct Waiting<'a> {
+    rows: Source<'a>,
+    has_waited: bool,
+    n: usize,
+}
+
+impl RowSource for Waiting<'_> {
+    fn rewind(&mut self, memory: &Arc<MemoryBudget>, read_bytes: usize) -> Result<()> {
+        self.rows.rewind(memory, read_bytes)
+    }
+    fn advance(&mut self) -> Result<bool> {
+        self.n += 1;
+        self.has_waited = self.n.is_multiple_of(10) && !self.has_waited;
+        if self.has_waited {
+            self.n -= 1;
+            return Ok(false);
+        }
+        self.rows.advance()
+    }
+    fn row(&self) -> Row<'_> {
+        self.rows.row()
+    }
+    fn waits(&self) -> bool {
+        self.has_waited
+    }
+    fn can_rewind(&self) -> bool {
+        self.rows.can_rewind()
+    }
+}
+
+/// Makes all steps. Each may add few rows only.
+fn steps(mut join: Steps<'_>, output: &Mutex<Pairs>) -> Result<()> {
+    let (mut before, mut count) = (0, 0);
+    while !join.step()? {
+        let rows = output.lock().unwrap().len();
+        assert!(rows - before <= OUTPUT_ROOM + 2, "{} rows in a step", rows - before);
+        (before, count) = (rows, count + 1);
+    }
+    assert!(count >= before / (OUTPUT_ROOM + 2));
+    assert!(join.step()?, "it has ended");
+    Ok(())
+}
+
+fn run(bench: &Bench, case: Case, left_rows: &[OwnedRow], right_rows: &[OwnedRow]) -> Result<Pairs> {
     let memory = MemoryBudget::new(case.budget);
-    let join = Join {
-        space: Arc::clone(&bench.space),
-        memory: Arc::clone(&memory),
-        settings: JoinSettings {
-            page_bytes: case.page_bytes,
-            io: case.io,
-            partition_files: case.files,
-            times: DriveTimes::DISK,
-        },
-        method: case.method,
-        kind: case.kind,
-        build: case.build,
-    };
+    let join = case.join(bench, &memory);
     let source = |rows, side| match case.is_once && side != case.build {
         true => Source::once(rows),
         false => Source::new(rows),
     };
-    let (mut left_source, mut right_source) = (source(left, Side::Left), source(right, Side::Right));
-    let left = JoinInput { source: &mut left_source, size: size(left, case.expected) };
-    let right = JoinInput { source: &mut right_source, size: size(right, case.expected) };
-    let mut output = Pairs::new();
-    let mut collect = |row: Joined<'_>| {
-        output.push((row.left.map(OwnedRow::of), row.right.map(OwnedRow::of)));
-        Ok(())
+    let (mut left_source, mut right_source) =
+        (source(left_rows, Side::Left), source(right_rows, Side::Right));
+    let left = JoinInput { source: &mut left_source, size: size(left_rows, case.expected) };
+    let right = JoinInput { source: &mut right_source, size: size(right_rows, case.expected) };
+    let output = Arc::<Mutex<Pairs>>::default();
+    let mut collect = Collect { output: output.clone(), case, room: OUTPUT_ROOM };
+    let result = match case.has_steps {
+        false => join.clone().run(left, right, &mut collect),
+        true => {
+            let owned = |input: JoinInput<'_>, rows, side| {
+                let rows =
+                    if case.is_once && side != case.build { Source::once(rows) } else { Source::new(rows) };
+                OwnedInput { source: Box::new(Waiting { rows, has_waited: false, n: 0 }), size: input.size }
+            };
+            let (left, right) = (owned(left, left_rows, Side::Left), owned(right, right_rows, Side::Right));
+            steps(join.clone().steps(left, right, collect), &output)
+        }
     };
-    let result = join.run(left, right, &mut collect);
     drop(join);
+    let mut output = std::mem::take(&mut *output.lock().unwrap());
     assert!(memory.peak_bytes() <= case.budget);
     assert_eq!(memory.left_bytes(), case.budget, "{case:?}: all memory is returned");
     result?;
@@ -113,7 +215,7 @@ fn run(bench: &Bench, case: Case, left: &[OwnedRow], right: &[OwnedRow]) -> Resu
 fn check(case: Case, left: &[OwnedRow], right: &[OwnedRow]) {
     let bench = Bench::new();
     let output = run(&bench, case, left, right).unwrap_or_else(|error| panic!("{case:?}: {error}"));
-    let expected = model(case.kind, left, right);
+    let expected = model(case.kind, case.has_condition, left, right);
     assert!(output == expected, "{case:?}: {} rows, not {}", output.len(), expected.len());
     bench.check_empty();
 }
@@ -138,6 +240,53 @@ fn every_kind_with_every_budget() {
     for budget in [24 << 10, 48 << 10, 128 << 10, 1 << 20] {
         for io in [BlockIo::Blocked, BlockIo::PageSized] {
             check_all(Case { budget, io, ..CASE }, &left, &right);
+        }
+    }
+}
+
+#[test]
+fn conditions_beside_keys() {
+    let base = Case { has_condition: true, ..CASE };
+    let (left, right) = (rows(shape(700, 300), 31), rows(shape(1_500, 300), 32));
+    for budget in [24 << 10, 48 << 10, 1 << 20] {
+        check_all(Case { budget, ..base }, &left, &right);
+        check_all(Case { budget, ..base }, &right, &left);
+    }
+    let skewed = rows(RowShape { skew: 3, ..shape(900, 4_000) }, 33);
+    let other = rows(RowShape { skew: 10, ..shape(600, 4_000) }, 34);
+    for budget in [24 << 10, 40 << 10] {
+        check_all(Case { budget, ..base }, &skewed, &other);
+    }
+}
+
+#[test]
+fn step_by_step_as_at_once() {
+    let (left, right) = (rows(shape(500, 300), 35), rows(RowShape { skew: 5, ..shape(700, 300) }, 36));
+    for (budget, has_condition) in [(24 << 10, false), (24 << 10, true), (1 << 20, true)] {
+        check_all(Case { budget, has_condition, has_steps: true, ..CASE }, &left, &right);
+    }
+}
+
+/// A caller that needs no more rows drops the join.
+#[test]
+fn a_join_that_is_dropped_leaves_nothing() {
+    let (left, right) = (rows(shape(3_000, 2_000), 37), rows(shape(3_000, 2_000), 38));
+    for method in JoinMethod::ALL {
+        for count in [1, 10, 200, 600] {
+            let bench = Bench::new();
+            let memory = MemoryBudget::new(32 << 10);
+            let case = Case { method, has_steps: true, ..CASE };
+            let join = case.join(&bench, &memory);
+            let collect = Collect { output: Default::default(), case, room: OUTPUT_ROOM };
+            let owned = |rows| OwnedInput {
+                source: Box::new(Waiting { rows: Source::new(rows), has_waited: false, n: 0 }),
+                size: size(rows, 1.0),
+            };
+            let mut steps = join.steps(owned(&left), owned(&right), collect);
+            (0..count).for_each(|_| assert!(!steps.step().unwrap(), "{method:?} after {count} steps"));
+            drop(steps);
+            assert_eq!(memory.left_bytes(), memory.limit_bytes());
+            bench.check_empty();
         }
     }
 }
@@ -223,7 +372,7 @@ fn wrong_bytes_are_found() {
     let (left, right) = (rows(shape(800, 500), 14), rows(shape(900, 500), 15));
     for method in JoinMethod::ALL {
         let case = Case { method, budget: 32 << 10, ..CASE };
-        let expected = model(case.kind, &left, &right);
+        let expected = model(case.kind, false, &left, &right);
         for n in 1..60 {
             for (operation, fault) in [
                 (Operation::Read, Fault::BitFlip { bit: n * 977 }),
@@ -253,7 +402,7 @@ fn a_full_space_is_an_error() {
     }
 }
 
-/// Only block nested loops needs a probe input that can be rewound, however little memory there is.
+/// However little memory there is.
 #[test]
 fn other_methods_read_the_probe_input_once() {
     let (left, right) = (rows(shape(400, 300), 18), rows(shape(500, 300), 19));
@@ -264,9 +413,13 @@ fn other_methods_read_the_probe_input_once() {
             }
         }
     }
-    let bench = Bench::new();
-    let case = Case { method: JoinMethod::NestedLoops, budget: 8 << 10, is_once: true, ..CASE };
-    assert_eq!(kind(&run(&bench, case, &left, &right).unwrap_err()), "caller");
+    // Block nested loops keeps a copy, if the source says that it can't be rewound.
+    for (budget, kind) in [8 << 10, 24 << 10, 1 << 20].into_iter().flat_map(|b| JoinKind::ALL.map(|k| (b, k)))
+    {
+        let case = Case { method: JoinMethod::NestedLoops, budget, is_once: true, kind, ..CASE };
+        check(case, &left, &right);
+        check(Case { has_condition: true, has_steps: true, ..case }, &left, &right);
+    }
 }
 
 /// Memory for two pages merges no runs. That is an error of the budget, not a panic.
@@ -278,7 +431,7 @@ fn a_merge_without_memory_for_a_page_of_each_run_is_an_error() {
         let bench = Bench::new();
         let case = Case { method: JoinMethod::SortMerge, budget, page_bytes: 8 << 10, ..CASE };
         match run(&bench, case, &left, &right) {
-            Ok(output) => assert!(output == model(case.kind, &left, &right), "{budget}"),
+            Ok(output) => assert!(output == model(case.kind, false, &left, &right), "{budget}"),
             Err(error) => {
                 assert_eq!(kind(&error), "memory", "{budget}");
                 refused.push(budget);
