@@ -40,15 +40,15 @@ pub(super) fn postpone_images(config: &mut PagerConfig, stored: &Superblock) -> 
         InForce::Nothing => ProtectionKind::None,
         InForce::AtomicWrite => ProtectionKind::AtomicWrite,
         InForce::Doublewrite => ProtectionKind::DOUBLEWRITE,
-        // What is in a region doesn't fit the configuration, which is refused with words about that.
+        // The region does not fit the configuration. Another check refuses it, with a message about the
+        // region.
         InForce::FullPageLog | InForce::NvmDoublewrite | InForce::Nvm => return None,
     };
     reached("open: full-page-log has to wait");
     Some(std::mem::replace(&mut config.protection, now))
 }
 
-/// The log moves only when nothing of it is needed. After a crash the database continues without the region,
-/// as before.
+/// The log moves only if the old log is not needed any more, that is after a clean shutdown.
 pub(super) fn postpone_region(config: &mut PagerConfig, stored: &Superblock) -> bool {
     let moves = config.nvm.as_ref().is_some_and(|nvm| nvm.log_bytes > 0) && stored.attached.is_none();
     if !moves || stored.state == State::Clean {
@@ -62,12 +62,12 @@ pub(super) fn postpone_region(config: &mut PagerConfig, stored: &Superblock) -> 
     true
 }
 
-/// What persistent memory is for a database that is being opened.
+/// The region of persistent memory of a database that is being opened.
 pub(super) enum RegionState {
     Nothing,
-    /// The region that it needs.
+    /// The database has this region.
     Has(NvmRegion),
-    /// It gets one.
+    /// The database gets a region.
     Gets(RegionPlan),
 }
 
@@ -85,7 +85,7 @@ pub(super) fn find_region(config: &PagerConfig, stored: &Superblock) -> Result<R
     Ok(RegionState::Gets(room))
 }
 
-/// Reads the log; `None`: it moves, or was left in a region, and nothing of it is needed.
+/// Reads the log. `None` means that the log moves, or was left in a region, so the old log is not needed.
 pub(super) fn read_log(
     config: &mut PagerConfig,
     stored: &Superblock,
@@ -107,7 +107,8 @@ pub(super) fn read_log(
     recovery::read_log(log_config(config), stored.clone(), keeps_images, kept_bytes, observers).map(Some)
 }
 
-/// Behind the log's first record nobody could tell after a crash that images began cleanly.
+/// The protection that must be in the control file before the first log record: full-page-log. If it were
+/// stored later, a start after a crash could not know whether the log has images of all changed pages.
 fn begins_images(config: &PagerConfig) -> Option<InForce> {
     Some(config.protection.in_force()).filter(|protection| *protection == InForce::FullPageLog)
 }

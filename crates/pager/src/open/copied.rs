@@ -22,12 +22,12 @@ use crate::config::PagerConfig;
 use crate::control::{CONTROL_FILE, State, Superblock};
 use crate::home::files;
 
-/// What is said of a copy that was accepted.
+/// The warning about a copy that was accepted.
 const ACCEPTED: &str =
     "a copy of a database that was not shut down was accepted: run `varve check`, and keep the original";
 
-/// What stands in the control file while these files are in use; zero where nothing tells a file from its
-/// copy.
+/// The identities that are stored in the control file while a server uses these files. Zero if the file
+/// system gives a file no identity that its copy lacks.
 pub(super) fn running(config: &PagerConfig) -> Result<[u64; 3]> {
     let [data, rollback] =
         durable_spaces(config).map(|(space, directory)| (directory, files::file_name(space)));
@@ -39,7 +39,7 @@ pub(super) fn running(config: &PagerConfig) -> Result<[u64; 3]> {
     Ok(found)
 }
 
-/// A file that is missing has an error of its own, later.
+/// The identity of a file, or zero if it is missing. A later step reports a missing file.
 fn identity_of(directory: &dyn Directory, name: &str) -> Result<u64> {
     if !directory.exists(name)? {
         return Ok(0);
@@ -47,7 +47,8 @@ fn identity_of(directory: &dyn Directory, name: &str) -> Result<u64> {
     Ok(directory.identity(name)?.unwrap_or(0))
 }
 
-/// Refuses a copy that was taken while a server ran, unless that is accepted: then gives the warning.
+/// Refuses a copy that was taken while a server ran. If the configuration accepts such a copy, returns the
+/// warning.
 pub(super) fn refuse_copy(config: &PagerConfig, stored: &Superblock) -> Result<Option<String>> {
     if stored.state == State::Clean || stored.running == [0; 3] {
         return Ok(None);

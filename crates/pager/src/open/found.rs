@@ -17,30 +17,30 @@ use crate::nvm::area::{SLOT_HEADER_BYTES, Slot};
 use crate::nvm::layout::{HeaderDamage, Layout, RegionHeader, SlotUse};
 use crate::nvm::{NvmConfig, fits};
 
-/// What is found in persistent memory.
+/// What a database has in persistent memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NvmFound {
     /// Whether the database was shut down cleanly.
     pub is_clean: bool,
-    /// What of it is in a region; `None`: nothing, and what is in one is not needed.
+    /// The parts of the database that are in a region. `None` means that no region is needed.
     pub attached: Option<Attached>,
     /// The log left a region, and the next start begins with an empty log.
     pub log_begins_empty: bool,
-    /// Where a region's file is that the database has left, or that was never finished: nobody needs it.
+    /// The path of a region's file that is not needed: the database has left it, or it was never completed.
     pub left_over: Option<String>,
-    /// The region that it needs, or what is wrong with it; `None` if it needs none.
+    /// The region that the database needs, or what is wrong with it. `None` means that it needs none.
     pub region: Option<std::result::Result<RegionFound, String>>,
 }
 
-/// A region that goes with its database.
+/// A region that fits its database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RegionFound {
-    /// Where it is.
+    /// The path of the region's file.
     pub place: String,
     layout: Layout,
-    /// How many of them hold a page; 0 for copies, which nobody counts.
+    /// The number of slots with a page; 0 if the slots are for doublewrite copies.
     pub used_slots: u32,
-    /// The protection that goes with it, if pages or copies are in it.
+    /// The protection that uses the region, if pages or copies are in it.
     pub protection: Option<ProtectionKind>,
 }
 
@@ -82,8 +82,8 @@ impl PagerConfig {
         Ok(Some(found))
     }
 
-    /// Whether the region of the database, `found`, is divided as this configuration says; also if both say
-    /// that there is none.
+    /// Whether the region of the database, `found`, has the layout of this configuration. Also true if both
+    /// have no region.
     pub fn goes_with(&self, found: &NvmFound) -> bool {
         let wanted = Layout::of(&self.wanted_region()).ok().flatten();
         match (&found.region, wanted) {
@@ -109,7 +109,7 @@ pub(crate) fn of_files(in_force: InForce, configured: ProtectionKind) -> Protect
     }
 }
 
-/// The region, or why it is not the one that the database needs: what a start says.
+/// The region, or why it is not the one that the database needs. A start would report the same.
 fn look(
     directory: &dyn Directory,
     stored: &Superblock,
@@ -124,7 +124,7 @@ fn look(
     Ok(Ok(RegionFound { place, layout, used_slots, protection }))
 }
 
-/// Where there is a file of a region that nobody needs.
+/// The path of a region's file that is not needed.
 fn left_over(directory: &dyn Directory, stored: &Superblock) -> Result<Option<String>> {
     let Some(region) = fits::existing(directory)? else { return Ok(None) };
     let is_left = match RegionHeader::read(&*region) {
@@ -134,7 +134,7 @@ fn left_over(directory: &dyn Directory, stored: &Superblock) -> Result<Option<St
     Ok(is_left.then(|| fits::place(directory)))
 }
 
-/// How many slots hold a page, and the protection that they are for.
+/// The number of slots with a page, and the protection that uses the slots.
 fn in_slots(region: &dyn Region, id: u64, layout: &Layout) -> (u32, Option<ProtectionKind>) {
     let Some(slots) = layout.slots else { return (0, None) };
     if slots.purpose == SlotUse::Copies {
@@ -155,17 +155,17 @@ fn in_slots(region: &dyn Region, id: u64, layout: &Layout) -> (u32, Option<Prote
 }
 
 impl RegionFound {
-    /// Its length in bytes.
+    /// The length of the region in bytes.
     pub fn size_bytes(&self) -> u64 {
         self.layout.region_bytes
     }
 
-    /// Bytes of it for the log.
+    /// The bytes of the region for the log.
     pub fn log_bytes(&self) -> u64 {
         self.layout.log.map_or(0, |log| log.bytes())
     }
 
-    /// Slots for pages, or for doublewrite copies.
+    /// The number of slots for pages or for doublewrite copies.
     pub fn slots(&self) -> u32 {
         self.layout.slots.map_or(0, |slots| slots.slots)
     }

@@ -41,8 +41,8 @@ pub(super) fn refuse_other(config: &PagerConfig, stored: &Superblock) -> Result<
         let Ok(offset) = file.offset(header) else { continue };
         let mut buf = AlignedBuf::new(config.page_size);
         let is_read = file.file().read_at(offset, &mut buf, file.purpose()).is_ok();
-        // One that a crash tore, or that can't be read, is made whole before it is needed, or is refused
-        // then.
+        // A header that a crash tore, or that can't be read, is not checked here. It is repaired before it is
+        // needed, or is refused then.
         if is_read && stored_page::decode_in(&mut buf, header).is_ok() {
             expect_mark(&buf, space, &directory.location(), config, stored)?;
         }
@@ -60,7 +60,8 @@ pub(super) fn refuse_other_packed(
 ) -> Result<()> {
     for (space, found) in packed {
         found.refuse_shorter(until)?;
-        // One that is damaged, or can't be read, redo doesn't need, or refuses.
+        // A header that is damaged, or can't be read, is not checked here. Redo does not need it, or reports
+        // the damage.
         let header = match found.read(header_of(*space, config), config.page_size) {
             Err(PagerError::Device(_)) => None,
             read => read?,

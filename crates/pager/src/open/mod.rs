@@ -79,7 +79,7 @@ use begin::{begin_log, find_region, postpone_images, postpone_region, read_log};
 pub use found::{NvmFound, RegionFound};
 use stack::{Stack, stack};
 
-/// Files, levels and pool over an open log.
+/// The files, the levels and the pool of a database whose log is open.
 struct Parts {
     ledger: Arc<Ledger>,
     counters: Arc<Counters>,
@@ -89,13 +89,13 @@ struct Parts {
     compressions: Arc<Compressions>,
     trim: Arc<TrimSetting>,
     fill: Arc<packed::Fill>,
-    /// Pages that the protection mended.
+    /// Pages that the protection has repaired.
     mended: Vec<Mended>,
-    /// What the protection says of its opening.
+    /// A warning of the protection about its opening.
     warning: Option<String>,
 }
 
-/// Creates or recovers.
+/// Creates a database, or opens and recovers an existing one.
 pub(crate) fn open(mut config: PagerConfig, ops: Arc<dyn RedoOps>) -> Result<Shared> {
     config.check()?;
     match Control::open(&*config.control)? {
@@ -129,7 +129,8 @@ pub(crate) fn open(mut config: PagerConfig, ops: Arc<dyn RedoOps>) -> Result<Sha
     }
 }
 
-/// A start behind a seal, which it took away, has `lost` the cache. Redo has what was not in its frames.
+/// Opens the database a second time, with redo, after a start without redo has `lost` the cache. That start
+/// has already removed the seal. Redo makes the pages that could not be read from flash.
 fn open_without_seal(config: PagerConfig, ops: Arc<dyn RedoOps>, lost: &PagerError) -> Result<Shared> {
     let Some(control) = Control::open(&*config.control)? else { return Err(lost.clone()) };
     assert!(control.get().sealed.is_none(), "a start takes the seal away before it goes on with the cache");
@@ -139,7 +140,7 @@ fn open_without_seal(config: PagerConfig, ops: Arc<dyn RedoOps>, lost: &PagerErr
     Ok(shared)
 }
 
-/// What a start says that had to redo what a seal spoke of, since the cache was `lost`.
+/// The warning of a start that had to do redo in spite of a seal, because the cache was `lost`.
 pub(crate) fn redone_after(lost: &PagerError) -> String {
     let why = match lost {
         PagerError::Stopped { cause } => cause.to_string(),
@@ -150,7 +151,8 @@ pub(crate) fn redone_after(lost: &PagerError) -> String {
     )
 }
 
-/// Page size and layout were settled at creation, the segment size of the log when that began.
+/// Replaces values of the configuration by those of the existing database: page size and layout are fixed at
+/// creation, and the segment size when the log begins.
 pub(crate) fn fit(config: &mut PagerConfig, stored: &Superblock) -> Result<()> {
     config.layout = match (stored.packed, config.layout) {
         (false, _) => HomeLayout::InPlace,
@@ -165,7 +167,7 @@ pub(crate) fn fit(config: &mut PagerConfig, stored: &Superblock) -> Result<()> {
     config.check()
 }
 
-/// A directory with spaces but without a control file is not a place for a new database.
+/// Returns an error if there are data files but no control file. A new database is not made there.
 fn refuse_leftovers(config: &PagerConfig) -> Result<()> {
     for (space, directory) in durable_spaces(config) {
         let name = files::file_name(space);
@@ -197,7 +199,7 @@ fn log_config(config: &PagerConfig) -> LogConfig {
     }
 }
 
-/// `before`: what an unfinished creation left.
+/// Creates a database. `before` is the control file that an unfinished creation has left.
 fn create(mut config: PagerConfig, before: Option<Superblock>, ops: Arc<dyn RedoOps>) -> Result<Shared> {
     if let Some(log) = nvm::layout::Layout::of(&config.wanted_region())?.and_then(|layout| layout.log) {
         config.log_segment_bytes = log.segment_bytes;
@@ -231,7 +233,8 @@ fn create(mut config: PagerConfig, before: Option<Superblock>, ops: Arc<dyn Redo
     let log = Arc::new(log);
     let parts = assemble(&config, &control, region.as_ref(), &log, Start::Empty)?;
     if let Some(cache) = &parts.stack.cache {
-        // The control file has the number already, and the file nothing that could pass for another start's.
+        // The control file has the number of the start already, and the new cache file has nothing that could
+        // be taken for that of another start.
         cache.begin(control.get().start, None, |_| Ok(()))?;
     }
     let keeps_records = parts.stack.keeps_records();
@@ -247,7 +250,8 @@ fn create(mut config: PagerConfig, before: Option<Superblock>, ops: Arc<dyn Redo
     finish(config, control, region, parts, log, ops, None)
 }
 
-/// `behind_seal` gets the cache, as soon as this start goes on with one that is sealed.
+/// Opens and recovers an existing database. If this start continues with a sealed cache, `behind_seal` gets
+/// the cache.
 fn recover(
     mut config: PagerConfig,
     control: Control,
@@ -280,7 +284,7 @@ fn recover(
     let start = Start::Found { redo, written: sealed.is_none().then(|| &plan.history().written), packed };
     let parts = assemble(&config, &control, region.as_ref(), &log, start)?;
     let cache = parts.stack.cache.as_deref();
-    // A page that was mended may be as old as its copy.
+    // A repaired page may be as old as its copy. So redo is needed if any page was repaired.
     let has_seal = |sealed: Sealed| cache.is_some_and(|cache| cache.has_seal(sealed.seal, stored.start));
     let is_sealed = parts.mended.is_empty() && sealed.is_some_and(has_seal);
     if sealed.is_some() && !is_sealed {
@@ -299,7 +303,7 @@ fn recover(
     let is_found = begin_cache(&parts, &control, &life, &plan, noted.as_ref())?;
     *behind_seal = parts.stack.cache.clone().filter(|_| is_sealed && is_found);
     if is_sealed && !is_found {
-        // It is empty, then.
+        // The cache begins empty, so redo is needed.
         plan = plan.begun_at(&log, &stored)?;
         parts.compressions.set_noted(plan.take_forms());
     }
@@ -319,13 +323,13 @@ fn recover(
     Ok(Shared { started: StartOutcome { is_behind_seal: behind_seal.is_some(), ..shared.started }, ..shared })
 }
 
-/// A start that begins.
+/// Values for the beginning of a start.
 struct Beginning<'s> {
-    /// What the control file said before.
+    /// The previous contents of the control file.
     stored: &'s Superblock,
-    /// Pages on flash are sealed, and the seal holds.
+    /// Whether there is a valid seal of the flash cache.
     is_sealed: bool,
-    /// Identities of its files.
+    /// The identities of the files.
     running: [u64; 3],
 }
 
@@ -351,14 +355,14 @@ fn begin_cache(
     let history = plan.history();
     let earlier = Earlier { start: stored.start, has_cache: stored.has_cache, history, noted, sealed };
     let is_found = cache.begin(start, Some(earlier), note)?;
-    // Whoever chose another design, or another way to keep records, asked for it.
+    // No report is needed if the user has chosen another design or restart scheme.
     if is_found && !is_sealed && stored.sealed.is_some() && cache.may_be_sealed() {
         cache.tell_redone(!parts.mended.is_empty());
     }
     Ok(is_found)
 }
 
-/// Reads the log from the redo position on; or from its end, if pages on flash are sealed.
+/// Reads the log from the redo position, or from its end if pages on flash are sealed.
 fn read_log_or_seal(
     config: &mut PagerConfig,
     stored: &Superblock,
@@ -384,7 +388,7 @@ fn sealed(config: &PagerConfig, stored: &Superblock) -> Option<Sealed> {
     stored.sealed.filter(|sealed| config.nvm.is_none() && is_plain && has_it(sealed))
 }
 
-/// The log is in a region: its files, from the time before it moved there, are of no use.
+/// Removes log files from the time before the log moved to a region. They are not needed any more.
 fn remove_left_log(files: &dyn Directory, database: u64) -> Result<()> {
     if !StoredLog::any(files)? {
         return Ok(());
@@ -392,11 +396,11 @@ fn remove_left_log(files: &dyn Directory, database: u64) -> Result<()> {
     Ok(StoredLog::remove_own(files, database)?)
 }
 
-/// What the spaces are opened from.
+/// The state from which the spaces are opened.
 enum Start<'a> {
-    /// Nothing: their files are made.
+    /// A new database: the files are made.
     Empty,
-    /// What is there.
+    /// An existing database.
     Found {
         /// Where redo will start.
         redo: Lsn,
@@ -416,7 +420,7 @@ impl Start<'_> {
     }
 }
 
-/// The packed spaces as their files say.
+/// Opens the files of the packed spaces.
 fn find_packed(config: &PagerConfig, stored: &Superblock) -> Result<Vec<(SpaceId, packed::SpaceFiles)>> {
     if !stored.packed {
         return Ok(Vec::new());
@@ -429,7 +433,7 @@ fn find_packed(config: &PagerConfig, stored: &Superblock) -> Result<Vec<(SpaceId
     found.collect()
 }
 
-/// Extents stay as long as they are, whatever is asked for.
+/// Sets the configured extent length to that of the existing files, which cannot change.
 fn keep_extents(config: &mut PagerConfig, found: &[(SpaceId, packed::SpaceFiles)]) {
     if let (HomeLayout::Packed(packed), Some((_, found))) = (&mut config.layout, found.first()) {
         packed.extent_bytes = found.extent_bytes();
@@ -461,7 +465,7 @@ fn open_packed(
     }
 }
 
-/// The files of the spaces that are laid out in place.
+/// Opens the files of the spaces with the in-place layout.
 fn open_in_place(config: &PagerConfig, is_new: bool) -> Result<SpaceFiles> {
     let open = |space, directory: &Arc<dyn Directory>, create| {
         SpaceFile::open(space, &**directory, config.page_size, create)
@@ -513,7 +517,8 @@ fn assemble(
     let wanted = config.wanted_protection(copies);
     let mut mended = Vec::new();
     if let Start::Found { redo, written, .. } = start {
-        // A killed process may have left writes in caches; redo would take those pages for stable.
+        // A killed process may have left writes in caches of the system. They must be durable, because redo
+        // treats these pages as stable.
         files.flush_all()?;
         let mut announce = |page: &Mended| store_older(log, written, page);
         mended = protection::repair(was, &wanted, &files, redo, &mut announce)?;
@@ -561,7 +566,7 @@ fn assemble(
     Ok(Parts { ledger, counters, stack, pool, spaces, compressions, trim, fill, mended, warning })
 }
 
-/// From now on a crash is mended by the means of the configured protection.
+/// Records the configured protection in the control file. From now on it repairs pages after a crash.
 fn note_protection(config: &PagerConfig, control: &Control) -> Result<()> {
     let now = config.protection.in_force();
     if control.get().protection == now {
@@ -584,7 +589,8 @@ pub(crate) fn note_compression(control: &Control, config: &PagerConfig, how: Com
 /// The length of a stored page is a multiple of this. So a page and its copy in the doublewrite file have the
 /// same bytes.
 pub(crate) fn unit_bytes(config: &PagerConfig) -> usize {
-    // An atomic write has a power of two bytes, at a multiple of that: only whole pages are written so.
+    // The length of an atomic write is a power of two, and its offset is a multiple of the length. So only
+    // whole pages are written.
     if config.protection == ProtectionKind::AtomicWrite {
         return config.page_size;
     }
@@ -592,7 +598,7 @@ pub(crate) fn unit_bytes(config: &PagerConfig) -> usize {
     sectors.into_iter().max().unwrap_or_default() as usize
 }
 
-/// Everything is redone: reads the allocation maps.
+/// Finishes the opening after redo: reads the allocation maps, and puts the parts together.
 fn finish(
     config: PagerConfig,
     control: Control,
@@ -613,7 +619,8 @@ fn finish(
         cache.redone(|id| spaces.has_place(id));
     }
     if let Some(buffer) = &buffer {
-        // Not only pages in use: after another crash redo may come by the earlier life of one that was freed.
+        // Pages within the file keep their slots even if they are not allocated. After another crash, redo
+        // may process changes from before a page was freed.
         buffer.keep_placed(|id| spaces.has_place(id));
     }
     if let Some(cache) = &cache {

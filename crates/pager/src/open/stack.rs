@@ -13,15 +13,15 @@ use crate::level::ledger::Ledger;
 use crate::log::Log;
 use crate::nvm::{NvmBuffer, NvmRegion};
 
-/// What the pool works on.
+/// The levels below the pool.
 pub(super) struct Stack {
     /// The topmost level.
     pub(super) level: Arc<dyn Level>,
-    /// The one that keeps pages in persistent memory.
+    /// The NVM page buffer, if there is one.
     pub(super) buffer: Option<Arc<NvmBuffer>>,
-    /// The one that keeps them on flash.
+    /// The flash cache, if there is one.
     pub(super) cache: Option<Arc<FlashCache>>,
-    /// Why there is none, though there was to be one.
+    /// Why there is no flash cache although one is configured.
     pub(super) warning: Option<String>,
 }
 
@@ -32,7 +32,7 @@ impl Stack {
     }
 }
 
-/// Puts the levels over home. `database`: its id.
+/// Builds the levels above the data files. `database` is the id of the database.
 pub(super) fn stack(
     config: &PagerConfig,
     database: u64,

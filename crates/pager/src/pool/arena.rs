@@ -12,13 +12,13 @@ use std::ptr::NonNull;
 
 use crate::base::error::{PagerError, Result};
 
-/// Unit of `prefetch`, also the least that it fetches.
+/// The unit of `prefetch`, and the least number of bytes that it fetches.
 pub(super) const CACHE_LINE_BYTES: usize = 64;
 const HUGE_PAGE_BYTES: usize = 2 << 20;
-/// Smaller memory is not worth a huge page.
+/// For less memory than this, huge pages are not requested.
 const HUGE_WORTH_BYTES: usize = 4 << 20;
 
-/// Zeroed memory for `frames` pages.
+/// The memory of `frames` frames, initially zero.
 pub(crate) struct Arena {
     mapping: NonNull<u8>,
     mapping_bytes: usize,
@@ -45,7 +45,7 @@ impl Arena {
         Ok(Arena { mapping, mapping_bytes, first, page_size, frames })
     }
 
-    /// The bytes of a frame; to be used under its latch only.
+    /// The bytes of a frame. They may be used only under the frame's latch.
     #[inline]
     pub(crate) fn frame(&self, no: usize) -> NonNull<[u8]> {
         assert!(no < self.frames);
@@ -53,7 +53,7 @@ impl Arena {
         NonNull::slice_from_raw_parts(unsafe { self.first.add(no * self.page_size) }, self.page_size)
     }
 
-    /// Fetches the first `bytes` of a frame into the cache ahead of use, all at once.
+    /// Begins to fetch the first `bytes` bytes of a frame into the processor's cache.
     #[inline]
     pub(crate) fn prefetch(&self, no: usize, bytes: usize) {
         #[cfg(target_arch = "x86_64")]
@@ -68,7 +68,7 @@ impl Arena {
     }
 }
 
-/// Asks for huge pages for the part of a range that they can cover, if it is worth it.
+/// Requests huge pages for the part of a range that they can cover, if this part is long enough.
 fn advise_huge(start: *mut u8, bytes: usize) {
     let skip = start.align_offset(HUGE_PAGE_BYTES);
     let whole = bytes.saturating_sub(skip) / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
@@ -79,7 +79,7 @@ fn advise_huge(start: *mut u8, bytes: usize) {
     }
 }
 
-/// `count` new values, in huge pages if they are many.
+/// Makes `count` values, in huge pages if they take enough memory.
 pub(super) fn in_huge_pages<T>(count: usize, make: impl FnMut() -> T) -> Box<[T]> {
     let mut values: Vec<T> = Vec::with_capacity(count);
     advise_huge(values.as_mut_ptr().cast(), count * size_of::<T>());

@@ -13,7 +13,7 @@ use crate::base::times::Times;
 /// The counters behind [`PagerStats`](crate::PagerStats).
 #[derive(Default)]
 pub(crate) struct Counters {
-    /// Fixes of pages that have left the pool since.
+    /// Fixes of pages that have left the pool by now.
     pub(crate) fixes: AtomicU64,
     pub(crate) misses: AtomicU64,
     pub(crate) prefetched: AtomicU64,

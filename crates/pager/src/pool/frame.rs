@@ -22,11 +22,11 @@ use crate::base::ids::{Access, PageId};
 use crate::base::latch::Latch;
 use crate::level::meter;
 
-/// Loaded by a scan and not wanted by anybody else since.
+/// A scan read the page, and no other access has used it since.
 pub(crate) const HEAT_COLD: u8 = 0;
-/// Not used since the clock's hand came by (or since it was loaded).
+/// The page was not used since the clock's hand last passed it, or since it was read.
 pub(crate) const HEAT_WARM: u8 = 1;
-/// Used since the clock's hand came by.
+/// The page was used since the clock's hand last passed it.
 pub(crate) const HEAT_HOT: u8 = 2;
 
 /// Descriptor of a frame, one cache line.
@@ -34,10 +34,10 @@ pub(crate) const HEAT_HOT: u8 = 2;
 pub(crate) struct Frame {
     pub(crate) latch: Latch,
     page: AtomicU64,
-    /// Link of the table's chain: frame number + 1, 0 = end.
+    /// The next frame in the chain of the hash table: frame number + 1, or 0 at the end.
     pub(crate) next: AtomicU32,
     pub(crate) fixes: AtomicU32,
-    /// Holders that need the page to stay without latching it.
+    /// Number of holders that need the page to stay in the frame, and do not latch it.
     pub(crate) pins: AtomicU32,
     /// Ticks of the last and the last but one access (LRU-2).
     last: AtomicU32,
@@ -45,7 +45,7 @@ pub(crate) struct Frame {
     dirty: AtomicBool,
     writing: AtomicBool,
     pub(crate) fresh: AtomicBool,
-    /// In the replacer's queue of cold frames.
+    /// Whether the frame is in the queue of cold frames (`evict.rs`).
     pub(crate) queued: AtomicBool,
     heat: AtomicU8,
 }
@@ -70,7 +70,7 @@ impl Frame {
         }
     }
 
-    /// The page in the frame; stable under its latch, a hint without.
+    /// The page in the frame. Without the frame's latch this is only a hint.
     pub(crate) fn page(&self) -> Option<PageId> {
         PageId::from_u64(self.page.load(Acquire))
     }
@@ -121,17 +121,17 @@ impl Frame {
         self.heat.load(Relaxed)
     }
 
-    /// The clock's hand comes by.
+    /// The clock's hand passes the frame.
     pub(crate) fn cool(&self) {
         self.heat.store(HEAT_WARM, Relaxed);
     }
 
-    /// How the page was used last.
+    /// The kind of access to the page: sequential if only a scan has used it.
     pub(crate) fn access(&self) -> Access {
         if self.heat() == HEAT_COLD { Access::Sequential } else { Access::Random }
     }
 
-    /// LRU-2's order: smallest leaves first.
+    /// The key of LRU-2: the page with the smallest key is evicted first.
     pub(crate) fn age(&self) -> (u32, u32) {
         (self.before.load(Relaxed), self.last.load(Relaxed))
     }
@@ -154,7 +154,7 @@ impl Frame {
         self.writing.load(Acquire)
     }
 
-    /// Becomes the one who writes the page; `false` if somebody else does.
+    /// Reserves the write of the page for this thread. Returns false if another thread is writing it.
     pub(crate) fn begin_write(&self) -> bool {
         !self.writing.swap(true, Acquire)
     }
@@ -168,7 +168,8 @@ impl Frame {
     /// that it did not ask for.
     pub(crate) fn await_page(&self, id: PageId) -> bool {
         self.pins.fetch_add(1, Relaxed);
-        // With the fence of `is_awaited`: this sees that the page was taken away, or that sees the pin.
+        // This fence pairs with the fence in `is_awaited`. Either this thread sees that the page was removed,
+        // or the other one sees the pin.
         fence(SeqCst);
         let is_there = self.holds(id);
         if !is_there {
@@ -177,7 +178,7 @@ impl Frame {
         is_there
     }
 
-    /// Whether somebody waits for the page that this free frame held.
+    /// Whether a thread waits for the page that was in this free frame.
     pub(crate) fn is_awaited(&self) -> bool {
         fence(SeqCst);
         self.pins.load(Acquire) > 0
@@ -189,7 +190,8 @@ impl Frame {
         !self.is_writing() && !self.is_dirty() && self.pins.load(Acquire) == 0
     }
 
-    /// Whether an evictor should try it (a hint; checked again under the exclusive latch).
+    /// Whether an evicting thread should try this frame. This is a hint, which is checked again under the
+    /// exclusive latch.
     pub(crate) fn looks_evictable(&self) -> bool {
         let is_used = self.is_writing() || self.pins.load(Relaxed) > 0;
         !is_used && self.latch.is_free() && self.page.load(Relaxed) != 0

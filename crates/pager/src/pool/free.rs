@@ -58,12 +58,12 @@ impl FreeList {
         self.returned_count.store(list.len(), Relaxed);
     }
 
-    /// Free frames at this moment.
+    /// The number of free frames at this moment.
     pub(crate) fn count(&self) -> usize {
         self.returned_count.load(Relaxed) + self.frames - self.used_once()
     }
 
-    /// Frames that ever held a page: numbers below this.
+    /// The number of frames that were ever used. They are the frames with lower numbers.
     pub(crate) fn used_once(&self) -> usize {
         self.unused.load(Relaxed)
     }

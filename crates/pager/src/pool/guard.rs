@@ -25,7 +25,7 @@ use crate::base::lsn::Lsn;
 use crate::base::page;
 use crate::log::Appended;
 
-/// A latched page; dereferences to the bytes of the whole page.
+/// A latched page. It dereferences to the bytes of the whole page.
 pub struct Guard<'p, M: Mode> {
     pool: &'p Pool,
     frame: &'p Frame,
@@ -35,7 +35,8 @@ pub struct Guard<'p, M: Mode> {
 
 /// A page under its shared latch.
 pub type PageS<'p> = Guard<'p, Shared>;
-/// A page under its shared-exclusive latch: readers go on, other SX and X holders wait.
+/// A page under its shared-exclusive latch. Readers can still latch the page, but other SX and X holders
+/// wait.
 pub type PageSx<'p> = Guard<'p, SharedExclusive>;
 /// A page under its exclusive latch.
 pub type PageX<'p> = Guard<'p, Exclusive>;
@@ -68,7 +69,7 @@ impl<'p, M: Mode> Guard<'p, M> {
         Guard { pool, frame, bytes: pool.arena.frame(no), mode: PhantomData }
     }
 
-    /// Takes the latch of a frame if that needs no waiting.
+    /// Takes the latch of a frame, unless this would have to wait.
     #[inline]
     pub(super) fn try_lock(pool: &'p Pool, no: usize) -> Option<Guard<'p, M>> {
         let frame = &pool.frames[no];
@@ -85,7 +86,7 @@ impl<'p, M: Mode> Guard<'p, M> {
         self.frame
     }
 
-    /// Which page.
+    /// The id of the page.
     pub fn id(&self) -> PageId {
         self.frame.page().expect("a guarded frame holds a page")
     }
@@ -96,7 +97,7 @@ impl<'p, M: Mode> Guard<'p, M> {
     }
 }
 
-/// Keeps a page in its frame without a latch, so that it can be latched later without I/O.
+/// Keeps a page in its frame without a latch. So the page can be latched later without I/O.
 pub(crate) struct Pin<'p> {
     pool: &'p Pool,
     no: usize,
@@ -144,7 +145,7 @@ impl<M: Mode> Drop for Guard<'_, M> {
 }
 
 impl<'p> PageSx<'p> {
-    /// Waits for the readers to leave.
+    /// Waits until no thread holds the latch in shared mode.
     pub fn upgrade(self) -> PageX<'p> {
         let guard = std::mem::ManuallyDrop::new(self);
         // SAFETY: the guard holds the latch upgradable; it is forgotten and the exclusive one takes over.
@@ -154,7 +155,7 @@ impl<'p> PageSx<'p> {
 }
 
 impl<'p> PageX<'p> {
-    /// Goes on holding the page in another mode.
+    /// Changes the exclusive latch to another mode.
     pub(super) fn into_mode<M: Mode>(self) -> Guard<'p, M> {
         let guard = std::mem::ManuallyDrop::new(self);
         // SAFETY: the guard holds the latch exclusively; it is forgotten and the new one takes over.
@@ -175,7 +176,7 @@ impl<'p> PageX<'p> {
         !self.frame.is_dirty()
     }
 
-    /// Tells the levels below that the page is about to change. Called before the change's record is
+    /// Tells the levels below that the page is about to change. This is called before the change's record is
     /// appended.
     pub(crate) fn announce(&self) {
         self.pool.level.changed(self.id());
@@ -209,7 +210,7 @@ impl<'p> PageX<'p> {
     }
 }
 
-/// Debug builds count the guards of each thread: who waits for log space must hold none.
+/// Debug builds count the guards of each thread, because a thread that waits for log space must hold none.
 pub(crate) mod held {
     #[cfg(debug_assertions)]
     thread_local! {

@@ -61,7 +61,7 @@ use crate::level::{DiscardHold, Level};
 use crate::log::WriteAhead;
 use crate::log::panics::StopOnPanic;
 
-/// What a pool works with.
+/// The parts of the pager that a pool uses.
 pub(crate) struct PoolParts {
     pub(crate) level: Arc<dyn Level>,
     pub(crate) ledger: Arc<Ledger>,
@@ -84,7 +84,7 @@ pub struct Pool {
     writers: Bell,
     /// See `is_tight`.
     tight: AtomicBool,
-    /// What a full device said last.
+    /// The last error of a full device.
     refused: Mutex<Option<PagerError>>,
     level: Arc<dyn Level>,
     ledger: Arc<Ledger>,
@@ -115,7 +115,7 @@ impl Pool {
         })
     }
 
-    /// The page, latched in mode `M`; read if it is not resident.
+    /// Returns the page, latched in mode `M`. Reads it if it is not in the pool.
     #[inline]
     pub(crate) fn fix<M: Mode>(&self, id: PageId, access: Access) -> Result<Guard<'_, M>> {
         match self.fix_unlatched(id, access, CACHE_LINE_BYTES) {
@@ -135,13 +135,13 @@ impl Pool {
         Some(guard)
     }
 
-    /// The page if it is resident, latched in mode `M`; starts no read.
+    /// Returns the page, latched in mode `M`, if it is in the pool. No read is started.
     #[inline]
     pub(crate) fn fix_resident<M: Mode>(&self, id: PageId, access: Access) -> Option<Guard<'_, M>> {
         self.fix_resident_ahead(id, access, CACHE_LINE_BYTES)
     }
 
-    /// As `fix_resident`, of somebody who is going to look all over the first `ahead` bytes.
+    /// As `fix_resident`, for a caller that will search the first `ahead` bytes.
     #[inline]
     pub(crate) fn fix_resident_ahead<M: Mode>(
         &self,
@@ -175,7 +175,7 @@ impl Pool {
         self.counters.times.of(Timing::PageRead, || self.read_page(id, access))
     }
 
-    /// As `fix`; `None` if the latch is held in a conflicting mode.
+    /// As `fix`, but returns `None` if another thread holds the latch in a conflicting mode.
     pub(crate) fn try_fix<M: Mode>(&self, id: PageId, access: Access) -> Result<Option<Guard<'_, M>>> {
         let _watch = StopOnPanic::of(&*self.log);
         loop {
@@ -191,7 +191,8 @@ impl Pool {
         }
     }
 
-    /// A page that is not to be read: zeroed unless it was resident, and dropped again unless it is stamped.
+    /// Returns a fresh page, which is not read. Its bytes are zero, unless the page was in the pool. The pool
+    /// drops the page again, unless it is stamped.
     pub(crate) fn create(&self, id: PageId) -> Result<PageX<'_>> {
         let _watch = StopOnPanic::of(&*self.log);
         loop {
@@ -217,7 +218,8 @@ impl Pool {
         }
     }
 
-    /// Takes a clean, exclusively latched frame out of the table; the caller frees the number it gets.
+    /// Removes a clean, exclusively latched frame from the table. Returns its number, which the caller puts
+    /// into the free list.
     fn detach(&self, frame: &Frame) -> usize {
         let no = self.number_of(frame);
         if let Some(id) = frame.page() {
@@ -265,22 +267,22 @@ impl Pool {
         self.free.push(no);
     }
 
-    /// Frames in the pool.
+    /// The number of frames in the pool.
     pub(crate) fn frame_count(&self) -> usize {
         self.frames.len()
     }
 
-    /// Frames that hold no page.
+    /// The number of free frames.
     pub(crate) fn free_count(&self) -> usize {
         self.free.count()
     }
 
-    /// Dirty frames (counted now).
+    /// The number of dirty frames, counted by this call.
     pub(crate) fn dirty_count(&self) -> usize {
         self.frames[..self.free.used_once()].iter().filter(|frame| frame.is_dirty()).count()
     }
 
-    /// Fixes so far, approximately.
+    /// The approximate number of fixes so far.
     pub(crate) fn fix_count(&self) -> u64 {
         let now: u64 = self.frames[..self.free.used_once()]
             .iter()
@@ -294,7 +296,7 @@ impl Pool {
         self.page_size
     }
 
-    /// Whether the page is resident (a hint).
+    /// Whether the page is in the pool (a hint).
     pub(crate) fn is_resident(&self, id: PageId) -> bool {
         self.table.find_latched(&self.frames, id).is_some()
     }

@@ -19,7 +19,7 @@ use crate::base::ids::{Access, PageId};
 use crate::level::{Run, Want, meter};
 use crate::log::panics::StopOnPanic;
 
-/// Most pages of one read-ahead call that are read together.
+/// The most pages of a read-ahead that are read together.
 pub(crate) const PREFETCH_MAX: usize = 64;
 
 impl Pool {
@@ -60,7 +60,7 @@ impl Pool {
         Ok(Some(page))
     }
 
-    /// After a successful read.
+    /// Sets the state of a frame after a successful read.
     fn settle(&self, page: &PageX<'_>, taken: bool, access: Access) {
         let frame = page.frame();
         frame.fresh.store(false, Relaxed);
@@ -72,7 +72,7 @@ impl Pool {
         }
     }
 
-    /// Reads those of `ids` that are not resident, together. Errors show when the pages are fixed.
+    /// Reads those of `ids` that are not in the pool, together. An error shows when the page is fixed.
     pub(crate) fn prefetch(&self, ids: &[PageId]) {
         let take = || self.take_clean_frame();
         self.absent(ids).chunks(PREFETCH_MAX).for_each(|chunk| {
@@ -131,7 +131,7 @@ fn was_taken(want: &Want<'_>) -> bool {
     matches!(want, Want::Page { got: Some(got), .. } if got.taken)
 }
 
-/// Splits sorted pages into runs of consecutive ones.
+/// Divides sorted pages into runs of consecutive pages.
 fn runs_of<'r, 'a>(ids: &[PageId], wants: &'r mut [Want<'a>]) -> Vec<Run<'r, 'a>> {
     let mut runs = Vec::new();
     let mut rest = wants;

@@ -2,11 +2,11 @@
 //!
 //! What it does not know: how a page is chosen (`evict.rs`).
 
-/// Which clean page leaves the pool first.
+/// The policy that chooses which clean page leaves the pool first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Replacement {
-    /// Second chance.
+    /// Clock (second chance).
     Clock,
-    /// The page whose last but one access is longest ago (O'Neil 1993), found by sampling.
+    /// LRU-2 (O'Neil 1993): of a sample, the page whose last but one access is longest ago.
     Lru2,
 }

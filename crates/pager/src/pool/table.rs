@@ -20,7 +20,7 @@ use super::frame::Frame;
 use crate::base::ids::PageId;
 
 const STRIPES_MAX: usize = 256;
-/// Longest walk of an unlatched look-up; a longer one has strayed into other chains.
+/// The longest walk of a look-up without a latch. A longer walk has got into other chains.
 const WALK_MAX: usize = 32;
 
 #[repr(align(64))]
@@ -63,7 +63,7 @@ impl Table {
         self.walk(frames, id, WALK_MAX)
     }
 
-    /// The frame that holds the page at this moment.
+    /// The frame that has the page at this moment.
     pub(crate) fn find_latched(&self, frames: &[Frame], id: PageId) -> Option<usize> {
         let _stripe = self.stripe(self.bucket(id));
         self.walk(frames, id, frames.len())
@@ -83,7 +83,7 @@ impl Table {
         None
     }
 
-    /// Enters frame `no`, which already says that it holds `id`; `false` if the page is there already.
+    /// Enters frame `no`, which already has the id of the page. Returns false if another frame has the page.
     pub(crate) fn insert(&self, frames: &[Frame], id: PageId, no: usize) -> bool {
         let bucket = self.bucket(id);
         let _stripe = self.stripe(bucket);
@@ -95,7 +95,7 @@ impl Table {
         true
     }
 
-    /// Takes frame `no` out; it was entered under `id`.
+    /// Removes frame `no`, which was entered for page `id`.
     pub(crate) fn remove(&self, frames: &[Frame], id: PageId, no: usize) {
         let bucket = self.bucket(id);
         let _stripe = self.stripe(bucket);

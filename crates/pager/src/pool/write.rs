@@ -36,13 +36,13 @@ use crate::level::{Cause, Need, summed};
 /// Most pages that are written together for a checkpoint.
 const TOGETHER_MAX: usize = 120;
 
-/// Pages that a full device refuses one after the other before the rest is not tried.
+/// If a full device has refused this many pages in succession, the rest is not tried.
 const REFUSED_MAX: usize = 8;
 
 /// How long a thread that finds no frame waits before it looks again.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Wakes page writers.
+/// A bell that wakes page writers.
 #[derive(Default)]
 pub(crate) struct Bell {
     rung: AtomicBool,
@@ -51,7 +51,7 @@ pub(crate) struct Bell {
 }
 
 impl Bell {
-    /// Wakes who waits, unless he was woken and has not looked yet.
+    /// Wakes a waiting thread, unless it was woken already and has not run since.
     pub(crate) fn ring(&self) {
         if !self.rung.load(Relaxed) && !self.rung.swap(true, Relaxed) {
             let _order = self.mutex.lock();
@@ -59,7 +59,7 @@ impl Bell {
         }
     }
 
-    /// Waits until it is rung, which may have been before.
+    /// Waits until the bell rings, at most `longest`. Returns at once if it has rung since the last wait.
     pub(crate) fn wait(&self, longest: Duration) {
         let mut order = self.mutex.lock();
         if !self.rung.load(Relaxed) {
@@ -75,7 +75,8 @@ struct Begun<'p> {
     image: Image,
 }
 
-/// A write of a frame that has to end, or others wait for it for ever.
+/// A write of a frame. It ends when this is dropped, even after a panic, because other threads may wait for
+/// the end.
 struct Writing<'p> {
     pool: &'p Pool,
     frame: &'p Frame,
@@ -90,7 +91,7 @@ impl Writing<'_> {
 }
 
 impl Drop for Writing<'_> {
-    /// A panic came before its end.
+    /// If the write has not ended, there was a panic.
     fn drop(&mut self) {
         if !self.has_ended {
             self.pool.log.panicked();
@@ -134,7 +135,8 @@ impl Pool {
         self.written.notify_all();
     }
 
-    /// Waits until some write ends, or a few milliseconds: frames are latched or being written.
+    /// Waits until some write ends, at most a few milliseconds. This is called if all frames are latched or
+    /// being written.
     pub(crate) fn pause(&self) {
         self.written.wait_for(&mut self.written_mutex.lock(), PAUSE);
     }
@@ -180,7 +182,7 @@ impl Pool {
         self.end_put(writes, result, counter)
     }
 
-    /// There was no room for all of them: writes those that have their place.
+    /// Puts pages one by one, because the device had no space for all of them. Some may need no new space.
     #[cold]
     fn put_singly(
         &self,
@@ -197,8 +199,8 @@ impl Pool {
                 in_a_row = Ok(0);
             }
             let put = match &in_a_row {
-                // Pages without a place are neighbours, behind those that have one: not all of them need be
-                // tried.
+                // Pages that need new space are usually neighbours at the end of the order, so not all of
+                // them need to be tried.
                 Err(error) => Err(PagerError::clone(error)),
                 Ok(_) => self.put_images(std::slice::from_ref(image), cause),
             };
@@ -210,7 +212,7 @@ impl Pool {
                     });
                     outcome = outcome.and(Err(error));
                 }
-                // What stops the pager counts more than want of room.
+                // An error that stops the pager has priority over the error of a full device.
                 Err(error) => outcome = Err(error),
             }
         }
@@ -245,12 +247,12 @@ impl Pool {
         self.tight.load(Relaxed)
     }
 
-    /// Why, if it is.
+    /// The error of the full device, if the pool is tight.
     pub(crate) fn why_tight(&self) -> Option<PagerError> {
         self.refused.lock().clone().filter(|_| self.is_tight())
     }
 
-    /// A put was refused, or one succeeded while frames were tight.
+    /// Called when a put was refused, or a put succeeded while the pool was tight.
     #[cold]
     fn note_tight(&self, refused: Option<&PagerError>) {
         if let Some(error) = refused {
@@ -259,7 +261,7 @@ impl Pool {
         self.look_if_tight();
     }
 
-    /// Counts the frames with changes anew.
+    /// Counts the dirty frames again.
     pub(crate) fn look_if_tight(&self) {
         self.tight.store(2 * self.dirty_count() > self.frames.len(), Relaxed);
     }
@@ -273,7 +275,7 @@ impl Pool {
         self.level.put(images, cause, Need::Held)
     }
 
-    /// Writes the dirty ones of these frames together, in page order; gives their number.
+    /// Writes those of these frames that are dirty together, in the order of pages. Returns their number.
     pub(crate) fn write_frames(&self, numbers: &[u32]) -> Result<usize> {
         let mut begun: Vec<Begun<'_>> =
             numbers.iter().filter_map(|no| self.begin_write(*no as usize, None, false)).collect();
@@ -351,7 +353,7 @@ impl Pool {
         Ok(count)
     }
 
-    /// Ids of dirty pages (temporary ones left out), for a complete clean-up.
+    /// The ids of all dirty pages, except temporary ones.
     pub(crate) fn dirty_pages(&self) -> Vec<PageId> {
         let used = &self.frames[..self.free.used_once()];
         let dirty = used.iter().filter(|frame| frame.is_dirty() || frame.is_writing());
@@ -388,7 +390,7 @@ impl Pool {
         refused.map_or(Ok(written), Err)
     }
 
-    /// Waits until frames are short, or for `longest`.
+    /// Waits until free frames are needed, but at most `longest`.
     pub(crate) fn wait_for_work(&self, longest: Duration) {
         self.writers.wait(longest);
     }

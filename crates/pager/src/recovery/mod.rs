@@ -73,10 +73,10 @@ use crate::log::history::History;
 use crate::log::notes::discarded::Discards;
 use windows::{Ahead, Window};
 
-/// Damaged pages in redo's way that are named; more are only counted.
+/// The most damaged pages that the error names. The others are only counted.
 const DAMAGES_TOLD: usize = 100;
 
-/// What analysis found, for redo.
+/// The result of analysis, which redo uses.
 pub(crate) struct Plan {
     history: History,
     lives: Vec<Life>,
@@ -87,7 +87,7 @@ pub(crate) struct Plan {
     groups_count: u64,
 }
 
-/// What redo did.
+/// Statistics of redo.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RedoReport {
     /// Groups read.
@@ -103,18 +103,20 @@ pub struct RedoReport {
 /// What a start did before the database was open, and how long it took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
-    /// What redo did.
+    /// Statistics of redo.
     pub redo: RedoReport,
-    /// From the beginning to the end of the log that is to be read: it is read once for that.
+    /// The time of analysis, which reads the log once.
     pub analysis_time: Duration,
-    /// Opening the spaces and the levels: what mends torn pages, the records of a flash cache.
+    /// The time for opening the spaces and the levels. This includes the repair of torn pages, and reading
+    /// the slot records of a flash cache.
     pub levels_time: Duration,
-    /// Redo, which goes through the log again, and reads what is no longer in memory.
+    /// The time of redo, which processes the log again, and reads the parts of it that are not in memory any
+    /// more.
     pub redo_time: Duration,
 }
 
 impl Plan {
-    /// Of a log that begins with this life.
+    /// The plan for a log that begins with this life.
     pub(crate) fn empty(life: Life) -> Plan {
         Plan {
             history: History::empty(life.start),
@@ -125,12 +127,13 @@ impl Plan {
         }
     }
 
-    /// What the log says of pages.
+    /// What the log says about pages.
     pub(crate) fn history(&self) -> &History {
         &self.history
     }
 
-    /// With what the control file says after all, up to the same end.
+    /// Repeats analysis up to the same end, from the redo position of the control file. This is needed if
+    /// redo is necessary in spite of a seal.
     pub(crate) fn begun_at(self, log: &Log, block: &Superblock) -> Result<Plan> {
         let (redo, stable) = (block.redo, block.redo_start());
         let mut analysis = Analysis { stable, ..Analysis::default() };
@@ -143,12 +146,12 @@ impl Plan {
         self.history.until
     }
 
-    /// Where the reading starts.
+    /// Where reading the log starts.
     pub(crate) fn from(&self) -> Lsn {
         self.history.from
     }
 
-    /// Where redo starts: all that was changed before is stable at home.
+    /// Where redo starts. All earlier changes are stable in the data files.
     pub(crate) fn stable(&self) -> Lsn {
         self.history.stable
     }
@@ -161,7 +164,7 @@ impl Plan {
         is_home || begins_later || self.history.discards.covers(id, end)
     }
 
-    /// How owners' pages are stored that the log speaks of.
+    /// How the pages of those owners are stored that the log names.
     pub(crate) fn take_forms(&mut self) -> Forms {
         std::mem::take(&mut self.forms)
     }
@@ -185,7 +188,7 @@ impl Plan {
     }
 }
 
-/// A log that was read: nothing has changed yet.
+/// A log that was read. Nothing was changed yet.
 pub(crate) struct ReadLog {
     stored: StoredLog,
     tail: Tail,
@@ -196,9 +199,9 @@ pub(crate) struct ReadLog {
 /// before, nor after a start that was refused.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct News {
-    /// A region comes to the database.
+    /// The region that the database gets.
     pub(crate) attached: Option<Attached>,
-    /// A protection that has to be known from the first record on.
+    /// A protection that the control file must have before the first log record.
     pub(crate) protection: Option<InForce>,
 }
 
@@ -238,24 +241,25 @@ const SHUT_DOWN: &str = "the database was shut down cleanly at";
 const NOTED: &str = "the control file notes as durable";
 
 impl ReadLog {
-    /// Where it ends.
+    /// Where the log ends.
     pub(crate) fn until(&self) -> Lsn {
         self.plan.until()
     }
 
-    /// Fails if redo could not begin there: a segment is missing before where the reading began.
+    /// Returns an error if redo could not begin at `redo`, because a segment between it and the start of
+    /// reading is missing.
     pub(crate) fn require_from(&self, redo: Lsn) -> Result<()> {
         Ok(self.stored.require_segments(redo, self.plan.from())?)
     }
 
-    /// Of a new database.
+    /// The empty log of a new database.
     pub(crate) fn empty(config: LogConfig, database: u64) -> Result<ReadLog> {
         let (stored, tail) = (StoredLog::open(config, database)?, Tail::empty());
         let life = Life { incarnation: 1, after: tail.next, start: stored.next_start(tail) };
         Ok(ReadLog { stored, tail, plan: Plan::empty(life) })
     }
 
-    /// Opens the log for appending behind what was read, in a life that the control file knows.
+    /// Opens the log for appending after its end, in a new life that the control file gets first.
     pub(crate) fn begin_life(self, control: &Control, news: News) -> Result<(Log, Plan)> {
         let ReadLog { stored, tail, plan } = self;
         stored.make_durable()?;
@@ -271,8 +275,8 @@ impl ReadLog {
     }
 }
 
-/// Begins an empty log where `config` says, behind everything that the one before had: of that nothing is
-/// needed.
+/// Begins an empty log in the place that `config` names. Its LSNs are after those of the old log, which is
+/// not needed any more.
 pub(crate) fn begin_empty_log(config: LogConfig, control: &Control, news: News) -> Result<(Log, Plan)> {
     let segment_bytes = config.segment_bytes;
     let block = control.get();
@@ -290,16 +294,16 @@ pub(crate) fn begin_empty_log(config: LogConfig, control: &Control, news: News) 
 
 #[derive(Default)]
 struct Analysis {
-    /// Only an image makes a page whole that a crash tore.
+    /// Whether torn pages are repaired only by images in the log (full-page-log).
     keeps_images: bool,
     discards: Discards,
     written: HashMap<PageId, Lsn>,
     forms: Forms,
     whole: HashMap<PageId, Lsn>,
-    /// Where redo starts, and what was changed before.
+    /// Where redo starts.
     stable: Lsn,
     changed_before: HashMap<PageId, Lsn>,
-    /// End of the last group that changes a page, if that is not stable.
+    /// For each page with changes that are not stable: the end of the last group that changes it.
     needed: HashMap<PageId, Lsn>,
     groups_count: u64,
 }
@@ -343,12 +347,13 @@ impl Analysis {
             }
             Record::Note { kind: NOTE_MAP, payload } => {
                 let pages = note::decode(payload).ok_or_else(|| nonsense("stored", lsn))?;
-                // What was only moved is as old as before.
+                // A page that was only moved has the same content, so its record says nothing about changes.
                 let written = pages.into_iter().filter(|(_, said)| !said.is_moved);
                 written.for_each(|(space, said)| self.is_home(PageId::new(space, said.no), said.lsn));
             }
             Record::Note { kind: NOTE_FORMS, payload } => {
-                // A hint: one that a later version wrote is passed over.
+                // The record is only a hint. If a later version of the program wrote it in another format, it
+                // is ignored.
                 let forms = stored_forms::decode(payload).into_iter().flatten();
                 self.forms.extend(forms.map(|(space, owner, how)| ((space, owner), how)));
             }
@@ -358,8 +363,8 @@ impl Analysis {
     }
 
     fn change(&mut self, lsn: Lsn, page: PageId, op: u8) {
-        // Behind another change of its group a whole-page record replaces nothing, because redo applies the
-        // other one first.
+        // A whole-page record after another change of the same group does not count, because redo applies the
+        // other change first.
         let is_first = self.needed.get(&page).is_none_or(|last| *last < lsn);
         if redo::is_whole_page(op) && is_first && !planted(IMAGE_IGNORED) {
             self.whole.insert(page, lsn);
@@ -385,7 +390,7 @@ fn nonsense(what: &str, lsn: Lsn) -> PagerError {
     PagerError::Corrupt { what: format!("the note of {what} pages at LSN {lsn} makes no sense") }
 }
 
-/// Brings every page up to the end of the log that analysis found.
+/// Repeats all changes that pages lack, up to the end of the log that analysis found.
 pub(crate) fn redo(over: Over<'_>, log: &Log, ops: &dyn RedoOps, plan: &Plan) -> Result<RedoReport> {
     let Over { pool, ledger, cache, has_threads } = over;
     let report = RedoReport {
@@ -400,7 +405,7 @@ pub(crate) fn redo(over: Over<'_>, log: &Log, ops: &dyn RedoOps, plan: &Plan) ->
     all_damages(redo.damages).map_or(Ok(redo.report), Err)
 }
 
-/// What is wrong with all of these pages; `None` if there are none.
+/// One error that names all damaged pages. `None` means that there are none.
 fn all_damages(damages: BTreeMap<PageId, PagerError>) -> Option<PagerError> {
     let count = damages.len();
     if count < 2 {
@@ -420,14 +425,14 @@ fn all_damages(damages: BTreeMap<PageId, PagerError>) -> Option<PagerError> {
     Some(PagerError::Corrupt { what })
 }
 
-/// What redo works on.
+/// The parts of the pager that redo uses.
 #[derive(Clone, Copy)]
 pub(crate) struct Over<'a> {
     pub(crate) pool: &'a Pool,
     pub(crate) ledger: &'a Ledger,
-    /// It may have pages that home lacks.
+    /// The flash cache, which may have pages that the data files lack.
     pub(crate) cache: Option<&'a FlashCache>,
-    /// Whether threads may read and write beside it.
+    /// Whether other threads may read and write pages for redo.
     pub(crate) has_threads: bool,
 }
 
@@ -442,7 +447,7 @@ struct Redo<'a> {
     report: RedoReport,
 }
 
-/// A page of the group at hand; `None` when it needs nothing of this group.
+/// A page of the present group. `page` is `None` if it lacks nothing of this group.
 struct Touched<'a> {
     id: PageId,
     page: Option<PageX<'a>>,
@@ -515,7 +520,7 @@ impl<'a> Redo<'a> {
             page.announce();
         }
         if !is_behind && self.cache.is_some_and(|cache| cache.is_only_here(id, page::page_lsn(&page))) {
-            // Home may be without this change, and flash may be lost.
+            // The data files may lack this change, and the flash cache may be lost.
             reached("recovery: flash has a change that home may lack");
             self.ledger.first_change(id, at.block, at.start);
         }

@@ -40,31 +40,33 @@ use crate::log::history::History;
 use crate::log::{Appended, Group, Log, Record, record::Records, redo};
 use crate::pool::Pool;
 
-/// Windows ahead of the one that is applied.
+/// The number of windows that are ahead of the one that is being applied.
 const DEPTH: usize = 8;
-/// Pages that a window wants, and bytes of its records, at most, but for its last group.
+/// The most pages that a window reads ahead, and the most bytes of its records. Its last group may exceed
+/// both.
 const PAGES_MAX: usize = 64;
 const BYTES_MAX: usize = 256 << 10;
-/// Threads that read ahead: home may be many disks, and one batch leaves some of them idle at its end.
+/// The number of threads that read ahead. The data files may be on many disks, and one batch leaves some
+/// disks idle at its end.
 const READERS: usize = 3;
-/// How long the thread that writes sleeps when nobody rings, and after a full device refused something.
+/// How long the writing thread sleeps if the bell does not ring, and after a full device has refused a write.
 const NAP: Duration = Duration::from_millis(20);
 const REST: Duration = Duration::from_millis(100);
 /// How long a thread that reads ahead waits for frames, before it leaves the rest to redo.
 const FRAMES_WAIT: Duration = Duration::from_millis(500);
 
-/// Groups that are applied together.
+/// A window: groups of log records that are applied together.
 #[derive(Default)]
 pub(super) struct Window {
     records: Vec<u8>,
-    /// Each group, and where its records end.
+    /// Each group, and the end of its records in `records`.
     groups: Vec<(Appended, usize)>,
-    /// Pages that should be there before.
+    /// Pages that are read ahead for this window.
     pages: Vec<PageId>,
 }
 
 impl Window {
-    /// Its groups, in log order.
+    /// The groups of the window, in the order of the log.
     pub(super) fn groups(&self) -> impl Iterator<Item = Group<'_>> {
         let begins = std::iter::once(0).chain(self.groups.iter().map(|(_, end)| *end));
         self.groups.iter().zip(begins).map(|((at, end), begin)| Group {
@@ -76,13 +78,14 @@ impl Window {
     }
 }
 
-/// Puts groups into windows.
+/// Divides groups into windows.
 struct Gather<'a> {
     plan: &'a Plan,
     pages_max: usize,
     window: Window,
-    /// Number of the window, and by page that of the last one that has it.
+    /// The number of the present window.
     number: u64,
+    /// For each page, the number of the last window that has it.
     seen: FxHashMap<PageId, u64>,
 }
 
@@ -98,9 +101,9 @@ impl<'a> Gather<'a> {
         }
     }
 
-    /// The window, when it is full with this group.
+    /// Adds a group. Returns the window if it is full now.
     fn add(&mut self, group: &Group<'_>) -> Option<Window> {
-        // What makes no sense is told when it is applied.
+        // Invalid records are reported when they are applied.
         for change in group.records.clone().map_while(std::result::Result::ok) {
             let Record::Change { page, op, .. } = change else { continue };
             if self.plan.is_past(page, group.end) {
@@ -124,7 +127,7 @@ impl<'a> Gather<'a> {
     }
 }
 
-/// What windows are made of, and what is done ahead of them.
+/// The parts from which windows are made, and with which pages are read and written ahead.
 #[derive(Clone, Copy)]
 pub(super) struct Ahead<'a> {
     pub(super) pool: &'a Pool,
@@ -133,7 +136,7 @@ pub(super) struct Ahead<'a> {
 }
 
 impl Ahead<'_> {
-    /// Applies all windows; with threads beside it, or without.
+    /// Applies all windows, with or without other threads.
     pub(super) fn each_window(
         self,
         has_threads: bool,
@@ -164,7 +167,7 @@ impl Ahead<'_> {
     }
 
     fn beside_each_other(self, apply: impl FnMut(&Window) -> Result<()>) -> Result<()> {
-        // One more is in the hands of the thread that gathers.
+        // The gathering thread has one more window.
         let (gathered, windows) = sync_channel(DEPTH - 1);
         let (asked, wanted) = sync_channel(DEPTH);
         let (wanted, is_over) = (Arc::new(Mutex::new(wanted)), AtomicBool::new(false));
@@ -177,7 +180,8 @@ impl Ahead<'_> {
                 let _ends_with_gather =
                     spawn(scope, &format!("redo-read-{no}"), move || self.read_wanted(&wanted, is_over))?;
             }
-            // With the last of those who read: who gathers must not wait for nobody.
+            // This thread drops its reference, so that the channel closes when the last reading thread ends.
+            // Otherwise the gathering thread could wait for ever.
             drop(wanted);
             let gather = spawn(scope, "redo-gather", move || self.hand_over(&asked, &gathered))?;
             let applied = for_each(windows, apply);
@@ -186,14 +190,14 @@ impl Ahead<'_> {
         })
     }
 
-    /// Hands windows to those who read their pages, and to redo. It ends early when redo does.
+    /// Passes windows to the threads that read ahead, and to redo. Ends early if redo ends.
     fn hand_over(self, asked: &SyncSender<Arc<Window>>, gathered: &SyncSender<Arc<Window>>) -> Result<()> {
         let mut is_wanted = true;
         self.gather(|window| {
             let window = Arc::new(window);
             let _reads_or_has_panicked = asked.send(window.clone());
             is_wanted = gathered.send(window).is_ok();
-            // An error ends the reading of the log; it goes no further than this, and redo says its own.
+            // This error only ends the reading of the log. Redo returns its own error.
             if is_wanted { Ok(()) } else { Err(PagerError::Stopped { cause: "redo has ended".into() }) }
         })
         .or_else(|error| if is_wanted { Err(error) } else { Ok(()) })
@@ -211,7 +215,7 @@ impl Ahead<'_> {
         }
     }
 
-    /// What page writers do, who aren't there yet.
+    /// Keeps frames free, as page writers do. Page writers do not run yet.
     fn keep_frames_free(self, is_over: &AtomicBool) -> Result<()> {
         while !is_over.load(Relaxed) {
             match self.write() {
@@ -223,7 +227,7 @@ impl Ahead<'_> {
         Ok(())
     }
 
-    /// Makes frames free for all windows that are ahead. Whether there was room for what was written.
+    /// Makes frames free for all windows that are ahead. Returns false if a full device refused pages.
     fn write(self) -> Result<bool> {
         let free_count = (self.pool.frame_count() / 8).clamp(1, DEPTH * PAGES_MAX);
         match self.pool.refill_to(free_count, |dirty| self.pool.write_frames(dirty)) {
@@ -233,7 +237,7 @@ impl Ahead<'_> {
     }
 }
 
-/// Ends the threads, also when redo panics.
+/// Ends the threads when it is dropped, even if redo panics.
 struct EndsThreads<'a> {
     is_over: &'a AtomicBool,
     pool: &'a Pool,
@@ -246,7 +250,7 @@ impl Drop for EndsThreads<'_> {
     }
 }
 
-/// Takes the channel along, so that who sends hears of the end.
+/// Owns the channel, so that the sending thread notices the end.
 fn for_each(windows: Receiver<Arc<Window>>, mut apply: impl FnMut(&Window) -> Result<()>) -> Result<()> {
     windows.iter().try_for_each(|window| apply(&window))
 }

@@ -32,11 +32,11 @@ use crate::running::checkpoint::ROUND_PAGES;
 use crate::running::shared::Shared;
 use crate::space::BACKGROUND_EXTENTS;
 
-/// How long a page writer sleeps when nobody rings.
+/// How long a page writer sleeps if the bell does not ring.
 const NAP: Duration = Duration::from_millis(20);
-/// How long nothing is changed before pages are cleaned without need.
+/// If nothing was changed for this time, the database counts as idle, and pages are cleaned without need.
 const IDLE: Duration = Duration::from_millis(500);
-/// How long the flushing thread lets go by between two rounds then.
+/// The pause of the flushing thread between two rounds while the database is idle.
 const IDLE_PAUSE: Duration = Duration::from_millis(100);
 /// While a checkpoint waits: the least number of chunks of the flash cache's table whose records are written
 /// before the thread checks for other work. Otherwise the thread pauses after some chunks (Do 2012, section
@@ -46,20 +46,21 @@ const HARDEN_PAUSE: Duration = Duration::from_millis(500);
 /// Threads that write dirty pages of the flash cache to the data files. While one thread waits for the last
 /// disk of its groups, the other uses the remaining disks.
 const CLEANERS: usize = 2;
-/// How long the trimmer sleeps when nobody rings.
+/// How long the trimmer sleeps if its bell does not ring.
 const TRIM_NAP: Duration = Duration::from_secs(10);
-/// While pages are cleaned for the log's sake, a checkpoint is taken this often at most.
+/// The shortest time between two checkpoints while pages are cleaned so that the log can be cut.
 const CHECKPOINT_PAUSE: Duration = Duration::from_millis(100);
-/// How long a mini-transaction waits for log space before it looks again.
+/// How long a mini-transaction waits for log space before it checks again.
 const ROOM_WAIT: Duration = Duration::from_millis(10);
-/// How long it waits at most while a full device keeps the log from being emptied.
+/// The longest wait of a mini-transaction if a full device prevents that the log becomes shorter.
 const ROOM_WAIT_MAX: Duration = Duration::from_secs(1);
-/// How long a page writer rests after a full device refused something.
+/// How long a page writer rests after a full device has refused a write.
 const REST: Duration = Duration::from_millis(100);
-/// Rounds of cleaning without threads, before a mini-transaction cleans everything.
+/// Without threads: after this many rounds of cleaning, a mini-transaction cleans all pages.
 const INLINE_ROUNDS: usize = 64;
 
-/// Starts the threads, if there are to be any. Those that are in `threads` run, also behind an error.
+/// Starts the threads, unless the configuration has none. After an error, the threads that are already in
+/// `threads` run.
 pub(crate) fn start(shared: &Arc<Shared>, threads: &mut Vec<JoinHandle<()>>) -> Result<()> {
     if !shared.config.background {
         return Ok(());
@@ -94,11 +95,11 @@ pub(crate) fn start(shared: &Arc<Shared>, threads: &mut Vec<JoinHandle<()>>) -> 
     Ok(())
 }
 
-/// Writes what the cache takes.
+/// A thread that writes queued pages to flash.
 fn write_to_flash(shared: &Arc<Shared>, cache: &FlashCache) -> Result<()> {
     while !shared.is_stopping() {
         match cache.write_some(NAP) {
-            // Flash doesn't take it, and home has no room.
+            // Flash refused the pages, and the data files have no space for them.
             Err(cause) if cause.is_no_space() => std::thread::sleep(REST),
             wrote => drop(wrote?),
         }
@@ -106,7 +107,7 @@ fn write_to_flash(shared: &Arc<Shared>, cache: &FlashCache) -> Result<()> {
     Ok(())
 }
 
-/// Writes records of the cache's frames, round and round.
+/// A thread that writes the slot records of the cache, one round after another.
 fn harden_flash(shared: &Arc<Shared>, cache: &FlashCache) -> Result<()> {
     while !shared.is_stopping() {
         let is_awaited = cache.is_hardening_awaited();
@@ -125,7 +126,8 @@ fn harden_flash(shared: &Arc<Shared>, cache: &FlashCache) -> Result<()> {
     Ok(())
 }
 
-/// Brings dirty pages of the cache home, so that not too many are.
+/// A thread that writes dirty pages of the cache to the data files, so that their number stays within the
+/// limit.
 fn clean_flash(shared: &Arc<Shared>, cache: &FlashCache) -> Result<()> {
     while !shared.is_stopping() {
         match cache.clean_some() {
@@ -179,7 +181,8 @@ fn flush_slots(shared: &Shared, buffer: &NvmBuffer, may_idle: bool) -> Result<()
     Ok(())
 }
 
-/// Cuts files and gives room back after checkpoints, a tenth of the time at most.
+/// The trimmer. After checkpoints it shortens files, and returns free space to the device. It works for at
+/// most a tenth of the time.
 fn trim(shared: &Arc<Shared>) -> Result<()> {
     let pace = Pace::Tenth(&shared.is_stopping);
     while !shared.is_stopping() {
@@ -194,9 +197,9 @@ fn trim(shared: &Arc<Shared>) -> Result<()> {
 /// Whether the database is idle. Log records of written pages and their places are not counted as work,
 /// because cleaning and flushing themselves append them.
 struct Quiet {
-    /// Changes, and pages read from devices, when somebody looked last.
+    /// The numbers of changes and of pages read from devices at the last check.
     seen: (u64, u64),
-    /// When pages are brought home, if that has not changed until then.
+    /// If these numbers do not change until this time, pages are written to the data files.
     next: Instant,
 }
 
@@ -227,7 +230,7 @@ impl Quiet {
     }
 }
 
-/// Stops the log when its thread panics: without page writers everything would wait for ever.
+/// Stops the log if the thread panics. Otherwise other threads would wait for page writers for ever.
 struct Alarm<'a>(&'a Shared);
 
 impl Drop for Alarm<'_> {
@@ -260,14 +263,14 @@ fn write_pages(shared: &Arc<Shared>) -> Result<()> {
     Ok(())
 }
 
-/// What a full device refused in a round.
+/// The last error of a full device in a round.
 #[derive(Default)]
 struct RefusedForSpace {
     refused: Option<PagerError>,
 }
 
 impl RefusedForSpace {
-    /// Want of room is noted, and the round goes on.
+    /// Records the error of a full device, so that the round continues. Returns all other errors.
     fn tolerate<T: Default>(&mut self, result: Result<T>) -> Result<T> {
         match result {
             Err(error) if error.is_no_space() => {
@@ -279,13 +282,13 @@ impl RefusedForSpace {
     }
 }
 
-/// What the producer does besides.
+/// The other tasks of the producer: checkpoints, and preparing log and files.
 struct Checkpointer<'a> {
     shared: &'a Arc<Shared>,
     last: Instant,
-    /// One is due and has pages brought home.
+    /// A checkpoint is due, and its pages are being written.
     is_cleaning: bool,
-    /// Changes when somebody looked last, and since when there have been no others.
+    /// The number of changes at the last check, and the time since when it is the same.
     idle: (u64, Instant),
 }
 
@@ -294,10 +297,11 @@ impl<'a> Checkpointer<'a> {
         Checkpointer { shared, last: Instant::now(), is_cleaning: false, idle: (0, Instant::now()) }
     }
 
-    /// Keeps log and files ready and takes a checkpoint if one is due. Whether the thread may sleep now.
+    /// Prepares log and files, and takes a checkpoint if one is due. Returns whether the thread may sleep
+    /// now.
     fn step(&mut self, cleaned: bool, room: &mut RefusedForSpace) -> Result<bool> {
         let shared = self.shared;
-        // A segment that can't be made now is asked for again, and its error reported, by a mini-transaction.
+        // If the segment can't be made now, a mini-transaction tries again, and reports the error.
         let _prepared = shared.log.prepare_ahead();
         shared.spaces.keep_free(BACKGROUND_EXTENTS, false)?;
         room.tolerate(self.clean_when_idle())?;
@@ -336,7 +340,8 @@ impl<'a> Checkpointer<'a> {
         true
     }
 
-    /// Cleans a few pages per round while nobody changes anything, so that the next start has little to redo.
+    /// While the database is idle, cleans a few pages in each round, so that the next start has little to
+    /// redo.
     fn clean_when_idle(&mut self) -> Result<()> {
         let changes = self.shared.log.changes_count();
         if self.shared.config.checkpoint.kind != CheckpointKind::Indirect {
@@ -352,7 +357,7 @@ impl<'a> Checkpointer<'a> {
 }
 
 impl Drop for Checkpointer<'_> {
-    /// A shutdown may leave pages on flash.
+    /// If a checkpoint was in progress, the cache may keep changed pages again. A shutdown may need this.
     fn drop(&mut self) {
         if self.is_cleaning {
             self.shared.rest_cache(false);
@@ -361,13 +366,13 @@ impl Drop for Checkpointer<'_> {
 }
 
 impl Shared {
-    /// Whether threads are to end.
+    /// Whether the threads must end.
     pub(crate) fn is_stopping(&self) -> bool {
         self.is_stopping.load(Ordering::Acquire)
     }
 
-    /// Frees frames ahead of need, in parts beside each other if there are workers; gives the pages written
-    /// for it.
+    /// Frees frames in advance. If there are workers, several parts are written at the same time. Returns the
+    /// number of pages written.
     pub(crate) fn keep_frames_free(self: &Arc<Self>) -> Result<usize> {
         let free_count = self.config.pacing.map_or(self.pool.high_water(), |pacing| pacing.free_frames);
         self.pool.refill_to(free_count, |dirty| self.in_parts(dirty, Pool::write_frames))
@@ -385,17 +390,17 @@ impl Shared {
         }
     }
 
-    /// Whether page writers are at work.
+    /// Whether page writers run.
     pub(crate) fn has_writers(&self) -> bool {
         self.config.background && !self.is_stopping()
     }
 
-    /// A full device refused a page writer something.
+    /// Records that a full device has refused a write of a page writer.
     pub(crate) fn note_refused(&self, cause: PagerError) {
         *self.refused.lock() = Some((Instant::now(), cause));
     }
 
-    /// Waits for frames that may be changed and for log space; without threads makes some.
+    /// Waits for frames that may be changed, and for log space. Without threads, makes both.
     pub(crate) fn admit(self: &Arc<Self>) -> Result<()> {
         if self.pool.is_tight() {
             self.loosen()?;
@@ -403,7 +408,7 @@ impl Shared {
         self.admit_to_log()
     }
 
-    /// Waits for log space; without threads makes some.
+    /// Waits for log space. Without threads, makes log space.
     pub(crate) fn admit_to_log(self: &Arc<Self>) -> Result<()> {
         let (mut rounds, mut since) = (0, None);
         while self.log.admit()? == Admission::Full {
@@ -417,7 +422,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Waits until there are frames for changes; without threads tries to make some.
+    /// Waits until there are frames for changes. Without threads, tries to make some.
     #[cold]
     fn loosen(&self) -> Result<()> {
         let began = Instant::now();
@@ -435,7 +440,8 @@ impl Shared {
         self.pool.why_tight().map_or(Ok(()), Err)
     }
 
-    /// Waits until every page that was dirty at `until` is stable; want of room is told after a bounded wait.
+    /// Waits until all changes before `until` are stable. If a full device prevents this, returns the error
+    /// after a limited time.
     pub(crate) fn clean_until(self: &Arc<Self>, until: Lsn) -> Result<()> {
         self.ask_to_clean(until);
         let began = Instant::now();
@@ -452,18 +458,19 @@ impl Shared {
         Ok(())
     }
 
-    /// Changes before this are to be stable soon.
+    /// Requests that changes before this LSN become stable soon.
     pub(crate) fn ask_to_clean(&self, until: Lsn) {
         self.cleans_until.fetch_max(until.get(), Ordering::Relaxed);
     }
 
-    /// Whether somebody wants pages clean that are not.
+    /// Whether pages must still be cleaned because of such a request.
     pub(crate) fn is_asked_to_clean(&self) -> bool {
         let until = self.cleans_until.load(Ordering::Relaxed);
         until > 0 && self.ledger.oldest().is_some_and(|oldest| oldest.get() < until)
     }
 
-    /// Waits a little for the page writers, who since `began` may have met a full device.
+    /// Waits a short time for the page writers. Returns an error if a full device has stopped them since
+    /// `began`.
     fn wait_for_room(&self, began: Instant) -> Result<()> {
         self.pool.ring();
         self.log.wait_for_room(ROOM_WAIT);
@@ -482,7 +489,7 @@ impl Shared {
         in_it.map_or(Ok(()), |(_, cause)| Err(cause.clone()))
     }
 
-    /// Cleans and takes a checkpoint. Want of room is an error if the log stays full.
+    /// Cleans pages, and takes a checkpoint. A full device is an error only if the log stays full.
     fn make_room(self: &Arc<Self>, round: usize) -> Result<()> {
         let mut room = RefusedForSpace::default();
         room.tolerate(if round > INLINE_ROUNDS { self.clean_all() } else { self.clean_for_log().map(drop) })?;

@@ -38,26 +38,28 @@ use crate::pool::Pool;
 use crate::running::shared::Shared;
 use crate::running::workers::Job;
 
-/// Pages cleaned before the log's length is looked at again.
+/// The number of pages that are cleaned before the log's length is checked again.
 pub(crate) const ROUND_PAGES: usize = 120;
-/// A worker isn't rung for fewer pages: each part costs the flushes of a batch.
+/// The least number of pages for a worker, because each part costs the flushes of a batch.
 const PART_PAGES_MIN: usize = 16;
 
-/// Of the log behind the share that cleaning keeps free: so much may be held for records of the flash cache.
+/// Records of the flash cache may hold this fraction of the log beyond the part that cleaning keeps.
 const RECORDS_MAY_HOLD: f64 = 0.25;
 
-/// Where the redo position may stay, for the sake of the flash cache's records.
+/// The limit up to which the redo position may wait for records of the flash cache.
 struct RedoLimit {
-    /// Start of a block: none of the records is older.
+    /// The position of the oldest records: the start of a block.
     at: Lsn,
-    /// Of the log from there on: what cleaning keeps, and what may be kept at most.
+    /// Two lengths of the log from `at` on: the length that cleaning usually keeps, and the length beyond
+    /// which the position does not wait.
     usual_bytes: f64,
     most_bytes: f64,
-    /// Nothing was changed since the last checkpoint.
+    /// Whether no page was changed since the last checkpoint.
     has_paused: bool,
 }
 
-/// Want of room, which is told at the end; other failures at once.
+/// Turns the error of a full device into a value, because it is returned only at the end. Other errors are
+/// returned at once.
 fn want_of_room(result: Result<()>) -> Result<Option<PagerError>> {
     match result {
         Err(cause) if cause.is_no_space() => Ok(Some(cause)),
@@ -104,7 +106,7 @@ impl Shared {
             return Err(PagerError::Corrupt { what });
         }
         if leaves && let Some(refused) = kept.clone().or(held.clone()) {
-            // A level still needs what would be left.
+            // A level still needs the region that would be left.
             return Ok(Some(refused));
         }
         let stamp = self.prepare_region(is_clean)?;
@@ -123,7 +125,7 @@ impl Shared {
             }
         })?;
         if leaves {
-            // The next start has another log, or none of the places that the steps below speak of.
+            // The next start begins with another log, so the steps below do not apply.
             reached("checkpoint: the region is left");
             return Ok(kept.or(held));
         }
@@ -137,7 +139,8 @@ impl Shared {
         }
         self.level.checkpoint(Step::End)?;
         if !is_sealed {
-            // Not only where redo starts: programs that don't know of two positions redo all that is read.
+            // The position of reading counts here, not that of redo, because older programs redo everything
+            // that they read.
             self.spaces.pass_cuts(read_from, is_clean)?;
         }
         // The data files may never have had a page that is stable in a slot of the NVM page buffer. So no log
@@ -161,7 +164,8 @@ impl Shared {
         let forgets = planted("checkpoint: its position passes dirty pages");
         let needed =
             || self.redo_from().filter(|_| !forgets).into_iter().chain(self.level.needs_log_from()).min();
-        // Behind a clean shutdown nothing is redone, and the next start notes what it is told.
+        // After a clean shutdown nothing is redone, and the next start logs the compressions that the engine
+        // sets.
         let forms =
             (!is_clean).then(|| self.keep_forms(needed().unwrap_or_else(|| self.log.end()))).flatten();
         let noted = self.note_frames(needed());
@@ -183,7 +187,7 @@ impl Shared {
         is_plain && self.config.protection != ProtectionKind::FullPageLog
     }
 
-    /// Trims what may be by now; with threads, one of them does it.
+    /// Trims what is due. If there are threads, the trimmer does it.
     fn have_trimmed(&self) -> Result<()> {
         if self.has_writers() {
             self.trimmer.ring();
@@ -199,7 +203,7 @@ impl Shared {
     pub(crate) fn trim_some(&self, pace: &Pace<'_>) -> Result<bool> {
         if self.spaces.would_leave_holes() && !self.control.get().has_hollow_extents {
             match self.control.update(|superblock| superblock.has_hollow_extents = true) {
-                // What is due stays so.
+                // The extents stay due.
                 Err(cause) if cause.is_no_space() => return Ok(false),
                 told => told?,
             }
@@ -207,12 +211,12 @@ impl Shared {
         self.spaces.trim_some(&self.pool, pace)
     }
 
-    /// Whether room could be given back if only there were a checkpoint.
+    /// Whether a checkpoint is all that space waits for before it can be returned to the device.
     pub(crate) fn delays_trim(&self) -> bool {
         self.spaces.wait_for_checkpoint(self.forgotten_from(), || self.level.needs_log_from())
     }
 
-    /// What a checkpoint would let freed extents pass: nothing from here on; `None`: all of them.
+    /// A checkpoint now would release only extents that were freed before this LSN. `None` means all extents.
     fn forgotten_from(&self) -> Option<Lsn> {
         let needed = self.buffer.as_ref().and_then(|_| self.level.needs_log_from());
         self.redo_from().into_iter().chain(needed).min()
@@ -223,7 +227,7 @@ impl Shared {
         self.region.is_some() && self.leaves_region.load(Relaxed)
     }
 
-    /// Whether a shutdown has left it, and only its file may be there.
+    /// Whether a shutdown has left the region. Its file may still exist.
     pub(crate) fn has_left_region(&self) -> bool {
         self.leaves_region() && self.control.get().attached.is_none()
     }
@@ -269,14 +273,15 @@ impl Shared {
         Some(hold.at)
     }
 
-    /// Where the log notes what is on flash, it is to be read from there on.
+    /// Under log-based restart, the position from which the log must be kept so that it has records of all
+    /// slots of the flash cache.
     fn note_frames(&self, from: Option<Lsn>) -> Option<Lsn> {
         let leaves = self.leaves_region();
         let cache = self.cache.as_ref().filter(|_| !leaves)?;
         cache.keep_in_log(from, || self.log.block_start(), || self.log.end())
     }
 
-    /// Where redo of the pages that are not stable would have to begin; `None` when all are.
+    /// Where redo of all pages that are not stable would begin. `None` means that all are stable.
     fn redo_from(&self) -> Option<Lsn> {
         let oldest = self.ledger.oldest()?;
         let early = planted("full-page-log: the log is cut behind what redo changed");
@@ -284,8 +289,8 @@ impl Shared {
         Some(held.map_or(oldest, |redone| redone.start))
     }
 
-    /// The region is ahead of the control file; at a clean shutdown all of it is where it survives the
-    /// machine.
+    /// Increases the stamp of the region before the control file gets the same stamp. At a clean shutdown,
+    /// also writes an emulated region to its file.
     fn prepare_region(&self, is_clean: bool) -> Result<u64> {
         let Some(region) = &self.region else { return Ok(0) };
         let stamp = region.next_stamp();
@@ -300,8 +305,8 @@ impl Shared {
         *self.checkpointing.lock()
     }
 
-    /// Before a checkpoint that is due begins: up to where its kind wants changes to be stable; `None`:
-    /// nowhere.
+    /// The LSN up to which changes must be stable before a checkpoint of the configured kind. `None` means
+    /// that the kind does not require this.
     pub(crate) fn checkpoint_cleans(&self) -> Option<Lsn> {
         match self.config.checkpoint.kind {
             CheckpointKind::Indirect => None,
@@ -310,13 +315,13 @@ impl Shared {
         }
     }
 
-    /// Whether there is anything that it would have brought home.
+    /// Whether a checkpoint of the configured kind would write pages first.
     pub(crate) fn has_to_clean(&self) -> bool {
         let is_older = |until| self.ledger.oldest().is_some_and(|oldest| oldest < until);
         self.checkpoint_cleans().is_some_and(is_older)
     }
 
-    /// Takes a checkpoint of the kind that is configured, and waits until it is done.
+    /// Takes a checkpoint of the configured kind, and waits until it has ended.
     pub(crate) fn checkpoint_of_kind(self: &Arc<Self>) -> Result<()> {
         if let Some(until) = self.checkpoint_cleans() {
             self.rest_cache(true);
@@ -335,7 +340,7 @@ impl Shared {
         }
     }
 
-    /// Cleans up to `pages` pages, oldest change first; gives the number written.
+    /// Writes up to `pages` dirty pages, oldest change first. Returns the number of pages written.
     pub(crate) fn clean_oldest(self: &Arc<Self>, pages: usize) -> Result<usize> {
         // Held pages are not in the pool, so cleaning the oldest page of the pool would not help them. Pages
         // that a level keeps are cleaned like those in the pool.
@@ -349,14 +354,14 @@ impl Shared {
     /// error of a full device is returned after all pages were tried. Returns the number of pages written.
     fn clean(self: &Arc<Self>, ids: &[PageId], cause: Cause) -> Result<usize> {
         let cleaned = self.in_parts(ids, move |pool, part| pool.clean(part, cause));
-        // Those that are not in the pool may be kept back below it.
+        // Pages that are not in the pool may be dirty on a level below.
         let kept_back = self.level.clean(ids);
         // All three run, even if one is refused. Pages that were refused here are not put again: their frames
         // are clean, and the dirty-page table has the pages.
         summed([cleaned, kept_back, self.level.settle().map(|()| 0)])
     }
 
-    /// Has the workers write parts of these pages; the caller holds no latch and no lock.
+    /// Divides these pages into parts, which the workers write. The caller holds no latch and no lock.
     pub(crate) fn in_parts<T: Copy + Send + 'static>(
         self: &Arc<Self>,
         pages: &[T],
@@ -384,13 +389,13 @@ impl Shared {
         dirty.truncate(ROUND_PAGES);
         *cursor = cursor.wrapping_add(ROUND_PAGES);
         let cleaned = self.clean(&dirty, Cause::Checkpoint);
-        // Pages get clean by being discarded, too.
+        // Discarded pages count as clean, too, so the dirty frames are counted again.
         self.pool.look_if_tight();
         cleaned
     }
 
-    /// Cleans as long as the log since the oldest dirty page is longer than its share. Whether anything was
-    /// done.
+    /// Cleans pages while the log since the oldest dirty page is longer than its share. Returns whether pages
+    /// were cleaned.
     pub(crate) fn clean_for_log(self: &Arc<Self>) -> Result<bool> {
         let mut worked = false;
         while (self.is_log_long() || self.is_asked_to_clean()) && !self.is_stopping() {
@@ -427,7 +432,8 @@ impl Shared {
         !waits && self.cache.as_ref().is_some_and(|cache| cache.stay_dirty(self.may_seal()))
     }
 
-    /// Whether a start would have no more use for the log than a cache under a seal has.
+    /// Whether nothing but the flash cache's pages would need the log at the next start, so that a seal is
+    /// possible.
     fn may_seal(&self) -> bool {
         let is_plain = self.config.protection != ProtectionKind::FullPageLog && self.region.is_none();
         is_plain && self.level.needs_log_from().is_none()
@@ -445,7 +451,7 @@ impl Shared {
             return Ok(());
         }
         let sealed = match hardened {
-            // Without room for the next segment.
+            // The log has no space for the next segment.
             _ if end < stored.redo_start() => Err("the log has no room for its end".to_owned()),
             Ok(Some(sum)) => cache.seal(sum),
             Ok(None) => Err("it keeps no records any more".to_owned()),
@@ -459,7 +465,7 @@ impl Shared {
         })
     }
 
-    /// Makes everything stable, and has it at home if the region is to be left.
+    /// Makes all pages stable. If the shutdown leaves the region, also writes them to the data files.
     pub(crate) fn bring_all_home(self: &Arc<Self>) -> Result<()> {
         self.clean_all()?;
         match self.buffer.as_ref().filter(|_| self.leaves_region()) {
@@ -468,7 +474,7 @@ impl Shared {
         }
     }
 
-    /// Makes everything stable.
+    /// Makes all pages stable.
     pub(crate) fn clean_all(self: &Arc<Self>) -> Result<()> {
         loop {
             let dirty: Vec<PageId> = self.pool.dirty_pages();

@@ -12,7 +12,7 @@ use crate::log::notes::stored_forms::{Form, NOTE_FORMS, encode};
 use crate::log::{GROUP_SLACK_BYTES, record};
 use crate::running::shared::Shared;
 
-/// Owners in one log record at most.
+/// The most owners in one log record.
 const NOTE_OWNERS_MAX: usize = 1024;
 /// When this share of the log has been written since the last full record, all owners are logged again. Then
 /// the log before it can be cut.

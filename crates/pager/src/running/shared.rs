@@ -28,12 +28,12 @@ use crate::recovery::Recovery;
 use crate::running::workers::Workers;
 use crate::space::Spaces;
 
-/// What was configured and has to wait for a clean shutdown, since the last one was none.
+/// Configured changes that must wait for a clean shutdown, because the last shutdown was not clean.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Postponed {
-    /// A protection that has to find every page stable.
+    /// A protection that can begin only when every page is stable.
     pub(crate) protection: Option<ProtectionKind>,
-    /// A region that the log moves to, and all that was to be in it.
+    /// A region for the log, with everything else that it would contain.
     pub(crate) region: bool,
 }
 
@@ -43,21 +43,21 @@ pub(crate) struct StartOutcome {
     pub(crate) is_new: bool,
     /// The start found a database that was shut down cleanly.
     pub(crate) was_clean: bool,
-    /// The start went on with a sealed flash cache, without redo.
+    /// The start used a sealed flash cache, without redo.
     pub(crate) is_behind_seal: bool,
     /// The recovery, unless the database is new.
     pub(crate) recovery: Option<Recovery>,
-    /// Under full-page-log: the part of the log that was redone.
+    /// Under full-page-log: the part of the log that redo has repeated.
     pub(crate) redone: Option<Range<Lsn>>,
     /// Id of the database.
     pub(crate) database: u64,
-    /// What was configured, and waits for a clean shutdown.
+    /// Configured changes that wait for a clean shutdown.
     pub(crate) postponed: Postponed,
     /// Warnings of the parts about their opening.
     pub(crate) warnings: Vec<String>,
 }
 
-/// What the facade and its threads share.
+/// The parts that [`Pager`](crate::Pager) and its threads share.
 pub(crate) struct Shared {
     pub(crate) pool: Pool,
     pub(crate) log: Arc<Log>,
@@ -73,25 +73,25 @@ pub(crate) struct Shared {
     pub(crate) config: PagerConfig,
     /// What the start of this process found and did.
     pub(crate) started: StartOutcome,
-    /// Persistent memory that the log or pages are in.
+    /// The region of persistent memory, if there is one.
     pub(crate) region: Option<NvmRegion>,
-    /// The level that keeps pages in it.
+    /// The NVM page buffer in the region, if there is one.
     pub(crate) buffer: Option<Arc<NvmBuffer>>,
-    /// The cache on flash, if there is one.
+    /// The flash cache, if there is one.
     pub(crate) cache: Option<Arc<FlashCache>>,
-    /// Held during a checkpoint: end of the log at the last one.
+    /// The end of the log at the last checkpoint. It is locked during a checkpoint.
     pub(crate) checkpointing: Mutex<Lsn>,
     pub(crate) is_stopping: AtomicBool,
-    /// Changes before this LSN are to be stable soon, since somebody waits for that.
+    /// A thread waits until changes before this LSN are stable.
     pub(crate) cleans_until: AtomicU64,
     /// A shutdown leaves the region.
     pub(crate) leaves_region: AtomicBool,
-    /// They write pages beside the producer.
+    /// Threads that write pages in addition to the producer.
     pub(crate) workers: Workers,
-    /// Where the last note of all owners' forms begins.
+    /// Where the last log record with the compressions of all owners begins.
     pub(crate) forms_noted: Mutex<Option<Lsn>>,
-    /// What a full device refused the page writers last, and when.
+    /// When a full device last refused a write of a page writer, and the error.
     pub(crate) refused: Mutex<Option<(Instant, PagerError)>>,
-    /// Rung after checkpoints: the trimmer may have something to do.
+    /// Rung after checkpoints, because the trimmer may have work then.
     pub(crate) trimmer: Bell,
 }

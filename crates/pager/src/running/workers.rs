@@ -24,10 +24,10 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::base::error::{PagerError, Result};
 
-/// Something to do.
+/// A job.
 pub(crate) type Job<T> = Box<dyn FnOnce() -> T + Send>;
 
-/// How a job ended: its result, or what it panicked with.
+/// How a job ended: its result, or the payload of its panic.
 type Ended<T> = std::result::Result<T, Box<dyn Any + Send>>;
 
 /// The threads and their queue.
@@ -38,33 +38,33 @@ pub(crate) struct Workers {
 #[derive(Default)]
 struct Inner {
     queue: Mutex<Queue>,
-    /// Rung for jobs, for another number of threads, and by each thread that leaves.
+    /// Signalled when there are new jobs, when the wanted number of threads changes, and when a thread ends.
     bell: Condvar,
 }
 
 #[derive(Default)]
 struct Queue {
     jobs: VecDeque<Job<()>>,
-    /// Threads that there should be.
+    /// The wanted number of threads.
     wanted: usize,
-    /// Threads that there are.
+    /// The present number of threads.
     running: usize,
 }
 
 impl Workers {
-    /// So many threads.
+    /// Starts `threads` threads.
     pub(crate) fn new(threads: usize) -> Result<Workers> {
         let workers = Workers { inner: Arc::default() };
         workers.resize(threads)?;
         Ok(workers)
     }
 
-    /// Parts of the work that are done at the same time: one by each thread, and one by the producer.
+    /// The number of parts that are done at the same time: one by each thread, and one by the producer.
     pub(crate) fn count(&self) -> usize {
         self.inner.queue.lock().wanted + 1
     }
 
-    /// Another number of threads; waits for nobody. Those that are too many leave when their job is done.
+    /// Changes the number of threads, without waiting. Surplus threads end when their job has ended.
     pub(crate) fn resize(&self, threads: usize) -> Result<()> {
         self.inner.queue.lock().wanted = threads;
         self.inner.bell.notify_all();
@@ -98,7 +98,7 @@ impl Workers {
 }
 
 impl Drop for Workers {
-    /// Nobody runs jobs any more: whoever does so has a reference. The threads are gone when this returns.
+    /// No caller runs jobs any more, because it would have a reference. Waits until all threads have ended.
     fn drop(&mut self) {
         let mut queue = self.inner.queue.lock();
         queue.wanted = 0;
@@ -110,7 +110,7 @@ impl Drop for Workers {
 }
 
 impl Inner {
-    /// Counts a thread that is missing, which the caller has to start.
+    /// If a thread is missing, counts it as running and returns true. The caller must start it.
     fn is_short(&self) -> bool {
         let mut queue = self.queue.lock();
         let is_short = queue.running < queue.wanted;
@@ -122,7 +122,7 @@ impl Inner {
         self.queue.lock().jobs.pop_front()
     }
 
-    /// A thread's life.
+    /// The function that a thread runs.
     fn work(&self) {
         while let Some(job) = self.await_job() {
             job();
@@ -154,12 +154,12 @@ struct Batch<T> {
 }
 
 struct BatchState<T> {
-    /// One place for each job.
+    /// The results, by number of the job.
     results: Vec<Option<Ended<T>>>,
     left: usize,
 }
 
-/// A job that tells its batch how it ended; what it held is dropped before.
+/// Wraps a job so that it reports its end to the batch, after the values that it held are dropped.
 fn told<T: Send + 'static>(job: Job<T>, no: usize, batch: Arc<Batch<T>>) -> Job<()> {
     Box::new(move || {
         let ended = catch_unwind(AssertUnwindSafe(job));
@@ -186,7 +186,7 @@ impl<T> Batch<T> {
         self.state.lock().left == 0
     }
 
-    /// Waits for the last job.
+    /// Waits until all jobs have ended. Returns their results.
     fn results(&self) -> Vec<Ended<T>> {
         let mut state = self.state.lock();
         while state.left > 0 {
@@ -241,7 +241,7 @@ mod tests {
         assert_eq!(*order.lock(), [0, 1, 2, 3, 4]);
     }
 
-    /// Each waits for the others, so they must be on threads of their own.
+    /// Each job waits for the others, so each needs a thread of its own.
     #[test]
     fn jobs_run_beside_each_other() {
         let workers = Workers::new(2).unwrap();
@@ -274,7 +274,7 @@ mod tests {
             let panic = catch_unwind(AssertUnwindSafe(|| workers.run(all))).unwrap_err();
             assert_eq!(panic.downcast_ref::<&str>(), Some(&"the second one"));
             assert_eq!(ended.load(SeqCst), 5, "{threads} threads");
-            // The threads are none the worse.
+            // The threads still work after a panic.
             assert_eq!(workers.run(jobs(9, 0)).len(), 9);
         }
     }
@@ -302,8 +302,8 @@ mod tests {
         });
     }
 
-    /// A job holds what the workers themselves may hang on: its last reference may not be dropped by a
-    /// worker.
+    /// A job may hold a reference to the structure that owns the workers. A worker must not drop the last
+    /// reference.
     #[test]
     fn what_jobs_held_is_dropped_when_they_have_run() {
         let workers = Workers::new(3).unwrap();

@@ -35,18 +35,18 @@ pub(crate) struct Freed {
 }
 
 impl Freed {
-    /// The extent has got free.
+    /// Adds an extent that has become free.
     pub(crate) fn freed(&mut self, extent: ExtentNo) {
         self.used.insert(extent);
     }
 
-    /// The extent gets an owner.
+    /// Removes an extent that gets an owner.
     pub(crate) fn taken(&mut self, extent: ExtentNo) {
         let _one_of_them =
             self.used.remove(&extent) || self.noted.remove(&extent) || self.due.remove(&extent);
     }
 
-    /// Whether it has something to give back.
+    /// Whether the extent may have space to return to the device.
     pub(crate) fn has(&self, extent: ExtentNo) -> bool {
         [&self.used, &self.noted, &self.due].into_iter().any(|extents| extents.contains(&extent))
     }
@@ -60,12 +60,12 @@ impl Freed {
         cut
     }
 
-    /// What was cut off was not: it begins again.
+    /// Adds the extents of a cut that was cancelled. They start as used.
     pub(crate) fn restore(&mut self, mut cut: BTreeSet<ExtentNo>) {
         self.used.append(&mut cut);
     }
 
-    /// At a checkpoint, before its position is taken; `end` is the end of the log.
+    /// Notes extents at a checkpoint, before its position is taken. `end` is the end of the log.
     pub(crate) fn note(&mut self, end: impl FnOnce() -> Lsn) {
         if self.noted.is_empty() && !self.used.is_empty() {
             self.noted = std::mem::take(&mut self.used);
@@ -73,7 +73,7 @@ impl Freed {
         }
     }
 
-    /// What redo has to start behind for the noted ones to be due.
+    /// The LSN after which redo must start, so that the noted extents are due.
     pub(crate) fn awaits(&self) -> Option<Lsn> {
         (!self.noted.is_empty()).then_some(self.noted_at)
     }
@@ -87,19 +87,19 @@ impl Freed {
         }
     }
 
-    /// Redo starts there now, and that is durable.
+    /// Called when redo durably starts at `redo_start`. Noted extents may become due.
     pub(crate) fn pass(&mut self, redo_start: Lsn) {
         if self.awaits().is_some_and(|noted| noted <= redo_start) {
             self.due.append(&mut self.noted);
         }
     }
 
-    /// Whether any is due.
+    /// Whether an extent is due.
     pub(crate) fn has_due(&self) -> bool {
         !self.due.is_empty()
     }
 
-    /// Takes neighbours out that are due, the last ones, at most `most`.
+    /// Takes up to `most` neighbouring extents that are due, from the end of the file.
     pub(crate) fn take_due(&mut self, most: u32) -> Option<Range<ExtentNo>> {
         let end = self.due.last()? + 1;
         let mut first = end;
@@ -109,7 +109,7 @@ impl Freed {
         Some(first..end).filter(|run| !run.is_empty())
     }
 
-    /// They could not be trimmed this time.
+    /// Returns extents that could not be trimmed. They start as used again.
     pub(crate) fn not_now(&mut self, run: Range<ExtentNo>) {
         self.used.extend(run);
     }
@@ -125,7 +125,7 @@ mod tests {
         freed
     }
 
-    /// First and last extent of each run.
+    /// Takes all due extents: the first and the last extent of each run.
     fn due(freed: &mut Freed) -> Vec<(ExtentNo, ExtentNo)> {
         std::iter::from_fn(|| freed.take_due(2)).map(|run| (run.start, run.end - 1)).collect()
     }

@@ -24,11 +24,11 @@ use crate::base::space_format::{Entry, ExtentNo, Geometry};
 use crate::home::files::growth_step;
 use crate::home::layout::Layout;
 
-/// Hollow extents that are asked for one by one, once a full device refused several together.
+/// After a full device has refused several hollow extents together, up to this many are tried one by one.
 const SINGLE_TRIES_MAX: usize = 256;
 
 impl Spaces {
-    /// Makes the files of a new database, durably.
+    /// Makes the files of a new database durably.
     pub(crate) fn create(&self, database_id: u64) -> Result<()> {
         for id in SpaceId::DURABLE {
             let space = self.space(id)?;
@@ -42,7 +42,8 @@ impl Spaces {
                 page::format(&mut root, PageId::ROOT, kind::ROOT, 0);
                 write_new(layout, PageId::ROOT, &root)?;
             }
-            // The next group has a descriptor of its own, which comes with growth.
+            // The first length stays within one group. The next group needs another descriptor page, which is
+            // made when the file grows.
             let extents = (1 + RESERVE_EXTENTS.max(self.growth_extents)).min(geometry.group_extents);
             layout.resize(id, geometry.extent_pages * extents)?;
         }
@@ -65,7 +66,8 @@ impl Spaces {
                 continue;
             }
             let Some((mut growth, waiting)) = space.lock_growth() else { continue };
-            // Those who wait begin together when this is done: an extent more for each of them.
+            // The waiting mini-transactions begin together afterwards, so one more extent is made for each of
+            // them.
             if space.is_short(extents + waiting) {
                 match self.grow(space, &mut growth, extents + waiting) {
                     Err(error) if error.is_no_space() => {}
@@ -91,7 +93,7 @@ impl Spaces {
         Ok(())
     }
 
-    /// Makes room for at least `extents` more: free ones that have none, then a longer file.
+    /// Makes at least `extents` more extents available, and records an error for later callers.
     fn grow(&self, space: &Space, growth: &mut Growth, extents: u32) -> Result<()> {
         if let Some(cut) = growth.cut.take() {
             let mut map = space.map();
@@ -106,7 +108,8 @@ impl Spaces {
         result
     }
 
-    /// Has at least this many more extents free: hollow ones and those that were released come first.
+    /// Makes at least `extents` more extents available: first hollow and released extents, then a longer
+    /// file.
     fn more(&self, space: &Space, growth: &mut Growth, extents: u32) -> Result<()> {
         let missing = extents.saturating_sub(self.fill_hollow(space, growth, extents)?);
         if missing == 0 {
@@ -123,7 +126,8 @@ impl Spaces {
         }
     }
 
-    /// Reserves the room of hollow extents, a comfortable step of them; gives how many have it now.
+    /// Reserves blocks for hollow extents, up to the usual step of growth. Returns the number of extents that
+    /// have blocks now.
     fn fill_hollow(&self, space: &Space, growth: &mut Growth, extents: u32) -> Result<u32> {
         let (wanted, mut filled) = (self.step(space, extents), 0);
         while filled < wanted {
@@ -133,7 +137,7 @@ impl Spaces {
                 count => filled += count,
             }
         }
-        // Others may have their room still: nobody knows that after a start.
+        // Other hollow extents may still have their blocks. After a start this is unknown, so they are tried.
         for _ in 0..SINGLE_TRIES_MAX {
             if filled >= extents {
                 break;
@@ -148,7 +152,7 @@ impl Spaces {
         Ok(filled)
     }
 
-    /// Reserves the room of hollow neighbours: of all, or of none on a full device.
+    /// Reserves blocks for neighbouring hollow extents: for all, or for none if the device is full.
     fn fill(&self, space: &Space, run: Range<ExtentNo>) -> Result<u32> {
         match self.layout(space.geometry)?.reserve(pages_of(space.geometry, &run)) {
             Ok(()) => {
@@ -162,7 +166,7 @@ impl Spaces {
         }
     }
 
-    /// By how many extents a file grows when `extents` are needed.
+    /// The number of extents by which a file grows if `extents` are needed.
     fn step(&self, space: &Space, extents: u32) -> u32 {
         let geometry = space.geometry;
         let extent_bytes = geometry.page_size as u64 * u64::from(geometry.extent_pages);
@@ -170,7 +174,7 @@ impl Spaces {
         share.max(self.growth_extents).max(extents)
     }
 
-    /// Has room again for this many extents that were released.
+    /// Gets space for this many released extents again.
     fn regain(&self, space: &Space, extents: u32) -> Result<()> {
         let geometry = space.geometry;
         let pages = {
@@ -183,7 +187,8 @@ impl Spaces {
         Ok(())
     }
 
-    /// At a checkpoint: tells the layouts that most free extents need no room before they are granted again.
+    /// Called at a checkpoint: tells the layouts that most free extents need no space until they are granted
+    /// again.
     pub(crate) fn release_room(&self) -> Result<()> {
         for space in self.spaces.iter().filter(|space| space.geometry.space.is_logged()) {
             let _growth = space.growth.lock();
@@ -230,7 +235,8 @@ impl Spaces {
             }
             let mut map = space.map();
             let keep = (2 * (self.growth_extents + BACKGROUND_EXTENTS)).max(map.extent_count() / 4);
-            // What lies in the pages is forgotten first, where it can be: a cut waits for redo.
+            // If the layout can drop the content of the pages, this happens first, because a cut must wait
+            // for redo.
             let is_whole = self.layout(space.geometry).is_ok_and(|layout| !layout.notes_discards());
             let tail = if is_whole { map.free_tail() } else { map.trimmed_tail() };
             let count = tail.saturating_sub(keep);
@@ -260,7 +266,7 @@ impl Space {
     }
 }
 
-/// What is asked for may fit where a comfortable step does not.
+/// Tries to grow by `step`. If the device has no space for that, tries `asked`.
 fn at_best(step: u32, asked: u32, grow: impl Fn(u32) -> Result<()>) -> Result<()> {
     match grow(step) {
         Err(error) if error.is_no_space() && step > asked => grow(asked),

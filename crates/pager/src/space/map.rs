@@ -24,7 +24,7 @@ use crate::base::ids::{PageId, PageRange};
 use crate::base::space_format::{Bits, Entry, ExtentNo, Geometry, OWNER_SYSTEM};
 use crate::home::layout::Trimmed;
 
-/// Extents that were taken off the end.
+/// Extents that were removed from the end of a space.
 pub(crate) struct CutOff {
     entries: Vec<Entry>,
     hollow: BTreeSet<ExtentNo>,
@@ -32,7 +32,7 @@ pub(crate) struct CutOff {
 }
 
 impl CutOff {
-    /// Those from `end` on are gone for good; `first` was the first one.
+    /// The extents from `end` on are cut off for ever. `first` is the first extent of the cut.
     pub(crate) fn shorten(&mut self, first: ExtentNo, end: ExtentNo) {
         self.entries.truncate((end - first) as usize);
         self.hollow.split_off(&end);
@@ -43,7 +43,7 @@ impl CutOff {
 #[derive(Default)]
 struct Owner {
     all: BTreeSet<ExtentNo>,
-    /// Those with a free page.
+    /// Extents of the owner that have a free page.
     partial: BTreeSet<ExtentNo>,
 }
 
@@ -51,15 +51,15 @@ struct Owner {
 pub(crate) struct Map {
     geometry: Geometry,
     extents: Vec<Entry>,
-    /// Those that may be taken.
+    /// The free extents, except hollow ones and those that are out.
     free: BTreeSet<ExtentNo>,
-    /// So many of them are not handed out: the layout was told that they need no room.
+    /// This many free extents are not handed out, because the layout keeps no space for them.
     released: u32,
     hollow: BTreeSet<ExtentNo>,
     out: BTreeSet<ExtentNo>,
-    /// Of those that are out: so many were released.
+    /// The number of released extents among those that are out.
     out_released: u32,
-    /// What free ones have to give back.
+    /// The free extents that have space to return to the device.
     freed: Freed,
     owners: HashMap<u32, Owner>,
 }
@@ -95,23 +95,23 @@ impl Map {
         self.extents.len() as u32
     }
 
-    /// Free extents that can be handed out.
+    /// The number of free extents that can be handed out.
     pub(crate) fn free_count(&self) -> u32 {
         self.free.len() as u32 - self.released
     }
 
-    /// Free extents that cannot, as long as nobody has room for them.
+    /// The number of free extents that can be handed out only after the layout has space for them.
     pub(crate) fn released_count(&self) -> u32 {
         self.released
     }
 
-    /// Keeps `count` more of the free extents back.
+    /// Releases `count` more free extents, so that they are not handed out.
     pub(crate) fn release(&mut self, count: u32) {
         assert!(count <= self.free_count(), "only free extents are released");
         self.released += count;
     }
 
-    /// There is room for `count` of those that were kept back.
+    /// The layout has space for `count` released extents again.
     pub(crate) fn regain(&mut self, count: u32) {
         self.released = self.released.saturating_sub(count);
     }
@@ -120,7 +120,7 @@ impl Map {
         self.extents.get(extent as usize)
     }
 
-    /// Enters or removes the extent among its owner's partial ones.
+    /// Adds the extent to its owner's partial extents, or removes it from them.
     fn note_room(&mut self, extent: ExtentNo) {
         let entry = self.extents[extent as usize];
         let Some(owner) = self.owners.get_mut(&entry.owner) else { return };
@@ -131,7 +131,7 @@ impl Map {
         }
     }
 
-    /// Reserves a page for `owner`, as close behind `near` as its extent allows.
+    /// Reserves a page for `owner`, if possible the next free page after `near` in the same extent.
     pub(crate) fn take_page(&mut self, owner: u32, near: Option<PageId>) -> Option<PageId> {
         let limit = self.geometry.extent_pages;
         let nearby = near.and_then(|near| {
@@ -154,7 +154,7 @@ impl Map {
         Some((extent, within))
     }
 
-    /// Makes the lowest free extent the owner's, without a page in use.
+    /// Gives the lowest free extent to the owner. None of its pages is allocated yet.
     fn take_extent(&mut self, owner: u32) -> Option<ExtentNo> {
         if self.free_count() == 0 {
             return None;
@@ -199,7 +199,7 @@ impl Map {
         }
     }
 
-    /// Extents of an owner, lowest first.
+    /// The extents of an owner, lowest first.
     pub(crate) fn extents_of(&self, owner: u32) -> Vec<ExtentNo> {
         self.owners.get(&owner).map_or_else(Vec::new, |owner| owner.all.iter().copied().collect())
     }
@@ -210,7 +210,7 @@ impl Map {
         self.tail(|_| true)
     }
 
-    /// As many of them as have nothing to give back.
+    /// As `free_tail`, but ends at the first extent that has space to return to the device.
     pub(crate) fn trimmed_tail(&self) -> u32 {
         self.tail(|extent| !self.freed.has(extent))
     }
@@ -225,7 +225,7 @@ impl Map {
         (0..self.extent_count()).rev().take_while(is_spare).count() as u32
     }
 
-    /// Takes away the last `count` extents, which [`Map::free_tail`] allows.
+    /// Removes the last `count` extents. [`Map::free_tail`] must allow this.
     pub(crate) fn truncate(&mut self, count: u32) -> CutOff {
         assert!(count <= self.free_tail(), "only free extents are cut off");
         let keep = self.extent_count() - count;
@@ -239,36 +239,36 @@ impl Map {
         CutOff { entries, hollow: self.hollow.split_off(&keep), freed: self.freed.cut(keep) }
     }
 
-    /// The extents that were taken away are there after all.
+    /// Adds the extents of a cut that was cancelled.
     pub(crate) fn restore(&mut self, cut: CutOff) {
         let before = self.free.len();
         cut.entries.into_iter().for_each(|entry| self.push(entry));
         self.free.retain(|extent| !cut.hollow.contains(extent));
         self.hollow.extend(cut.hollow);
-        // Their room may have been given up when the cut was planned.
+        // The layout may have given up their space when the cut was planned.
         self.release((self.free.len() - before) as u32);
         self.freed.restore(cut.freed);
     }
 
-    /// Pages that can still be taken by an owner that has no partial extent.
+    /// The number of pages that an owner without partial extents can still get.
     pub(crate) fn free_pages(&self) -> u64 {
         u64::from(self.free_count()) * u64::from(self.geometry.extent_pages)
     }
 
-    /// Pages in use.
+    /// The number of allocated pages.
     pub(crate) fn used_pages(&self) -> u64 {
         self.extents.iter().map(|entry| u64::from(entry.used.count())).sum()
     }
 }
 
-/// For the trimmer.
+/// Methods for the trimmer.
 impl Map {
-    /// What was given back by now, and by whom.
+    /// The free extents that have space to return to the device.
     pub(crate) fn freed(&mut self) -> &mut Freed {
         &mut self.freed
     }
 
-    /// Notes which free extents have something to give back.
+    /// At a start, enters the free extents that may occupy space.
     pub(crate) fn note_holding(&mut self, holds: impl Fn(ExtentNo) -> bool) {
         let Map { free, freed, .. } = self;
         free.iter().filter(|extent| holds(**extent)).for_each(|extent| freed.freed(*extent));
@@ -290,7 +290,7 @@ impl Map {
         Some(run)
     }
 
-    /// They are back from the trimmer.
+    /// Puts extents back after the trimmer has processed them.
     pub(crate) fn put_back(&mut self, run: Range<ExtentNo>, how: Trimmed) {
         for extent in run.clone() {
             let was_out = self.out.remove(&extent);
@@ -309,19 +309,19 @@ impl Map {
         }
     }
 
-    /// Nobody knows whether what is free has its room.
+    /// Marks all free extents as hollow, because it is unknown whether they have blocks.
     pub(crate) fn hollow_out(&mut self) {
         self.hollow.append(&mut self.free);
     }
 
-    /// The first hollow extents from `first` on that are neighbours, at most `most`.
+    /// The first run of neighbouring hollow extents from `first` on, at most `most`.
     pub(crate) fn hollow_run(&self, first: ExtentNo, most: u32) -> Option<Range<ExtentNo>> {
         let start = self.hollow.range(first..).next().copied()?;
         let end = (start..start.saturating_add(most)).find(|extent| !self.hollow.contains(extent));
         Some(start..end.unwrap_or(start.saturating_add(most)))
     }
 
-    /// The room of hollow extents is reserved.
+    /// Records that blocks of hollow extents are reserved.
     pub(crate) fn fill(&mut self, run: Range<ExtentNo>) {
         for extent in run {
             let was_hollow = self.hollow.remove(&extent);
@@ -395,7 +395,7 @@ mod tests {
         assert!(last.is_none_or(|last| *last < map.extent_count()));
     }
 
-    /// The steps that are the trimmer's. What is due was free since the checkpoint that noted it.
+    /// The steps of the trimmer.
     fn trim(map: &mut Map, out: &mut Vec<Range<ExtentNo>>, now: &mut u64, step: &Step) {
         match step {
             Step::Checkpoint(passes) => {

@@ -41,26 +41,27 @@ use crate::base::space_format::{Bits, Entry, ExtentNo, Geometry};
 use crate::home::layouts::Layouts;
 use crate::pool::{PREFETCH_MAX, PageS, Pool};
 
-/// Free extents that a mini-transaction finds when it begins.
+/// The number of free extents that are available when a mini-transaction begins.
 pub(crate) const RESERVE_EXTENTS: u32 = 4;
-/// Free extents that the background keeps, so that mini-transactions seldom wait for a file to grow.
+/// The number of free extents that background threads keep, so that mini-transactions seldom wait for a file
+/// to grow.
 pub(crate) const BACKGROUND_EXTENTS: u32 = 2 * RESERVE_EXTENTS;
 
 /// Free extents that wait to be cut off the end of the file.
 struct Cut {
-    /// What the map said about them.
+    /// The entries of the map for them.
     off: CutOff,
     /// Every log record that touched these extents is before this position.
     lsn: Lsn,
-    /// The durable start of redo is behind `lsn`, so the extents can be cut off.
+    /// The durable start of redo is after `lsn`, so the extents can be cut off.
     is_due: bool,
 }
 
-/// What changes when a file grows or shrinks.
+/// The state of growing and shrinking a file.
 #[derive(Default)]
 struct Growth {
     cut: Option<Cut>,
-    /// Why the file could not grow last time.
+    /// The error of the last attempt to grow the file.
     error: Option<DeviceError>,
     /// Hollow extents are free extents whose file blocks may not be allocated. On a full device their
     /// blocks are reserved extent by extent; the next attempt begins at this extent.
@@ -70,12 +71,12 @@ struct Growth {
 struct Space {
     geometry: Geometry,
     map: Mutex<Map>,
-    /// Copy of the map's count, for looking without the lock.
+    /// A copy of the map's number of free extents, which can be read without the lock.
     free_extents: AtomicU32,
     growth: Mutex<Growth>,
-    /// Mini-transactions that wait for the file to grow.
+    /// Number of mini-transactions that wait for the file to grow.
     waiting: AtomicU32,
-    /// The file could not grow last time.
+    /// The last attempt to grow the file failed.
     is_stuck: AtomicBool,
 }
 
@@ -87,7 +88,7 @@ pub(crate) struct Spaces {
 }
 
 impl Spaces {
-    /// Spaces whose maps are not read yet.
+    /// Makes the spaces. Their maps are not read yet.
     pub(crate) fn new(layouts: Arc<Layouts>, page_size: usize, growth_extents: u32) -> Spaces {
         let space = |id| {
             let geometry = Geometry::of(id, page_size);
@@ -104,8 +105,8 @@ impl Spaces {
         Spaces { spaces, layouts, growth_extents }
     }
 
-    /// After redo: checks the headers and reads the maps. `has_hollow`: in files that store each page at a
-    /// fixed address, free extents may have no disk blocks.
+    /// Called after redo: checks the headers and reads the maps. `has_hollow` means that in files with the
+    /// in-place layout, free extents may have no disk blocks.
     pub(crate) fn load(&self, pool: &Pool, database_id: u64, has_hollow: bool) -> Result<()> {
         let durable = || self.spaces.iter().filter(|space| SpaceId::DURABLE.contains(&space.geometry.space));
         // The pages are prefetched together, because they are scattered over the data files. Reading them
@@ -125,7 +126,8 @@ impl Spaces {
         let extents = self.file_pages(geometry) / geometry.extent_pages;
         let mut map = space.map();
         let firsts: Vec<ExtentNo> = (0..extents).step_by(geometry.group_extents as usize).collect();
-        // As many as are read together: with more, the first might leave the pool before it is looked at.
+        // Only as many pages as are read together. If there were more, the first ones might leave the pool
+        // before they are used.
         for some in firsts.chunks(PREFETCH_MAX) {
             let descriptor = |first: &ExtentNo| geometry.descriptor_of(geometry.group_of(*first));
             pool.prefetch(&some.iter().map(descriptor).collect::<Vec<_>>());
@@ -192,13 +194,14 @@ impl Spaces {
         }
     }
 
-    /// Reserves an extent of the temporary space, which has no descriptor pages; grows it if needed.
+    /// Reserves an extent of the temporary space, and makes the space larger if necessary. This space has no
+    /// descriptor pages.
     pub(crate) fn take_temporary(&self) -> Result<PageRange> {
         self.reserve(SpaceId::TEMPORARY, 1)?;
         self.take_extent(SpaceId::TEMPORARY, crate::base::space_format::FIRST_OWNER)
     }
 
-    /// Gives back an extent of the temporary space.
+    /// Frees an extent of the temporary space.
     pub(crate) fn give_temporary(&self, pages: PageRange) -> Result<()> {
         let geometry = self.geometry(pages.first.space())?;
         assert!(!geometry.space.is_logged() && pages == geometry.pages_of(geometry.extent_of(pages.first)));
@@ -206,18 +209,18 @@ impl Spaces {
         Ok(())
     }
 
-    /// Whether a page lies within the file of its space, in use or not.
+    /// Whether a page is within the file of its space, allocated or not.
     pub(crate) fn has_place(&self, id: PageId) -> bool {
         self.geometry(id.space()).is_ok_and(|geometry| id.no().0 < self.file_pages(geometry))
     }
 
-    /// Pages in use of a space.
+    /// The number of allocated pages of a space.
     pub(crate) fn used_pages(&self, space: SpaceId) -> u64 {
         self.space(space).map_or(0, |space| space.map().used_pages())
     }
 }
 
-/// The locked map; on release the count of free extents is copied out.
+/// The locked map. When it is released, the number of free extents is copied to `free_extents`.
 struct MapGuard<'a> {
     map: MutexGuard<'a, Map>,
     free_extents: &'a AtomicU32,
@@ -247,12 +250,12 @@ impl Space {
         MapGuard { map: self.map.lock(), free_extents: &self.free_extents }
     }
 
-    /// Whether fewer extents are free.
+    /// Whether fewer than `extents` extents are free.
     fn is_short(&self, extents: u32) -> bool {
         self.free_extents.load(Relaxed) < extents
     }
 
-    /// Why nothing can be allocated.
+    /// The error if nothing can be allocated.
     #[cold]
     fn full(&self) -> PagerError {
         let error = self.growth.try_lock().and_then(|growth| growth.error.clone());

@@ -19,7 +19,7 @@ use crate::base::ids::{Access, PageId, PageRange, SpaceId};
 use crate::base::space_format::{Bits, Entry, ExtentNo, Geometry};
 use crate::pool::{PageS, PageX, Pin, Pool};
 
-/// What is going to change in one extent.
+/// The changes of one extent at the commit.
 pub(crate) struct Change<'p> {
     geometry: Geometry,
     extent: ExtentNo,
@@ -29,7 +29,7 @@ pub(crate) struct Change<'p> {
     descriptor: Pin<'p>,
 }
 
-/// Those in the extents of one descriptor page.
+/// The changes of all extents of one descriptor page.
 pub(crate) struct OfDescriptor<'c, 'p>(&'c [Change<'p>]);
 
 /// The pending changes of one mini-transaction.
@@ -44,7 +44,7 @@ impl<'p> Pending<'p> {
         Pending { spaces, pool, changes: Vec::new() }
     }
 
-    /// Whether commit has nothing to do.
+    /// Whether there are no changes.
     pub(crate) fn is_empty(&self) -> bool {
         self.changes.is_empty()
     }
@@ -75,7 +75,7 @@ impl<'p> Pending<'p> {
         added
     }
 
-    /// Frees a page at commit.
+    /// Frees a page when the mini-transaction commits.
     pub(crate) fn free(&mut self, id: PageId) -> Result<()> {
         let geometry = self.spaces.geometry(id.space())?;
         let (extent, within) = (geometry.extent_of(id), geometry.within(id));
@@ -116,13 +116,13 @@ impl<'p> Pending<'p> {
         Ok(&mut self.changes[at])
     }
 
-    /// At commit, before the append: the changes, descriptor page by descriptor page.
+    /// Called at the commit, before the log records are appended: the changes, grouped by descriptor page.
     pub(crate) fn by_descriptor(&mut self) -> impl Iterator<Item = OfDescriptor<'_, 'p>> {
         self.changes.sort_by_key(|change| (change.geometry.space, change.extent));
         self.changes.chunk_by(|a, b| a.descriptor_id() == b.descriptor_id()).map(OfDescriptor)
     }
 
-    /// After the append: freed pages may be given out again.
+    /// Called after the log records are appended: freed pages can be allocated again.
     pub(crate) fn committed(mut self) {
         for change in std::mem::take(&mut self.changes) {
             if change.remove.count() > 0 {
@@ -138,14 +138,15 @@ impl<'c, 'p> OfDescriptor<'c, 'p> {
         self.0[0].descriptor.lock()
     }
 
-    /// What changes in it, extent by extent.
+    /// The changes in this descriptor page, by extent.
     pub(crate) fn changes(&self) -> &'c [Change<'p>] {
         self.0
     }
 }
 
 impl Change<'_> {
-    /// Where in the descriptor page, now `before`, the extent's entry is, and what it becomes.
+    /// The offset of the extent's entry in the descriptor page, whose bytes are `before`, and the new bytes
+    /// of the entry.
     pub(crate) fn entry(&self, before: &[u8]) -> (usize, Vec<u8>) {
         let geometry = self.geometry;
         let before = geometry.entry(before, self.extent).expect("it was checked when it was pinned");

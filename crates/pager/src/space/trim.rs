@@ -31,19 +31,19 @@ use crate::home::layout::{Layout, Trimmed};
 use crate::home::pace::Pace;
 use crate::pool::Pool;
 
-/// What is taken out at a time, in bytes: at least an extent.
+/// The length of the pieces that are trimmed, in bytes. A piece is at least one extent.
 const PIECE_BYTES: usize = 1 << 20;
 
 impl Spaces {
-    /// Spaces whose free extents go back, with their layouts.
+    /// The spaces whose free extents are returned to the device, with their layouts.
     fn trimmed(&self) -> impl Iterator<Item = (&Space, &dyn Layout)> {
         let logged = self.spaces.iter().filter(|space| space.geometry.space.is_logged());
         let with_layout = logged.filter_map(|space| Some((space, self.layout(space.geometry).ok()?)));
         with_layout.filter(|(_, layout)| layout.trims())
     }
 
-    /// At a checkpoint, before its position is taken: notes extents that have got free. `end` is the end of
-    /// the log.
+    /// Called at a checkpoint, before its position is taken: notes extents that have become free. `end` is
+    /// the end of the log.
     pub(crate) fn note_freed(&self, end: impl Fn() -> Lsn) {
         self.trimmed().for_each(|(space, _)| space.map().freed().note(&end));
     }
@@ -68,7 +68,7 @@ impl Spaces {
         needed: impl Fn() -> Option<Lsn>,
     ) -> bool {
         let is_passed = |lsn| unstable.into_iter().chain(needed()).all(|from| lsn <= from);
-        // Who grows the file takes its cut back.
+        // A thread that holds this lock is growing the file, which cancels the cut.
         let has_cut = |space: &Space| {
             let growth = space.growth.try_lock();
             growth.is_some_and(|growth| {
@@ -79,7 +79,8 @@ impl Spaces {
             || self.trimmed().any(|(space, _)| space.map().freed().would_go_on(unstable))
     }
 
-    /// Whether what is trimmed next has no room afterwards until it is reserved.
+    /// Whether trimming the extents that are due would leave holes, whose blocks must be reserved before they
+    /// are used again.
     pub(crate) fn would_leave_holes(&self) -> bool {
         self.trimmed().any(|(space, layout)| layout.leaves_holes() && space.map().freed().has_due())
     }
@@ -95,7 +96,7 @@ impl Spaces {
         self.spaces.iter().any(is_cut_so) || self.trimmed().any(|(space, _)| is_freed_so(space))
     }
 
-    /// Trims a piece of what is due. Whether there was any.
+    /// Trims one piece of the extents that are due. Returns whether there was one.
     pub(crate) fn trim_some(&self, pool: &Pool, pace: &Pace<'_>) -> Result<bool> {
         for (space, layout) in self.trimmed() {
             if self.trim_piece(space, layout, pool, pace)? {
@@ -174,8 +175,8 @@ impl Spaces {
         let done =
             if is_last { layout.resize(geometry.space, to) } else { layout.shorten(geometry.space, to) };
         match done {
-            // A file system may want room even for that. Nothing has changed, and after the next checkpoint
-            // it is tried again.
+            // Some file systems need space even to shorten a file. Nothing has changed, and the cut is tried
+            // again after the next checkpoint.
             Err(error) if error.is_no_space() => return Ok(false),
             done => done?,
         }
@@ -187,7 +188,7 @@ impl Spaces {
         Ok(!is_last)
     }
 
-    /// Gives back a part of what the layouts have free within their files. Whether there may be more.
+    /// Returns a part of the free space within packed files to the device. Returns whether there may be more.
     pub(crate) fn trim_files(&self, pace: &Pace<'_>) -> Result<bool> {
         let mut has_more = false;
         for layout in self.layouts.each() {

@@ -16,17 +16,17 @@ use crate::base::page::PageDamage;
 use crate::base::space_format::{Entry, ExtentNo, Geometry, OWNER_SYSTEM};
 use crate::pool::{PageS, Pool};
 
-/// Damages after which a check gives up.
+/// The check ends after this many damages.
 const DAMAGES_MAX: usize = 100;
 
-/// What `Pager::check` found.
+/// The result of `Pager::check`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CheckReport {
-    /// Pages looked at.
+    /// The number of pages that were checked.
     pub pages: u64,
     /// Allocated pages that were never written.
     pub unused_pages: u64,
-    /// Damages found, first one first; empty = sound.
+    /// The damages, in the order in which they were found. If it is empty, the database is sound.
     pub damages: Vec<String>,
 }
 
@@ -79,7 +79,7 @@ impl Spaces {
         used.into_iter().try_for_each(|id| check_page(pool, id, report))
     }
 
-    /// Owners of a space with the number of pages that each has in use; the pager's own left out.
+    /// The owners of a space, except the pager, with the number of allocated pages of each.
     pub(crate) fn owners(&self, space: SpaceId) -> Result<BTreeMap<u32, u64>> {
         let map = self.space(space)?.map();
         let mut owners = BTreeMap::new();
@@ -91,21 +91,23 @@ impl Spaces {
         Ok(owners)
     }
 
-    /// Who owns the extent that a page lies in; `None`: nobody, or the pager itself.
+    /// The owner of the extent that contains the page. `None` means that the extent is free or belongs to the
+    /// pager.
     pub(crate) fn owner_of(&self, id: PageId) -> Option<u32> {
         let space = self.space(id.space()).ok()?;
         let owner = space.map().entry(space.geometry.extent_of(id))?.owner;
         (owner > OWNER_SYSTEM).then_some(owner)
     }
 
-    /// Bytes that the pages in use of each owner take in the file; `None` if the layout doesn't know.
+    /// For each owner, the bytes that its allocated pages take in the file. `None` means that the layout does
+    /// not know.
     pub(crate) fn home_bytes(&self, space: SpaceId) -> Result<Option<BTreeMap<u32, u64>>> {
         let space = self.space(space)?;
         let layout = self.layouts.of(space.geometry.header())?;
         let mut owners = BTreeMap::new();
         let count = space.map().extent_count();
         for extent in 0..count {
-            // Others allocate meanwhile.
+            // Other threads may allocate pages meanwhile, so the lock is not held all the time.
             let entry = space.map().entry(extent).copied();
             let Some(entry) = entry.filter(|entry| entry.owner > OWNER_SYSTEM) else { continue };
             let sum = owners.entry(entry.owner).or_insert(0);
@@ -119,7 +121,7 @@ impl Spaces {
         Ok(Some(owners))
     }
 
-    /// Pages that an owner has in use, in page order.
+    /// The allocated pages of an owner, in the order of their numbers.
     pub(crate) fn pages_of_owner(&self, space: SpaceId, owner: u32) -> Result<Vec<PageId>> {
         let space = self.space(space)?;
         let map = space.map();
@@ -138,7 +140,7 @@ fn stored_entry(geometry: Geometry, pool: &Pool, extent: ExtentNo) -> Result<Ent
     geometry.entry(&descriptor, extent)
 }
 
-/// A page of all zeros is one of an extent that its owner has not used up yet.
+/// Checks a page. A page of zeros is allocated, but was never written. It is counted as unused.
 fn check_page(pool: &Pool, id: PageId, report: &mut CheckReport) -> Result<()> {
     report.pages += 1;
     let read: Result<PageS<'_>> = pool.fix(id, Access::Sequential);
@@ -151,7 +153,7 @@ fn check_page(pool: &Pool, id: PageId, report: &mut CheckReport) -> Result<()> {
     }
 }
 
-/// Notes a damage; other errors end the check.
+/// Adds a damage to the report. Other errors end the check.
 fn note(report: &mut CheckReport, result: Result<()>) -> Result<()> {
     match result {
         Err(

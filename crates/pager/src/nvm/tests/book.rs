@@ -51,11 +51,11 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What must be true, and what is under way.
+/// The book, a model of what it must contain, and the operations in progress.
 struct Model {
     book: Book,
-    /// The newest version of each page that has one, and whether home has it, or it was discarded at some
-    /// LSN.
+    /// For each page with a version: the sequence of the newest version, whether the data files have it, and
+    /// the LSN of its discard, if any.
     newest: BTreeMap<PageId, (u64, bool, Option<u64>)>,
     puts: Vec<(Version, OlderVersion)>,
     flights: Vec<Version>,
@@ -131,7 +131,7 @@ impl Model {
     }
 
     fn begin_put(&mut self, id: PageId) {
-        // A page that is leaving, or looked at, would be waited for.
+        // A put must wait for a page whose version is leaving or being checked.
         if self.leaving.iter().chain(&self.looks).any(|version| version.id == id) {
             assert_eq!(self.book.hold(id), OlderVersion::Wait);
             return;

@@ -89,7 +89,8 @@ fn a_start_makes_durable_what_a_killed_process_freed_in_a_cache() {
     assert_eq!(tracked.unpersisted(), 0, "so no power failure may publish it again");
 }
 
-/// The twin of it: what is published may be in a cache only, and what follows builds on it.
+/// A published slot may be in a processor cache only. The start relies on the slot, so it must make it
+/// durable.
 #[test]
 fn a_start_makes_durable_what_a_killed_process_published_in_a_cache() {
     let rig = Rig::new(8);
@@ -128,7 +129,8 @@ fn a_discarded_page_keeps_its_slot_until_the_log_knows() {
     assert!(rig.home.batches.lock().is_empty(), "nothing discarded goes home");
 }
 
-/// All slots are of discarded pages whose discard is not durable yet: who needs one makes it durable.
+/// All slots have discarded pages, and the discard is not durable in the log yet. A put that needs a slot
+/// makes it durable.
 #[test]
 fn discarded_pages_do_not_block_the_area() {
     let rig = Rig::new(4);
@@ -162,7 +164,7 @@ fn pages_behind_the_end_of_their_file_have_no_slot_after_recovery() {
     assert_eq!(read(&level, 2).unwrap(), (10, Tier::Nvm));
 }
 
-/// Whatever bit of a dirty slot is wrong, home's older page isn't taken for the newest.
+/// If any bit of a dirty slot is wrong, the older page in the data files is not used instead.
 #[test]
 fn damage_in_a_slot_is_found_and_named() {
     let rig = Rig::new(4);
@@ -307,7 +309,7 @@ fn pages_that_a_full_device_refuses_bar_no_others() {
     assert_eq!((read(&level, 0).unwrap(), read(&level, 320).unwrap()), ((10, Tier::Nvm), (10, Tier::Home)));
     let mut is_flushing = true;
     for _ in 0..20 {
-        // A flushing thread goes on with others after each refusal, too.
+        // After each refusal a flushing thread also continues with other pages.
         let _no_room = level.flush_round(&mut is_flushing);
     }
     assert_eq!(counter(&level, "dirty"), 300, "only what has no room stays");
@@ -316,7 +318,7 @@ fn pages_that_a_full_device_refuses_bar_no_others() {
     (0..1000).for_each(|no| assert_eq!(read(&level, no).unwrap().0, 10, "page {no}"));
 }
 
-/// What a thread that needs a frame has to wait for is told apart from what page writers wait for.
+/// Waits of threads that need a frame are counted separately from waits of page writers.
 #[test]
 fn puts_that_write_home_themselves_are_counted() {
     let rig = Rig::new(4);
@@ -330,7 +332,8 @@ fn puts_that_write_home_themselves_are_counted() {
     assert_eq!(counts(&level), [2, 1, 0]);
 }
 
-/// Rounds of a flushing thread: none below the high mark, then down to the low one, the latest puts last.
+/// A flushing thread does nothing below the high mark. Then it flushes down to the low mark, the latest puts
+/// last.
 #[test]
 fn threads_flush_from_the_high_mark_to_the_low_one() {
     let rig = Rig::new(20);

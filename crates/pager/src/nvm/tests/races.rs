@@ -13,10 +13,11 @@ use crate::base::lsn::Lsn;
 use crate::level::Level;
 use crate::nvm::buffer::NvmBuffer;
 
-/// How long a call that must not return is given to do it.
+/// How long a test waits to see that a call does not return.
 const MOMENT: Duration = Duration::from_millis(30);
 
-/// Several threads put pages of their own, and others flush; each page ends at its last put.
+/// Several threads put pages of their own, and others flush. At the end each page has the version of its last
+/// put.
 #[test]
 fn threads_put_and_flush_together() {
     let rig = Rig::new(16);
@@ -111,7 +112,7 @@ fn discard_waits(level: &NvmBuffer, first: u32, count: u32, let_go: impl FnOnce(
     });
 }
 
-/// A cut must not meet a write behind the file's new end.
+/// A file must not be cut while a page beyond its new end is being written.
 #[test]
 fn a_discard_waits_for_the_write_home_in_flight() {
     let rig = Rig::new(4);
@@ -142,7 +143,7 @@ fn a_discard_waits_for_others_who_retire_its_pages() {
         let (level, gate) = (level.clone(), gate.clone());
         move || {
             gate.close();
-            // Not waited for: it stands at its fence until the gate opens.
+            // The test does not join this thread, because it waits at its fence until the gate opens.
             std::thread::spawn(move || put(&level, &[9], 10).unwrap());
         }
     };
@@ -166,7 +167,7 @@ fn a_discard_waits_for_others_who_retire_its_pages() {
     assert_eq!(damages(&level), Vec::<String>::new());
 }
 
-/// A check looked at slots that others took, and called them damaged.
+/// Once, a check examined slots that other threads were using, and reported them as damaged.
 #[test]
 fn a_check_beside_puts_and_flushes_finds_no_damage() {
     let rig = Rig::new(24);

@@ -25,13 +25,13 @@ use crate::nvm::area::{PageArea, SlotHeader};
 use crate::nvm::buffer::NvmBuffer;
 
 pub(in crate::nvm) const PAGE_BYTES: usize = 4096;
-/// Where the pages of a region of at most 64 slots begin.
+/// Offset of the pages in a region with at most 64 slots.
 pub(in crate::nvm) const PAGES_AT: u64 = 4096;
 
-/// Where threads stop while it is closed.
+/// A gate at which threads wait while it is closed.
 #[derive(Default)]
 pub(in crate::nvm) struct Gate {
-    /// Whether it is closed, and how many stand before it.
+    /// Whether the gate is closed, and how many threads wait at it.
     state: Mutex<(bool, usize)>,
     changed: Condvar,
 }
@@ -56,7 +56,7 @@ impl Gate {
         state.1 -= 1;
     }
 
-    /// Waits until somebody stands before it.
+    /// Waits until a thread is at the gate.
     pub(in crate::nvm) fn await_somebody(&self) {
         let mut state = self.state.lock();
         while state.1 == 0 {
@@ -65,13 +65,13 @@ impl Gate {
     }
 }
 
-/// Pages by their number, as home has them.
+/// A model of the data files: pages by their number.
 #[derive(Default)]
 pub(in crate::nvm) struct TestHome {
     pub(in crate::nvm) pages: Mutex<BTreeMap<PageId, Vec<u8>>>,
     pub(in crate::nvm) batches: Mutex<Vec<Vec<PageId>>>,
     pub(in crate::nvm) is_full: AtomicBool,
-    /// Pages that have no room.
+    /// Pages for which there is no space.
     pub(in crate::nvm) roomless: Mutex<BTreeSet<PageId>>,
     pub(in crate::nvm) gate: Gate,
 }
@@ -126,14 +126,14 @@ impl Level for TestHome {
     }
 }
 
-/// What a test does in the middle of a call.
+/// An action of a test in the middle of a call.
 type Meanwhile = Box<dyn FnOnce() + Send>;
 
-/// A log that is durable as far as it is told.
+/// A log that is durable up to the LSN that the test sets.
 #[derive(Default)]
 pub(in crate::nvm) struct TestLog {
     pub(in crate::nvm) durable: AtomicU64,
-    /// Done when somebody asks the next time how far it is durable.
+    /// Runs at the next call of `durable_lsn`.
     pub(in crate::nvm) meanwhile: Mutex<Option<Meanwhile>>,
 }
 
@@ -154,7 +154,7 @@ impl WriteAhead for TestLog {
     fn stop(&self, _cause: &PagerError) {}
 }
 
-/// A level of some slots, and what is around it.
+/// The parts from which a level is made.
 pub(in crate::nvm) struct Rig {
     pub(in crate::nvm) region: Arc<dyn Region>,
     pub(in crate::nvm) home: Arc<TestHome>,
@@ -189,7 +189,7 @@ impl Rig {
         }
     }
 
-    /// The level as a start finds it.
+    /// Opens the level as a start does.
     pub(in crate::nvm) fn try_open(&self) -> Result<NvmBuffer> {
         let (home, log) = (self.home.clone(), self.log.clone());
         NvmBuffer::open(self.area(), NvmFlush::DEFAULT, home, Arc::default(), log, Arc::default())
@@ -199,7 +199,7 @@ impl Rig {
         self.try_open().unwrap()
     }
 
-    /// Publishes an image in a slot, past the level.
+    /// Publishes an image in a slot directly, without the level.
     pub(in crate::nvm) fn publish(&self, slot: u32, sequence: u64, image: &Image) {
         let (area, header) = (self.area(), SlotHeader::of(image, sequence));
         area.begin_fill(slot, &header, image.bytes());
@@ -237,7 +237,7 @@ pub(in crate::nvm) fn put_for(level: &NvmBuffer, pages: &[u32], lsn: u64, cause:
     level.put(&images, cause, Need::Held)
 }
 
-/// LSN of a page, and where it came from.
+/// Reads a page. Returns its LSN, and the level that it came from.
 pub(in crate::nvm) fn read(level: &NvmBuffer, no: u32) -> Result<(u64, Tier)> {
     let mut frame = AlignedBuf::new(PAGE_BYTES);
     let mut want = [Want::Page { frame: &mut frame, got: None }];
@@ -253,7 +253,7 @@ pub(in crate::nvm) fn counter(level: &NvmBuffer, name: &str) -> u64 {
     level.report()[0].counters.iter().find(|(found, _)| *found == name).unwrap().1
 }
 
-/// What a check finds.
+/// The findings of a check.
 pub(in crate::nvm) fn damages(level: &NvmBuffer) -> Vec<String> {
     let mut damages = Vec::new();
     level.check(&mut damages).unwrap();

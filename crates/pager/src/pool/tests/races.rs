@@ -21,9 +21,9 @@ struct TestLevel {
     fails: AtomicBool,
     slow: AtomicBool,
     puts: Mutex<Vec<(PageId, Lsn)>>,
-    /// Pages of each put.
+    /// The number of pages of each put.
     batches: Mutex<Vec<usize>>,
-    /// Most pages of one put; 0 = any number.
+    /// The most pages of one put; 0 means any number.
     most: AtomicUsize,
     /// The number of the put, from 1, that fails; 0 = none.
     failing: AtomicUsize,
@@ -299,8 +299,8 @@ fn a_page_may_leave_while_a_writer_is_about_to_look_at_its_frame() {
     let held: PageX<'_> = pool.fix(id(1), Access::Random).unwrap();
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| pool.clean(&[id(1)], Cause::Checkpoint));
-        // The writer has announced itself and waits for the latch; the page goes as in a discard that looked
-        // before.
+        // The writer has set `writing`, and waits for the latch. Now the page is dropped, as by a discard
+        // that had checked `writing` before.
         while !held.frame().is_writing() {
             std::thread::yield_now();
         }
