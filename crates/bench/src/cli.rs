@@ -126,7 +126,7 @@ pub struct DatabaseRequest<'a> {
 pub struct OpenedDatabase {
     /// The database.
     pub database: Arc<Database>,
-    /// Locks its directories against other processes.
+    /// A lock on the database's directories. It keeps other processes out until it is dropped.
     pub lock: Box<dyn Any>,
 }
 
@@ -163,8 +163,8 @@ struct GateArgs {
 /// The name of the table that points, commits and random-reads use.
 const TABLE: &str = "bench_rows";
 
-/// Runs the command; figures go to `out`. `open` opens embedded databases, `general` runs their general
-/// queries.
+/// Runs the command. Figures are written to `out`. `open` opens an embedded database, and `general` runs its
+/// general queries.
 pub fn run(args: &BenchArgs, open: Opener<'_>, general: Arc<dyn General>, out: &mut dyn Write) -> Result<()> {
     match &args.what {
         What::Run(run) => run_workload(run, open, general, out),
@@ -272,7 +272,7 @@ fn run_workload(
     })
 }
 
-/// A description of the measured database, as far as a configuration can change it.
+/// A description of the measured database: the settings that its configuration can change.
 fn describe(opened: &Measured<'_>) -> String {
     let config = opened.database.pager().config();
     let (layout, protection) = (config.layout.name(), config.protection.name());

@@ -9,16 +9,16 @@ use crate::Result;
 /// The text of a statement, with `$1`, `$2`, ... for its parameters.
 pub type Statement = String;
 
-/// A parameter; the target gives it the type that the statement expects.
+/// A parameter of a statement. The target converts it to the type that the statement expects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Param<'a> {
-    /// smallint, integer or bigint.
+    /// A value of type smallint, integer or bigint.
     Int(i64),
-    /// numeric, in ten-thousandths.
+    /// A value of type numeric, as a number of ten-thousandths.
     Decimal(i64),
-    /// Any text type.
+    /// A value of any text type.
     Text(&'a str),
-    /// bytea.
+    /// A value of type bytea.
     Bytes(&'a [u8]),
 }
 
@@ -27,13 +27,13 @@ pub enum Param<'a> {
 pub enum Value {
     /// NULL of any type.
     Null,
-    /// smallint, integer or bigint.
+    /// A value of type smallint, integer or bigint.
     Int(i64),
-    /// numeric with at most four digits after the point, in ten-thousandths.
+    /// A value of type numeric with at most four digits after the point, as a number of ten-thousandths.
     Decimal(i64),
-    /// Any text type.
+    /// A value of any text type.
     Text(String),
-    /// bytea.
+    /// A value of type bytea.
     Bytes(Vec<u8>),
     /// A value of a type that no workload reads.
     Other,
@@ -54,7 +54,7 @@ pub trait MeasuredDatabase: Send + Sync {
     fn connect(&self, statements: &[Statement]) -> Result<Box<dyn Connection>>;
 }
 
-/// One session; belongs to one thread at a time.
+/// One session with the database. Only one thread at a time uses it.
 pub trait Connection: Send {
     /// Runs a text of one or more statements without parameters. Workloads use it to make and load tables.
     fn simple(&mut self, sql: &str) -> Result<()>;
@@ -67,6 +67,7 @@ pub trait Connection: Send {
     /// passed to [`MeasuredDatabase::connect`].
     fn run(&mut self, number: usize, params: &[Param<'_>]) -> Result<u64>;
 
-    /// Like [`Connection::run`], but returns the rows, for workloads whose next statement depends on them.
+    /// Runs a statement like [`Connection::run`], but returns its rows. Workloads use it if later statements
+    /// depend on the rows.
     fn rows(&mut self, number: usize, params: &[Param<'_>]) -> Result<Vec<Row>>;
 }

@@ -15,13 +15,13 @@ use crate::{BenchError, Result};
 /// The length of a measurement, and the number of its sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 pub struct Plan {
-    /// Sessions, each with a thread of its own.
+    /// The number of sessions. Each session has a thread of its own.
     pub threads: usize,
-    /// Rounds, each measured on its own.
+    /// The number of rounds. Each round is measured separately.
     pub rounds: usize,
     /// Seconds of a round.
     pub seconds: u64,
-    /// Seconds of an unmeasured round before the first.
+    /// Seconds of an unmeasured round that runs before the first one.
     pub warm_seconds: u64,
 }
 
@@ -30,11 +30,11 @@ pub struct Plan {
 pub struct Round {
     /// Transactions that succeeded.
     pub transactions: u64,
-    /// Transactions that were run again: serialization failures, deadlock victims, taken keys.
+    /// Transactions that were run again after a serialization failure, a deadlock, or a duplicate key.
     pub restarted: u64,
-    /// Wall time.
+    /// The wall time of the round.
     pub elapsed: Duration,
-    /// Latency of each transaction in microseconds, 3 significant digits.
+    /// Latencies of all transactions in microseconds, with 3 significant digits.
     pub latency_us: Histogram<u64>,
     /// Latencies of each kind of transaction. The list is empty if the workload has one kind only.
     pub kinds: Vec<(TransactionKind, Histogram<u64>)>,
@@ -91,7 +91,7 @@ pub fn run(target: &dyn MeasuredDatabase, workload: &dyn Workload, plan: Plan) -
 
 /// An observer of a round.
 pub struct RoundObserver<'w> {
-    /// The number of calls, at equal intervals.
+    /// The number of calls of `look`. The calls are at equal intervals.
     pub looks: u32,
     /// Called at each interval, with a function that returns the number of transactions that have succeeded
     /// so far. The round continues meanwhile. The observer may end the round by its result.
@@ -141,7 +141,7 @@ pub fn round_watched(
     }))
 }
 
-/// Lets a round run for its time, or until the observer ends it.
+/// Waits until the time of a round is over, or until the observer ends the round.
 fn wait(length: Duration, watch: Option<RoundObserver<'_>>, done: Option<&AtomicU64>) {
     let Some(watch) = watch else { return std::thread::sleep(length) };
     for _ in 0..watch.looks {
@@ -156,7 +156,7 @@ fn panicked() -> BenchError {
     BenchError::Connection("a session's thread panicked".to_owned())
 }
 
-/// What the threads of a round share.
+/// The values that the threads of a round share.
 struct SessionSignals<'a> {
     /// All sessions wait at this barrier, so that they begin together.
     start: &'a Barrier,

@@ -5,13 +5,13 @@ use thiserror::Error;
 /// The result of a measurement or a part of one.
 pub type Result<T> = std::result::Result<T, BenchError>;
 
-/// Why a measurement ended without a figure.
+/// The reason why a measurement ended without a figure.
 #[derive(Debug, Error)]
 pub enum BenchError {
     /// The database refused a statement.
     #[error("{sqlstate}: {message}")]
     Statement {
-        /// SQLSTATE, five characters.
+        /// The SQLSTATE of the error, five characters.
         sqlstate: String,
         /// The message of the database.
         message: String,

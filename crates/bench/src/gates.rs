@@ -145,7 +145,7 @@ pub fn commits(rows: &Rows, directory: &Path, rounds: usize, count: u64) -> Resu
     Ok(measured)
 }
 
-/// Median time of `act` in microseconds.
+/// The median time that `act` takes, in microseconds. `act` is called `count` times.
 fn median_us(count: u64, mut act: impl FnMut(u64) -> Result<()>) -> Result<f64> {
     let mut nanoseconds = histogram();
     for number in 0..count {
@@ -194,8 +194,8 @@ impl SyncProbe {
     }
 }
 
-/// Rows read a second by `threads` threads. Each row is read by a random key. The pool is much smaller than
-/// the table, so nearly every read of a row reads a page.
+/// Measures random reads: how many rows `threads` threads read a second. Each row is read by a random key.
+/// The pool is much smaller than the table, so nearly every read of a row reads a page.
 pub fn random_reads(rows: &Rows, threads: usize, length: Duration) -> Result<f64> {
     let (stop, count) = (AtomicBool::new(false), AtomicU64::new(0));
     let began = Instant::now();

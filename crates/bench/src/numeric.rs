@@ -13,7 +13,7 @@ use postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 
 use crate::database::Value;
 
-/// Digits after the point of [`Value::Decimal`].
+/// The number of digits after the point in [`Value::Decimal`].
 pub(crate) const DECIMAL_PLACES: u16 = 4;
 
 const BASE: u64 = 10_000;
@@ -32,7 +32,8 @@ impl ToSql for Decimal {
             rest /= BASE;
         }
         out.put_u16(digits.len() as u16);
-        // The last digit has weight -1.
+        // The weight of the first digit comes next. The last digit has weight -1, so the first has this
+        // weight.
         out.put_i16(digits.len() as i16 - 2);
         out.put_u16(if self.0 < 0 { NEGATIVE } else { 0 });
         out.put_u16(DECIMAL_PLACES);

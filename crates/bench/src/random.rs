@@ -12,23 +12,24 @@ impl Random {
         Self(seed)
     }
 
-    /// The next 64 bits.
+    /// The next 64 random bits.
     pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         mix(self.0)
     }
 
-    /// Uniform in `0..bound`. The bias of the multiplication is below 2^-32 for bounds below 2^32.
+    /// A random number, uniform in `0..bound`. The bias of the multiplication is below 2^-32 for bounds below
+    /// 2^32.
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.bits()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// Uniform in `least..=most`: both ends are possible.
+    /// A random number, uniform in `least..=most`.
     pub fn between(&mut self, least: i64, most: i64) -> i64 {
         least + self.below((most - least + 1) as u64) as i64
     }
 
-    /// Uniform in `[0, 1)`.
+    /// A random number, uniform in `[0, 1)`.
     pub fn unit(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1u64 << 53) as f64
     }
@@ -40,7 +41,7 @@ impl Random {
             .collect()
     }
 
-    /// Normally distributed with mean 0 and deviation 1 (Box and Muller 1958).
+    /// A random number, normally distributed with mean 0 and deviation 1 (Box and Muller 1958).
     pub fn normal(&mut self) -> f64 {
         let (radius, angle) = (1.0 - self.unit(), self.unit());
         (-2.0 * radius.ln()).sqrt() * (std::f64::consts::TAU * angle).cos()
@@ -57,7 +58,7 @@ impl Random {
         found.unwrap_or(0)
     }
 
-    /// `length` lower-case letters.
+    /// A text of `length` random lower-case letters.
     pub fn letters(&mut self, length: usize) -> String {
         (0..length).map(|_| char::from(b'a' + self.below(26) as u8)).collect()
     }
@@ -72,23 +73,23 @@ fn mix(bits: u64) -> u64 {
 /// How keys `0..count` are chosen.
 #[derive(Debug, Clone)]
 pub enum Keys {
-    /// All keys equally often.
+    /// All keys are equally frequent.
     Uniform {
-        /// Number of keys.
+        /// The number of keys.
         count: u64,
     },
     /// sysbench's default distribution. Three in four keys are from the hundredth of the keys in the middle.
     /// The others are the mean of twelve uniform draws.
     Special {
-        /// Number of keys.
+        /// The number of keys.
         count: u64,
     },
-    /// YCSB's scrambled Zipfian.
+    /// YCSB's scrambled Zipfian distribution.
     Zipfian(Zipfian),
 }
 
 impl Keys {
-    /// A key in `0..count`.
+    /// Draws a key in `0..count`.
     pub fn next(&self, random: &mut Random) -> u64 {
         match self {
             Self::Uniform { count } => random.below(*count),
@@ -141,7 +142,7 @@ impl Zipfian {
         self.theta
     }
 
-    /// A rank in `0..count`; 0 is the most frequent.
+    /// Draws a rank in `0..count`. Rank 0 is the most frequent.
     pub fn rank(&self, random: &mut Random) -> u64 {
         let unit = random.unit();
         let scaled = unit * self.zeta;

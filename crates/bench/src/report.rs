@@ -32,7 +32,7 @@ pub struct Configuration {
     pub target_settings: String,
     /// Numbers of threads and rounds, and the seconds of a round.
     pub plan: Plan,
-    /// Cores this process may use.
+    /// The number of cores that this process may use.
     pub cores: usize,
     /// Version of this crate.
     pub version: &'static str,
@@ -118,7 +118,7 @@ pub struct Latency {
     pub latency_p95_us: u64,
     /// 99th percentile.
     pub latency_p99_us: u64,
-    /// The slowest transaction.
+    /// Latency of the slowest transaction.
     pub latency_max_us: u64,
 }
 

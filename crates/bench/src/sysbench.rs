@@ -89,7 +89,8 @@ impl Sysbench {
         self.keys.next(random) as i64 + 1
     }
 
-    /// The number of a statement for a random table.
+    /// The index of a statement for a random table. `statement` is its index among the statements of the
+    /// table.
     fn of_a_table(&self, statement: usize, random: &mut Random) -> usize {
         2 + random.below(self.tables) as usize * STATEMENTS_OF_A_TABLE + statement
     }

@@ -99,7 +99,7 @@ impl Workload for Tpcb {
         c.run(COMMIT, &[]).map(drop)
     }
 
-    /// TPC-B's consistency condition: the four sums are equal.
+    /// Checks TPC-B's consistency condition: the four sums are equal.
     fn verify(&self, c: &mut dyn Connection) -> Result<()> {
         let accounts = c.scalar("SELECT coalesce(sum(abalance), 0) FROM bench_accounts")?;
         for (table, column) in

@@ -31,7 +31,7 @@ impl Motif {
         self.first + random.below(self.range) as u8
     }
 
-    /// A value of `length` bytes.
+    /// A random value of `length` bytes.
     pub fn value(&self, random: &mut Random, length: usize) -> Vec<u8> {
         let mut value = Vec::with_capacity(length);
         while value.len() < length {
@@ -83,7 +83,7 @@ impl Values {
         }
     }
 
-    /// A text of `length` letters.
+    /// A random text of `length` letters.
     pub fn text(&self, random: &mut Random, length: usize) -> String {
         match self {
             Self::Letters => random.letters(length),

@@ -4,7 +4,7 @@ use crate::database::{Connection, Statement};
 use crate::random::Random;
 use crate::{BenchError, Result};
 
-/// One kind of transaction of a mix, with latencies of its own.
+/// One kind of transaction in a workload. Its latencies are measured separately.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TransactionKind {
     /// The name of the kind in reports.
@@ -37,7 +37,7 @@ pub trait Workload: Send + Sync {
         Vec::new()
     }
 
-    /// The statements that [`Workload::transaction`] runs by their number in this list.
+    /// The statements of the workload. [`Workload::transaction`] runs them by their index in this list.
     fn statements(&self) -> Vec<Statement>;
 
     /// Makes and fills the tables. If the tables exist, they are dropped first.

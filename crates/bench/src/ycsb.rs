@@ -39,7 +39,7 @@ const MIXES: &[(char, Mix)] = &[
     ('f', Mix { read: 50, update: 0, insert: 0, scan: 0 }),
 ];
 
-/// One of the six workloads.
+/// One of YCSB's six workloads.
 #[derive(Debug)]
 pub struct Ycsb {
     letter: char,

@@ -37,7 +37,7 @@ enum Command {
     StoreChild(ChildArgs),
 }
 
-/// `varve-lab help experiment`
+/// The help that `varve-lab help experiment` prints.
 const EXPERIMENT: &str = "\
 Runs a published figure or table again on this program: an emulated drive, sizes made smaller in the same \
 ratios, fixed seeds. Prints a JSON row for each point and each claim, with the hash of its configuration, \
@@ -52,7 +52,7 @@ Examples:
     varve-lab experiment doublewrite-cost --full --directory /mnt/fast --out rows.jsonl
     varve-lab experiment compression-page-size --profile none     # on the drive that is there";
 
-/// `varve-lab help run`
+/// The help that `varve-lab help run` prints.
 const RUN: &str = "\
 Runs a workload against a server: Varve, PostgreSQL or (linkbench only) MariaDB. Prints rates and latencies \
 with the settings they belong to.

@@ -24,9 +24,9 @@ use transactions::Terminal;
 /// [`Scale::full`] has its counts, too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 pub struct Scale {
-    /// Warehouses.
+    /// The number of warehouses.
     pub warehouses: i64,
-    /// Districts of a warehouse.
+    /// The number of districts of a warehouse.
     pub districts: i64,
     /// Customers of a district, which is also the number of its orders after the load.
     pub customers: i64,

@@ -80,7 +80,8 @@ impl<'a> Terminal<'a> {
         if drawn >= self.warehouse { drawn + 1 } else { drawn }
     }
 
-    /// Runs New-Order [2.4]; returns the total of the order in ten-thousandths, 0 if it was rolled back.
+    /// Runs New-Order [2.4]. Returns the total of the order in ten-thousandths, or 0 if the order was rolled
+    /// back.
     pub(super) fn new_order(&mut self) -> Result<i64> {
         let customer = Param::Int(draw::customer(self.scale, self.random));
         let lines = self.draw_lines();
@@ -240,7 +241,8 @@ impl<'a> Terminal<'a> {
         self.c.run(DELIVER_TO_CUSTOMER, &[warehouse, district, customer, amount]).map(drop)
     }
 
-    /// Runs Stock-Level [2.8]; returns how many items of the last twenty orders are short.
+    /// Runs Stock-Level [2.8]. Returns how many items of the last twenty orders have less stock than a random
+    /// threshold.
     pub(super) fn stock_level(&mut self) -> Result<i64> {
         let threshold = Param::Int(self.random.between(10, 20));
         let [warehouse, district] = self.place();

@@ -264,7 +264,7 @@ impl Charts<'_> {
     }
 }
 
-/// The reads or writes of a row's trace.
+/// The reads or the writes of a row's trace, as a series.
 fn trace_of(row: &Value, way: &str) -> Series {
     let entries = row.pointer(TRACE).and_then(|trace| trace[way].as_array());
     let point = |entry: &Value| Some((entry[0].as_f64()?, entry[1].as_f64()?));
@@ -339,7 +339,7 @@ fn shared(rows: &[&Value]) -> Option<String> {
     (!common.is_empty()).then(|| format!("Where: {}.", common.join(", ")))
 }
 
-/// The factors that distinguish a row from others.
+/// The factors that distinguish a row from others, with their values as text.
 fn factors(row: &Value) -> BTreeMap<String, String> {
     let of = |object: &serde_json::Map<String, Value>| {
         object.iter().map(|(name, value)| (name.clone(), tell::plain(value))).collect()

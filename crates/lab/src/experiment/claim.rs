@@ -78,9 +78,10 @@ impl PointPair<'_> {
 /// The value with which our figure is compared.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Expects {
-    /// The value that the publication states in its text or in a table, if it states one.
+    /// The value that the publication states in its text or in a table. It is `None` if the publication
+    /// states none.
     Published(Option<f64>, Better),
-    /// The bar of this project.
+    /// The bar of this project: the least permitted value.
     AtLeast(f64),
     /// No value: neither the publication nor this project has one. The figure is only shown.
     Nothing,
@@ -118,13 +119,13 @@ impl<'p> Comparison<'p> {
         Self { says: says.to_owned(), ours, of, expects, place: None, spoilt, hidden: None }
     }
 
-    /// Marks the claim as one of several points, of which some could not be judged. `hidden` is the reason.
+    /// Sets the reason why some points of a claim about several points were not judged.
     pub fn beside(mut self, hidden: Option<String>) -> Self {
         self.hidden = hidden;
         self
     }
 
-    /// Marks the claim as one that depends on the processors, such as one about compression.
+    /// Marks the claim as one that depends on the speed of the processors, such as a claim about compression.
     pub fn of_processors(mut self) -> Self {
         let PointPair { over, under } = self.of;
         let dilation = |point: &Point| point.emulation.as_ref().map_or(1.0, |emulation| emulation.dilation);
@@ -186,15 +187,15 @@ pub fn extremes<'p>(figure: Figure, pairs: &[PointPair<'p>]) -> Option<Extremes<
     Some(Extremes { best: *best, worst: *worst, hidden })
 }
 
-/// A statement of the publication or a bar of this project, about some points, with our figure and the
-/// verdict.
+/// A claim, with our figure and the verdict. It is a statement of the publication, or a bar of this project,
+/// about some points.
 #[derive(Debug, Clone, Serialize)]
 pub struct Claim {
     /// The kind of the row: `claim`.
     pub row: &'static str,
-    /// The experiment.
+    /// The name of the experiment.
     pub experiment: &'static str,
-    /// Figure or table of the publication.
+    /// The figure or table of the publication.
     pub figure: &'static str,
     /// The factors that the points have in common.
     pub factors: Factors,

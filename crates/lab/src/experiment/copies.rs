@@ -56,7 +56,7 @@ pub struct Bench {
     is_ours: bool,
     /// The directory for the regions of copies.
     regions: PathBuf,
-    /// Locks the directory against other processes.
+    /// A lock on the directory, which keeps other processes out.
     _lock: DirLock,
 }
 

@@ -14,7 +14,7 @@ const FLUSH_US_MAX: f64 = 1_000_000.0;
 /// The description of a drive that is not emulated.
 pub const THERE: &str = "the device that is there";
 
-/// A directory, and the emulated drive that it is on.
+/// An open directory, and the emulated drive that it is on, if there is one.
 type OpenDirectory = (Arc<dyn Directory>, Option<Arc<Emulated>>);
 
 /// The drive of data, undo and log, emulated or real, and perhaps separate drives for log and flash cache.

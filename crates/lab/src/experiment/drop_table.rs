@@ -55,7 +55,7 @@ const BEFORE: Duration = Duration::from_secs(3);
 /// The longest wait for free blocks is `PATIENCE`, and one second more for each `PATIENCE_BYTES` of the table.
 const PATIENCE: Duration = Duration::from_secs(3);
 const PATIENCE_BYTES: u64 = 8 << 20;
-/// The longest wait for free pages.
+/// The longest wait until the pages are free.
 const PAGES_PATIENCE: Duration = Duration::from_secs(600);
 /// The drop is complete when this part of the table's pages is free, or this part of its blocks.
 const PAGES_PART: f64 = 0.99;
@@ -101,7 +101,7 @@ struct DropRow {
     meanwhile: Reads,
 }
 
-/// The times of a drop.
+/// The times of a drop, and the space that it freed.
 #[derive(Debug, Clone, Serialize)]
 struct Went {
     /// Bytes of the table's pages, uncompressed.
@@ -135,7 +135,7 @@ impl Reads {
     }
 }
 
-/// `drop-table`.
+/// Runs the experiment `drop-table`.
 pub fn drop_table(lab: &mut Lab<'_>) -> Result<()> {
     let (mut rows, mut claims) = (Vec::new(), Vec::new());
     for filesystem in filesystems(lab)? {

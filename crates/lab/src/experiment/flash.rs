@@ -86,7 +86,7 @@ const TAC: &str = "temperature-aware";
 /// A load, with the sizes of its database and its settings.
 pub(super) struct Mix {
     pub name: &'static str,
-    /// Sizes of the database, in units.
+    /// The sizes of the database that are measured, in units.
     pub sizes: &'static [u64],
     /// The limit of dirty slots of the cache, in percent.
     pub dirty_percent: u8,
@@ -184,7 +184,7 @@ pub(super) fn warm_transactions(lab: &Lab<'_>, mix: &Mix) -> u64 {
     ((cache_bytes(lab) / PAGE_BYTES as u64) as f64 * mix.warm_of_frame) as u64
 }
 
-/// Settings that all variants share.
+/// Sets the settings that all variants share.
 pub(super) fn common(config: &mut PagerConfig) {
     config.protection = ProtectionKind::None;
     config.checkpoint.log_fraction = LOG_FRACTION;

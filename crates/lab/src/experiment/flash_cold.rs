@@ -100,7 +100,7 @@ struct Filling {
     moved: BTreeMap<&'static str, Moved>,
 }
 
-/// Counters at a sample.
+/// The counters at the time of a sample.
 struct FillSample {
     seconds: f64,
     transactions: u64,
@@ -220,7 +220,7 @@ fn mean(figures: &[f64]) -> f64 {
     figures.iter().sum::<f64>() / figures.len().max(1) as f64
 }
 
-/// A load, and the settings with which it is measured.
+/// A load, and the variants that are measured under it.
 struct Course<'a> {
     mix: &'a Mix,
     units: u64,
@@ -262,7 +262,7 @@ fn cold(lab: &Lab<'_>, mix: &Mix, design: FlashDesign, settings: Settings) -> Va
     }
 }
 
-/// Figures 3.6 and 4.9: how long a cold cache takes to fill, with widened reads and without.
+/// Figures 3.6 and 4.9: how long a cold cache takes to fill. Reads are widened in one half of the variants.
 pub fn ramp_up(lab: &mut Lab<'_>) -> Result<()> {
     flash::begin(lab, FILL_MS, NO_TIME)?;
     let settings = Settings::of(lab, &TPCC);

@@ -100,8 +100,8 @@ pub(super) fn sizes(lab: &Lab<'_>) -> Sizes {
     Sizes::new(flash::PAGE_BYTES, (POOL_UNITS * unit_bytes) as usize).with_log(LOG_SEGMENTS, segment_bytes)
 }
 
-/// Sets the lengths of rounds and of their warm-up, in quick and in full, and the settings that all points
-/// share.
+/// Sets the lengths of rounds and of the load before them, for both scales. Prints the settings that all
+/// points share.
 pub(super) fn begin(lab: &mut Lab<'_>, round_ms: ByScale<u64>, settle_ms: ByScale<u64>) -> Result<()> {
     lab.prefer_lengths(round_ms, settle_ms);
     lab.say(&format!(

@@ -46,7 +46,7 @@ struct ScanRow {
     hit_rate_after: f64,
     /// The hit rate of all reads for which sessions waited: before, during and after the scan.
     hit_rate_of_all: [f64; 3],
-    /// Requests for the hot set a second.
+    /// Requests a second to the hot set: before, during and after the scan.
     tps: [f64; 3],
     scan_seconds: f64,
     scanned_rows: u64,
@@ -64,7 +64,7 @@ struct ScanRow {
 /// By how much each counter of the cache has grown. Counters that have not grown are left out.
 type Counted = BTreeMap<String, u64>;
 
-/// Counters at a moment.
+/// The counters at a moment.
 #[derive(Debug, Clone, Default)]
 struct ScanSample {
     seconds: f64,

@@ -35,7 +35,7 @@ fn first_query(workload: &dyn Workload) -> &'static str {
     }
 }
 
-/// How a database is stopped.
+/// The way in which a database is stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stop {
     Shutdown,
@@ -240,12 +240,12 @@ fn read_of(opened: &OpenStand, purpose: Purpose) -> u64 {
     rows.filter(|row| row.purpose == purpose).map(|row| row.read.bytes).sum()
 }
 
-/// Starts the reports of all emulated drives.
+/// Begins the reports of all emulated drives.
 pub(super) fn begin_reports(opened: &OpenStand) {
     opened.drives.iter().filter_map(|drive| drive.emulated.as_ref()).for_each(|drive| drive.begin_report());
 }
 
-/// Reports of all emulated drives.
+/// The reports of all emulated drives since [`begin_reports`].
 pub(super) fn reports(opened: &OpenStand) -> Vec<(&'static str, EmulationReport)> {
     let drives = opened.drives.iter();
     drives.filter_map(|drive| Some((drive.name, drive.emulated.as_ref()?.report()))).collect()

@@ -36,7 +36,7 @@ const SINGLE_SLOTS: u32 = 392;
 /// The size of this area with its header, in persistent memory.
 const COPIES_BYTES: u64 = 4 * MIB;
 
-/// Names of variants in claims.
+/// The names of variants.
 const ORIGINAL: &str = "original";
 const TUNED: &str = "doublewrite";
 const UNPROTECTED: &str = "none";

@@ -38,7 +38,7 @@ struct Only {
     is_known: Cell<bool>,
 }
 
-/// The environment of measurements.
+/// The environment of all measurements.
 pub struct Lab<'a> {
     scale: Scale,
     /// The scale that the user asked for, without the preferences of an experiment.

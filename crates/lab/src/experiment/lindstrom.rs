@@ -63,7 +63,8 @@ pub(super) fn sizes(lab: &Lab<'_>, page_bytes: usize, database_of_pool: u64) -> 
     Sizes::new(page_bytes, pool_bytes.max(64 * page_bytes))
 }
 
-/// Sizes for TPC-C, whose tables are made for a database 30 times the scale's pool.
+/// The sizes for TPC-C. Its tables are 30 times as large as the pool of the scale, so the pool is made
+/// larger: the database is [`DATABASE_OF_POOL`] times as large as the pool.
 pub(super) fn sizes_of_tpcc(lab: &Lab<'_>) -> Sizes {
     Sizes::new(PAGE_BYTES, lab.scale().pool_bytes * 30 / DATABASE_OF_POOL as usize)
 }

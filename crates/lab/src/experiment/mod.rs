@@ -130,7 +130,7 @@ pub struct ExperimentArgs {
     only: Vec<String>,
 }
 
-/// One experiment.
+/// An experiment, with its name and its publication.
 struct Experiment {
     name: &'static str,
     source: &'static str,

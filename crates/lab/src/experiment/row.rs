@@ -13,7 +13,7 @@ use varve_bench::report::Spread;
 /// The factors that distinguish a point from others: variant, sessions, page size ...
 pub type Factors = BTreeMap<&'static str, Value>;
 
-/// The experiment and the figure of a publication that a row belongs to.
+/// The experiment to which a row belongs, and the figure of its publication.
 #[derive(Debug, Clone, Copy)]
 pub struct Subject {
     /// The experiment's name.
@@ -31,8 +31,8 @@ const CPU_MAX: f64 = 0.85;
 const DIRTY_GROWTH_MAX: f64 = 5.0;
 /// A device limits the throughput if it is busy for at least this share of the time.
 const BUSY_MIN: f64 = 0.9;
-/// If there are several drives, a drive with less than this share of all modelled time need not keep to the
-/// limit of the model error by itself, because a single late request would spoil it.
+/// If there are several drives, the limit of the model error holds for a drive only if the drive has at least
+/// this share of all modelled time. With less, a single late request would exceed the limit.
 const MODELLED_MIN: f64 = 0.05;
 
 /// The report of the emulation for a point: of each figure, the worst value of all rounds.
@@ -42,7 +42,7 @@ pub struct Emulation {
     pub profile: String,
     /// Microseconds of a flush.
     pub flush_us: f64,
-    /// The factor by which device times were multiplied. The printed figures are converted back.
+    /// The factor by which the times of drives were multiplied. Printed figures are already divided by it.
     pub dilation: f64,
     /// The delay of requests that was too long and was not caught up, as a share of the modelled time.
     pub model_error_share: f64,
@@ -181,9 +181,9 @@ impl KindLatency {
 pub struct Point {
     /// The kind of the row: `point`.
     pub row: &'static str,
-    /// The experiment.
+    /// The name of the experiment.
     pub experiment: &'static str,
-    /// Figure or table of the publication.
+    /// The figure or table of the publication.
     pub figure: &'static str,
     /// The factors that distinguish the point from others.
     pub factors: Factors,
@@ -239,8 +239,8 @@ pub struct Point {
 
 impl Point {
     /// Milliseconds that each drive, and the processors (`cpu`), are busy for a transaction. All channels of
-    /// a drive together count as one. The time between two transactions can't be shorter than the longest of
-    /// these.
+    /// a drive together count as one. The time from one transaction to the next can't be shorter than the
+    /// longest of these times.
     pub fn demands_ms(&self) -> BTreeMap<&'static str, f64> {
         let rate = self.tps.median.max(f64::MIN_POSITIVE);
         let of = |share: f64| 1000.0 * share / rate;
@@ -324,9 +324,9 @@ impl<'p> Judged<'p> {
 pub struct LoadRow {
     /// The kind of the row: `load`.
     pub row: &'static str,
-    /// The experiment.
+    /// The name of the experiment.
     pub experiment: &'static str,
-    /// Figure or table of the publication.
+    /// The figure or table of the publication.
     pub figure: &'static str,
     /// The layout of pages.
     pub layout: &'static str,

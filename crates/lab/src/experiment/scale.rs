@@ -10,11 +10,11 @@ pub struct Scale {
     pub name: &'static str,
     /// Bytes of the buffer pool.
     pub pool_bytes: usize,
-    /// Rows of each of sysbench's ten tables.
+    /// The number of rows of each of sysbench's ten tables.
     pub rows: u64,
     /// Numbers of rows of TPC-C.
     pub tpcc: tpcc::Scale,
-    /// Nodes of LinkBench's graph.
+    /// The number of nodes of LinkBench's graph.
     pub nodes: u64,
     /// Bytes of the rows that are updated to wear a drive.
     pub wear_bytes: u64,
@@ -26,11 +26,12 @@ pub struct Scale {
     /// Bytes of a unit in the experiments on flash caches. For example, a pool has 20 units, a cache 140, and
     /// a database 100 to 415.
     pub flash_unit_bytes: u64,
-    /// Tuples of a partition of YCSB on the memory-oriented engines.
+    /// The number of YCSB's tuples in a partition of the memory-oriented engines.
     pub store_tuples: u64,
-    /// Rows of a partition of TPC-C on the memory-oriented engines.
+    /// The numbers of TPC-C's rows in a partition of the memory-oriented engines.
     pub store_tpcc: tpcc::Scale,
-    /// Milliseconds of a round, in the time of the emulated device: a dilated round takes longer.
+    /// Milliseconds of a round, in the time of the emulated drives. With a larger dilation, a round takes
+    /// longer by wall time.
     pub round_ms: u64,
     /// Milliseconds of load before a round.
     pub warm_ms: u64,
@@ -39,7 +40,7 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// A small database, one round.
+    /// A small database, and one short round.
     pub const QUICK: Scale = Scale {
         name: "quick",
         pool_bytes: 8 << 20,
@@ -108,7 +109,7 @@ pub const fn store_tpcc(warehouses: i64, items: i64) -> tpcc::Scale {
     tpcc::Scale { warehouses, districts: 10, customers: items * 3 / 100, items }
 }
 
-/// A value for each of the two scales.
+/// A value for each of the two scales `quick` and `full`.
 #[derive(Debug, Clone, Copy)]
 pub struct ByScale<T> {
     /// The value for `--quick`.

@@ -78,7 +78,7 @@ impl Sizes {
     }
 }
 
-/// The parts of a variant in persistent memory.
+/// The parts of a variant's database that are in persistent memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InNvm {
     /// Bytes of the area for pages or for doublewrite copies.
@@ -429,7 +429,7 @@ fn base_name(workload: &dyn Workload, sizes: Sizes, variant: &Variant) -> String
     format!("{}-{}", workload.name(), hash_of(&settings))
 }
 
-/// Fills a new database and shuts it down.
+/// Makes a new database, loads the workload's tables, and shuts the database down.
 fn load(
     place: &DatabasePaths,
     workload: &dyn Workload,

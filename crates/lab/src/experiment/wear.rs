@@ -118,7 +118,7 @@ pub(super) struct WearRow {
     pub(super) capacity_bytes: u64,
     /// Bytes that the host wrote before the interval, as a multiple of the drive's size.
     pub(super) overwritten_before: f64,
-    /// The share of the drive with valid data at the end.
+    /// The share of the drive that had valid data at the end.
     pub(super) valid_share: f64,
     pub(super) transactions: u64,
     /// Bytes of compressible pages as they were stored, divided by their uncompressed bytes.
@@ -152,7 +152,7 @@ impl WearRow {
     }
 }
 
-/// `packed-wear`.
+/// Runs the experiment `packed-wear`.
 pub fn packed_wear(lab: &mut Lab<'_>) -> Result<()> {
     let asked = lab.device().profile().map(Ok);
     let profile = asked
@@ -319,7 +319,7 @@ fn point(
     Ok(Some(row))
 }
 
-/// SQLSTATE of a full device.
+/// The SQLSTATE of an error because the device is full.
 const NO_ROOM: &str = "53100";
 
 fn row(

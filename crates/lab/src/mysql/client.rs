@@ -25,7 +25,7 @@ const END: u8 = 0xFE;
 const ERROR: u8 = 0xFF;
 const MORE_RESULTS: u16 = 0x0008;
 
-// Types of columns and parameters.
+// The types of columns and parameters.
 const TINY: u8 = 1;
 const SHORT: u8 = 2;
 const LONG: u8 = 3;

@@ -62,7 +62,7 @@ impl Bed {
         (0..partitions).map(map).collect()
     }
 
-    /// A bed of these regions.
+    /// Makes a bed of these regions.
     pub fn new(
         regions: Vec<Arc<dyn Region>>,
         cache: CacheShape,

@@ -23,7 +23,7 @@ pub struct RunTimes {
     pub cpu_ns: u64,
 }
 
-/// Runs the transactions with these numbers. `on_group` is called for every `group` transactions.
+/// Runs the transactions with these numbers. Calls `on_group` after every `group` transactions.
 ///
 /// Errors: the store refuses a call, or a row is not as the worker expects it.
 pub fn run(

@@ -26,7 +26,7 @@ pub struct StoreSettings {
     pub system_call: Duration,
     /// `inplace` writes a checkpoint when its log is longer than this.
     pub checkpoint_log_bytes: u64,
-    /// Transactions of a batch of the copy-on-write engines.
+    /// The number of transactions in a batch of the copy-on-write engines.
     pub batch_transactions: usize,
     /// Bytes of a node of `nvm_cow`.
     pub node_bytes: usize,

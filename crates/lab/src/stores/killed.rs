@@ -47,7 +47,8 @@ const SKEW: usize = 0;
 const SEED: u64 = 1;
 /// The number of districts of a warehouse in TPC-C.
 const DISTRICTS: i64 = 10;
-/// Bytes of a node of `nvm_cow`, of the page cache of `cow`, and of a MemTable: the defaults of the engines.
+/// Bytes of a node of `nvm_cow`, of the page cache of `cow`, and of a MemTable. They are the defaults of the
+/// engines.
 const NODE_BYTES: usize = 4096;
 const CACHE_BYTES: usize = 16 << 20;
 const MEMTABLE_BYTES: u64 = 4 << 20;

@@ -18,7 +18,7 @@ const FIRST_TABLE_OWNER: u16 = TABLE_OWNER_MIN;
 
 /// An open partition.
 pub struct Partition {
-    /// The tables.
+    /// The store, which has the tables.
     pub store: Box<dyn Store>,
     allocator: Arc<Allocator>,
     cache: Option<Arc<CachedRegion>>,

@@ -66,9 +66,9 @@ pub const MIXES: [Mix; 4] = [
 pub struct Skew {
     /// The name of the skew.
     pub name: &'static str,
-    /// Percentage of transactions that use hot tuples.
+    /// The percentage of transactions that use hot tuples.
     pub hot_transactions_percent: u64,
-    /// Percentage of tuples that are hot.
+    /// The percentage of tuples that are hot.
     pub hot_tuples_percent: u64,
 }
 

@@ -5,7 +5,7 @@ pub(super) const DROP: &str = "DROP TABLE IF EXISTS bench_e_customer, bench_e_ac
     bench_e_security, bench_e_daily, bench_e_financial, bench_e_news, bench_e_last_trade, bench_e_watch, bench_e_trade, \
     bench_e_history, bench_e_settlement, bench_e_holding, bench_e_request";
 
-/// Makes the tables. `t_qty` is negative for a sale.
+/// Makes the tables. The column `t_qty` is negative for a sale.
 pub(super) const TABLES: &str = "
     CREATE TABLE bench_e_customer (c_id bigint PRIMARY KEY, c_name varchar(40), c_data varchar(200));
     CREATE TABLE bench_e_account (

@@ -28,7 +28,7 @@ use super::ycsb_claims::PAIRS;
 use crate::stores::ycsb::{MIXES, Mix, SKEWS, Ycsb};
 use crate::stores::{Bed, ENGINES, Engine, Metered, Part, split};
 
-/// Categories of the figure.
+/// The categories of the paper's figure.
 const CATEGORIES: [&str; 4] = ["storage", "recovery", "index", "other"];
 const RECOVERY: &str = "recovery";
 /// The part of their time that the engines for persistent memory spend on recovery, as the paper states it.
@@ -67,7 +67,7 @@ struct TimeRow {
     left_out: usize,
     /// Microseconds for a transaction by part of the engine, at twice the latency of main memory.
     us_by_part: BTreeMap<&'static str, f64>,
-    /// Shares of the time by category, 0 to 1.
+    /// The share of each category in the time, between 0 and 1.
     share: BTreeMap<&'static str, f64>,
 }
 
@@ -81,7 +81,7 @@ impl TimeRow {
     }
 }
 
-/// `nvm-breakdown`.
+/// Runs the experiment `nvm-breakdown`.
 pub fn nvm_breakdown(lab: &mut Lab<'_>) -> Result<()> {
     let (sizes, [low, _]) = (StoreSizes::of(lab), SKEWS);
     let placed = PlacedBed::make(lab, &sizes.bed(), 1)?;
@@ -101,7 +101,7 @@ pub fn nvm_breakdown(lab: &mut Lab<'_>) -> Result<()> {
     lab.say_tables(&[table(&rows), tell::claims_table(&claims)])
 }
 
-/// An engine under a mix.
+/// The configuration of a row: an engine under a mix.
 struct Spot<'l> {
     engine: &'static Engine,
     mix: Mix,

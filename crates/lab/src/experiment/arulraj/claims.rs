@@ -15,7 +15,7 @@ pub struct Stated {
     pub least: f64,
     /// The greatest value.
     pub most: f64,
-    /// Which way is better.
+    /// Whether a higher or a lower value is better.
     pub better: Better,
 }
 
@@ -57,7 +57,7 @@ pub fn factors_of(row: &StoreRow, figure: Figure) -> Factors {
 
 /// A figure of one row, divided by the same figure of another row.
 pub struct Ratio<'r> {
-    /// The figure.
+    /// The figure of both rows.
     pub figure: Figure,
     /// The row whose figure is divided.
     pub over: &'r StoreRow,
@@ -66,7 +66,7 @@ pub struct Ratio<'r> {
 }
 
 impl Ratio<'_> {
-    /// The ratio of the medians.
+    /// The ratio of the medians of the two figures.
     pub fn value(&self) -> f64 {
         self.figure.of(self.over).median / self.figure.of(self.under).median
     }
@@ -86,7 +86,7 @@ impl Ratio<'_> {
         Claim { published: Some(stated.least), verdict, ..claim }
     }
 
-    /// The claim about the ratio.
+    /// The claim that the ratio is as stated.
     pub fn judge(&self, what: &str, stated: Stated) -> Claim {
         let says = format!("{what}: {} / {}", self.over.spot.label(), self.under.spot.label());
         self.claim(says, self.value(), stated)

@@ -42,20 +42,20 @@ const DELETED_EACH: u64 = 4;
 /// Sizes that the model's formulas contain, in bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct ModelSizes {
-    /// A tuple (T).
+    /// The size of a tuple (T).
     pub tuple: f64,
-    /// The fixed and variable fields that an update changes (F + V).
+    /// The size of the fixed and variable fields that an update changes (F + V).
     pub fields: f64,
     /// The fixed fields among these (F).
     pub fixed: f64,
-    /// A pointer (p).
+    /// The size of a pointer (p).
     pub pointer: f64,
     /// A node that a copy-on-write tree copies (B). It is 0 if the dirty directory already has a copy of the
     /// node.
     pub node: f64,
-    /// A small write (epsilon).
+    /// The size of a small write (epsilon).
     pub small: f64,
-    /// Write amplification of a log-structured tree (theta).
+    /// The write amplification of a log-structured tree (theta).
     pub amplification: f64,
 }
 
@@ -189,7 +189,7 @@ impl Stored {
     }
 }
 
-/// `nvm-cost-model`.
+/// Runs the experiment `nvm-cost-model`.
 pub fn nvm_cost_model(lab: &mut Lab<'_>) -> Result<()> {
     let sizes = StoreSizes::of(lab);
     let placed = PlacedBed::make(lab, &sizes.bed(), 1)?;

@@ -19,14 +19,14 @@ const COUNTS_ONLY: Plan = Plan { rounds: 0, models: &[], which: Which::All };
 /// The greatest part of the writes that an engine saves, as the paper's abstract states it: half of them.
 const WRITES_SAVED: f64 = 0.5;
 
-/// `nvm-wear`.
+/// Runs the experiment `nvm-wear`.
 pub fn nvm_wear(lab: &mut Lab<'_>) -> Result<()> {
     let cells: Vec<(Mix, Skew)> =
         SKEWS.iter().flat_map(|skew| [(MIXES[2], *skew), (MIXES[3], *skew)]).collect();
     run(lab, &cells, wear_claims)
 }
 
-/// `nvm-footprint`.
+/// Runs the experiment `nvm-footprint`.
 pub fn nvm_footprint(lab: &mut Lab<'_>) -> Result<()> {
     run(lab, &[(MIXES[2], SKEWS[0])], footprint_claims)
 }

@@ -30,7 +30,7 @@ const CHUNKS: [usize; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
 const PATTERNS: [&str; 2] = ["sequential", "random"];
 /// Writes of a round. Tests do a tenth of them.
 const WRITES: u64 = 20_000;
-/// Rounds of each point.
+/// The number of rounds of each point.
 const ROUNDS: usize = 5;
 
 /// The bandwidths of both interfaces for one size of a write.
@@ -44,9 +44,9 @@ struct InterfaceRow {
     pattern: &'static str,
     #[serde(skip)]
     chunk_bytes: usize,
-    /// MB/s of memory from the allocator.
+    /// Durable bandwidth of memory from the allocator, in MB/s.
     allocator_mb_s: Spread,
-    /// MB/s of a file.
+    /// Durable bandwidth of a file, in MB/s.
     file_mb_s: Spread,
 }
 
@@ -56,7 +56,7 @@ impl InterfaceRow {
     }
 }
 
-/// `nvm-interfaces`.
+/// Runs the experiment `nvm-interfaces`.
 pub fn nvm_interfaces(lab: &mut Lab<'_>) -> Result<()> {
     let sizes = StoreSizes::of(lab);
     let placed = PlacedBed::make(lab, &sizes.bed(), 1)?;
@@ -105,7 +105,7 @@ struct Places {
 }
 
 impl Places {
-    /// The offsets of this number of writes.
+    /// The offsets at which this number of writes are made.
     fn offsets(self, writes: u64) -> impl Iterator<Item = u64> {
         let (bytes, is_random) = (self.chunk_bytes as u64, self.pattern == "random");
         let (places, mut random) = (AREA_BYTES / bytes, Random::seeded(bytes));

@@ -14,11 +14,11 @@ use crate::stores::{Bed, Counted, ENGINES, Engine, Lookups, PartitionLoad, RawRu
 pub const CPU_NS_MIN: u64 = 100_000_000;
 const MEMORY: &str = "ordinary memory; latencies are modelled";
 
-/// A load of all partitions, and its name.
+/// A load and its name. It has a part for each partition.
 pub struct NamedLoad<'l, L> {
-    /// The mix of YCSB, or another load.
+    /// The name of the load: a mix of YCSB, or another load.
     pub name: &'static str,
-    /// The skew of YCSB; empty for other loads.
+    /// The skew of YCSB. It is empty for other loads.
     pub skew: &'static str,
     /// One load for each partition.
     pub loads: &'l [L],
@@ -64,7 +64,7 @@ impl<L> NamedLoad<'_, L> {
 pub struct Plan {
     /// Number of rounds in which times are measured. If it is 0, only counts are taken.
     pub rounds: usize,
-    /// Latencies for which throughput is computed.
+    /// The models of persistent memory for which throughput is computed.
     pub models: &'static [Model],
     /// The engines that are measured.
     pub which: Which,
@@ -164,7 +164,7 @@ impl EngineRun<'_> {
     }
 }
 
-/// The longest of several times, at least a nanosecond.
+/// The longest of several times. It is at least a nanosecond.
 fn slowest(times_ns: impl Iterator<Item = f64>) -> f64 {
     times_ns.fold(1.0, f64::max)
 }

@@ -25,7 +25,7 @@ const NODE_BYTES: [usize; 6] = [512, 1024, 2048, COW_NODE_BYTES, 8192, 16_384];
 /// The figure that is compared: throughput at the latency of the paper's figure.
 const FIGURE: Figure = Figure::Throughput(LOW);
 
-/// `node-size`.
+/// Runs the experiment `node-size`.
 pub fn node_size(lab: &mut Lab<'_>) -> Result<()> {
     let (sizes, [low, _]) = (StoreSizes::of(lab), SKEWS);
     let plan = Plan { rounds: lab.scale().rounds, models: &MODELS, which: Which::Named("nvm_cow") };

@@ -46,12 +46,12 @@ struct PartitionsRow {
     cpu_us: [f64; 2],
     /// Whether two runs of two partitions had the same counts of loads, stores and fences, and the same wear.
     counts_repeat: bool,
-    /// Why the throughput is not judged.
+    /// The reason why the throughput is not judged.
     #[serde(skip_serializing_if = "Option::is_none")]
     not_judged: Option<String>,
 }
 
-/// `nvm-partitions`.
+/// Runs the experiment `nvm-partitions`.
 pub fn nvm_partitions(lab: &mut Lab<'_>) -> Result<()> {
     let sizes = StoreSizes::of(lab);
     let placed = PlacedBed::make(lab, &sizes.bed(), 2)?;

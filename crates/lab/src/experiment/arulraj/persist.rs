@@ -24,7 +24,7 @@ const SHORT: Figure = Figure::Throughput("10 ns");
 const MIDDLE: Figure = Figure::Throughput("1000 ns");
 const LONG: Figure = Figure::Throughput("10000 ns");
 
-/// `persist-latency`.
+/// Runs the experiment `persist-latency`.
 pub fn persist_latency(lab: &mut Lab<'_>) -> Result<()> {
     let (sizes, [low, _]) = (StoreSizes::of(lab), SKEWS);
     let plan = Plan { rounds: lab.scale().rounds, models: &SYNC_MODELS, which: Which::Nvm };

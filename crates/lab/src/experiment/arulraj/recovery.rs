@@ -62,9 +62,9 @@ struct StartRow {
     acknowledged: usize,
     /// Transactions whose rows the store had when it was open.
     committed: usize,
-    /// Milliseconds to map the region.
+    /// Milliseconds that mapping the region took.
     map_ms: Spread,
-    /// Milliseconds to open the store.
+    /// Milliseconds that opening the store took.
     open_ms: Spread,
     /// Milliseconds from the beginning of the mapping until the first query was answered.
     answer_ms: Spread,
@@ -120,7 +120,7 @@ impl Spot {
 /// The size of a region is a multiple of this number of bytes.
 const REGION_UNIT_BYTES: usize = 1 << 20;
 
-/// `nvm-recovery`.
+/// Runs the experiment `nvm-recovery`.
 pub fn nvm_recovery(lab: &mut Lab<'_>) -> Result<()> {
     let place = lab.empty("stores")?;
     let directory = &place.place().region;
@@ -252,7 +252,7 @@ fn claims(rows: &[StartRow]) -> Vec<Claim> {
     claims
 }
 
-/// Claims about an engine under one load.
+/// The claims about an engine under one load. `own` has its rows, by increasing number of transactions.
 fn claims_of(engine: &str, own: &[&StartRow]) -> Vec<Claim> {
     match (engine, own) {
         ("inplace" | "log", [none, .., few, many]) => vec![linear(none, few, many)],

@@ -15,7 +15,8 @@ use super::super::order::{ROUND_NOISE, RankedFigure};
 use super::super::row::Factors;
 use crate::stores::Lookups;
 
-/// A latency of persistent memory, and how a processor fetches several lines of one access.
+/// A model of persistent memory: its latency, and whether a processor fetches several lines of one access at
+/// once.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Model {
     /// The name of the model in rows.
@@ -85,13 +86,13 @@ impl Model {
 /// An engine, its settings, and the load on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Spot {
-    /// The engine.
+    /// The name of the engine.
     pub engine: &'static str,
-    /// The mix of YCSB, or another load.
+    /// The name of the load: a mix of YCSB, or another load.
     pub load: &'static str,
-    /// The skew of YCSB; empty for other loads.
+    /// The skew of YCSB. It is empty for other loads.
     pub skew: &'static str,
-    /// Partitions, each with a worker.
+    /// The number of partitions. Each partition has a worker.
     pub partitions: usize,
     /// Bytes of an index node, if the experiment varies them.
     pub node_bytes: Option<usize>,
@@ -136,7 +137,7 @@ impl Spot {
 pub struct StoreRow {
     /// The kind of the row: `engine`.
     pub row: &'static str,
-    /// The experiment.
+    /// The name of the experiment.
     pub experiment: &'static str,
     /// The figure of the publication.
     pub figure: &'static str,
@@ -144,18 +145,18 @@ pub struct StoreRow {
     pub spot: Spot,
     /// The engine, its settings and its load, as factors.
     pub factors: Factors,
-    /// Hash of the configuration.
+    /// The hash of the configuration.
     pub configuration: String,
     /// A note that the memory was ordinary memory, and that latencies are modelled.
     pub memory: &'static str,
     /// Rounds in which times were measured. It is 0 if only counts were taken.
     pub rounds: usize,
-    /// Transactions of all partitions.
+    /// The number of transactions of all partitions.
     pub transactions: usize,
     /// Transactions a second by wall time, in main memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tps: Option<Spread>,
-    /// Microseconds of the processor for a transaction.
+    /// Microseconds of processor time for a transaction.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_us: Option<Spread>,
     /// Modelled transactions a second, by the name of the model ([`Model::name`]).
@@ -183,12 +184,12 @@ pub struct StoreRow {
     pub not_judged: Option<String>,
 }
 
-/// A figure of a row.
+/// A figure that every row has, and that claims compare.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Figure {
-    /// Modelled throughput under the model of this name.
+    /// The modelled throughput under the model with this name.
     Throughput(&'static str),
-    /// Lines fetched for a transaction.
+    /// Lines that were fetched for a transaction.
     Loads,
     /// Lines that were written to the medium for a transaction.
     Stores,

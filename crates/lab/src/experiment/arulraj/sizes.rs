@@ -38,17 +38,17 @@ const REGION_FACTOR: u64 = 8;
 const REGION_BYTES: u64 = 24 << 20;
 /// Items of a warehouse in the paper.
 const PAPER_ITEMS: u64 = 100_000;
-/// Transactions of TPC-C for each item of a warehouse.
+/// The number of TPC-C's transactions for each item of a warehouse.
 const TRANSACTIONS_OF_AN_ITEM: i64 = 2;
-/// Rows of TPC-C for each item, in bytes: an item and its stock.
+/// Bytes of TPC-C's rows for each item: the item and its stock.
 const ITEM_BYTES: i64 = 410;
-/// Rows of TPC-C for each customer, in bytes: the customer, a payment, an order and ten lines.
+/// Bytes of TPC-C's rows for each customer: the customer, a payment, an order and ten lines.
 const CUSTOMER_BYTES: i64 = 1_400;
 /// The space of TPC-C's rows at the end of a run, divided by their space at its beginning.
 const TPCC_GROWTH: u64 = 3;
-/// Bytes of data for each byte of the page cache of `cow`.
+/// The size of the data, as a multiple of the page cache of `cow`.
 const DATA_OF_PAGE_CACHE: u64 = 4;
-/// Bytes of data for each byte of a MemTable.
+/// The size of the data, as a multiple of a MemTable.
 const DATA_OF_MEMTABLE: u64 = 64;
 /// Bytes of a node of `nvm_cow`, as in the paper.
 pub const COW_NODE_BYTES: usize = 4096;
@@ -92,7 +92,7 @@ impl BedSizes {
     }
 }
 
-/// Sizes of YCSB in a partition.
+/// The sizes of YCSB in a partition.
 #[derive(Debug, Clone, Copy)]
 pub struct StoreSizes {
     /// The number of tuples.
@@ -116,7 +116,7 @@ impl StoreSizes {
     }
 }
 
-/// Sizes of TPC-C in a partition.
+/// The sizes of TPC-C in a partition.
 #[derive(Debug, Clone, Copy)]
 pub struct TpccSizes {
     /// The numbers of rows.

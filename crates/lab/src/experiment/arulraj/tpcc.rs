@@ -34,7 +34,7 @@ const STORES_SAVED: Stated = Stated::gain(0.31, 0.42);
 /// The part of its traditional relative's space that an engine for persistent memory saves.
 const SPACE_SAVED: Stated = Stated::gain(0.31, 0.38);
 
-/// `tpcc-engines`.
+/// Runs the experiment `tpcc-engines`.
 pub fn tpcc_engines(lab: &mut Lab<'_>) -> Result<()> {
     let sizes = TpccSizes::of(lab);
     for partitions in lab.clients(&[1], &[2]) {
@@ -49,7 +49,7 @@ pub fn tpcc_engines(lab: &mut Lab<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The transactions of each partition.
+/// Draws the transactions of each partition.
 pub fn loads(sizes: TpccSizes, partitions: usize) -> Vec<Tpcc> {
     (1..=partitions as u64).map(|seed| Tpcc::new(sizes.scale, sizes.transactions, seed)).collect()
 }

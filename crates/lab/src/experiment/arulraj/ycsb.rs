@@ -12,7 +12,7 @@ use super::sizes::{PlacedBed, StoreSizes};
 use super::ycsb_claims;
 use crate::stores::ycsb::{MIXES, Mix, SKEWS, Skew, Ycsb};
 
-/// `ycsb-engines`.
+/// Runs the experiment `ycsb-engines`.
 pub fn ycsb_engines(lab: &mut Lab<'_>) -> Result<()> {
     let sizes = StoreSizes::of(lab);
     for partitions in lab.clients(&[1], &[2]) {
@@ -32,7 +32,7 @@ pub fn ycsb_engines(lab: &mut Lab<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The transactions of each partition.
+/// Draws the transactions of each partition.
 pub fn loads(sizes: StoreSizes, mix: Mix, skew: Skew, partitions: usize) -> Vec<Ycsb> {
     let one = |partition| Ycsb::new(mix, skew, sizes.tuples, sizes.transactions, partition);
     (1..=partitions as u64).map(one).collect()

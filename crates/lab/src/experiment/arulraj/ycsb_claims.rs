@@ -110,18 +110,18 @@ pub fn faster(row: &StoreRow, own: &StoreRow) -> Claim {
     claim.judged(1.0, verdict)
 }
 
-/// The rows of one mix and skew.
+/// The rows with one mix and one skew.
 pub struct Group<'r> {
-    /// The load.
+    /// The name of the load.
     pub load: &'static str,
-    /// The skew.
+    /// The name of the skew.
     pub skew: &'static str,
     /// The rows of the group, one for each engine.
     pub rows: Vec<&'r StoreRow>,
 }
 
 impl<'r> Group<'r> {
-    /// The row of an engine.
+    /// The row of this engine, if it was measured.
     pub fn of(&self, engine: &str) -> Option<&'r StoreRow> {
         self.rows.iter().find(|row| row.spot.engine == engine).copied()
     }

@@ -106,7 +106,7 @@ struct LogRow {
     setting: LogSetting,
 }
 
-/// Table 2: single updates by sessions.
+/// Table 2: throughput of single updates, by number of sessions.
 pub fn log_device(lab: &mut Lab<'_>) -> Result<()> {
     let all = processors::count_now();
     let clients = lab.clients(&TABLE_2_CLIENTS, &TABLE_2_CLIENTS);
@@ -121,7 +121,7 @@ pub fn log_device(lab: &mut Lab<'_>) -> Result<()> {
     tell(lab, &rows, &claims)
 }
 
-/// Table 3 and figure 3: TPC-B by users and processors.
+/// Table 3 and figure 3: throughput of TPC-B, by number of users and of processors.
 pub fn tpcb_log(lab: &mut Lab<'_>) -> Result<()> {
     let all = processors::count_now();
     // Without emulation no point is judged. So the number of processors is not changed for all threads.

@@ -22,7 +22,7 @@ pub fn use_first(count: usize) -> Result<bool> {
     }
 }
 
-/// Processors that this thread may use.
+/// The number of processors that this thread may use.
 pub fn count_now() -> usize {
     std::thread::available_parallelism().map_or(1, |count| count.get())
 }

@@ -42,7 +42,8 @@ const TRACE_MAX: usize = 1_000_000;
 
 const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ";
 const SCAN: &str = "SELECT id, version, filler FROM versions";
-/// Reads the version of one row, to check that the snapshot sees the old row.
+/// The beginning of the statement that reads the version of one row. It checks that the snapshot sees the old
+/// row.
 const VERSION_OF: &str = "SELECT version FROM versions WHERE id = ";
 
 /// Table 4 for disk and flash: pages read, seconds of reading, seconds of the processors, and seconds in all.

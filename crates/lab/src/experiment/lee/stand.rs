@@ -21,7 +21,7 @@ use super::super::lab::Lab;
 use super::super::row::Emulation;
 use super::super::stand::Sizes;
 
-/// The space that is on a drive.
+/// The space whose files are on a drive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StudiedSpace {
     /// The log.

@@ -10,7 +10,7 @@ use varve_bench::tpcc::{Scale, draw};
 
 use super::schema::District;
 
-/// Percentages of New-Order, Payment, Order-Status, Delivery and Stock-Level [5.2.3].
+/// The percentages of New-Order, Payment, Order-Status, Delivery and Stock-Level [5.2.3].
 pub const SHARES: [u64; 5] = [45, 43, 4, 4, 4];
 
 /// How an input names a customer.

@@ -142,7 +142,7 @@ impl Key {
     }
 }
 
-/// Begins a row with its primary key.
+/// Replaces the contents of `row` by its primary key. The numbers and texts are appended later.
 pub fn begin(row: &mut Vec<u8>, key: &Key) {
     row.clear();
     row.extend_from_slice(key.as_slice());

@@ -25,23 +25,23 @@ use super::super::load::refused;
 use super::super::partition::table_owner;
 use super::row::{Column, Key, span};
 
-/// Table of warehouses.
+/// The table of warehouses.
 pub const WAREHOUSE: TableNo = TableNo::new(0);
-/// Table of districts.
+/// The table of districts.
 pub const DISTRICT: TableNo = TableNo::new(1);
-/// Table of customers.
+/// The table of customers.
 pub const CUSTOMER: TableNo = TableNo::new(2);
-/// Table of payments.
+/// The table of payments.
 pub const HISTORY: TableNo = TableNo::new(3);
-/// Table of items.
+/// The table of items.
 pub const ITEM: TableNo = TableNo::new(4);
-/// Table of stock.
+/// The table of stock.
 pub const STOCK: TableNo = TableNo::new(5);
-/// Table of orders.
+/// The table of orders.
 pub const ORDERS: TableNo = TableNo::new(6);
-/// Table of orders that wait for their delivery.
+/// The table of orders that wait for their delivery.
 pub const NEW_ORDER: TableNo = TableNo::new(7);
-/// Table of lines of orders.
+/// The table of order lines.
 pub const ORDER_LINE: TableNo = TableNo::new(8);
 
 /// The number of indexes of each table, including its primary key.
