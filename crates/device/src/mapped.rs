@@ -28,7 +28,7 @@ use crate::persist;
 use crate::region::{self, LINE_BYTES, Medium, Region, RegionFacts, RegionTally};
 use crate::sys;
 
-/// What a new region's length is a multiple of.
+/// The length of a new region is a multiple of this.
 const UNIT_BYTES: u64 = 4096;
 /// Zeros written at once into a new file.
 const FILL_BYTES: usize = 1 << 20;
@@ -42,7 +42,7 @@ pub(crate) struct MappedRegion {
     facts: RegionFacts,
     counts: Counts,
     path: PathBuf,
-    /// Held for as long as the mapping lives.
+    /// The mapped file. It is open as long as the mapping exists.
     _file: File,
 }
 
@@ -52,12 +52,12 @@ unsafe impl Send for MappedRegion {}
 // range.
 unsafe impl Sync for MappedRegion {}
 
-/// Maps the file at `path`; makes one of `len_bytes`, durably, if there is none.
+/// Maps the file at `path`. If there is none, makes one of `len_bytes`, durably.
 pub(crate) fn map(path: &Path, len_bytes: u64) -> Result<Arc<MappedRegion>> {
     let whole = len_bytes > 0 && len_bytes.is_multiple_of(UNIT_BYTES);
     assert!(whole, "a region of {len_bytes} bytes is not made of {UNIT_BYTES}-byte units");
     let refuse = |kind| DeviceError::new(&path.display().to_string(), Operation::Open, kind);
-    // Before a region is made that this process can't use.
+    // This check comes first, so that no region is made that this process can't use.
     persist::write_back_of(Medium::EmulatedByFile).map_err(refuse)?;
     let fail = |error: std::io::Error| fail(path, Operation::Open, &error);
     if !path.try_exists().map_err(fail)? {
@@ -70,7 +70,8 @@ pub(crate) fn map(path: &Path, len_bytes: u64) -> Result<Arc<MappedRegion>> {
         return Err(refuse(ErrorKind::ShortRead { wanted_bytes: len_bytes, got_bytes: 0 }));
     }
     let is_in_memory = is_in_memory(&file).map_err(fail)?;
-    // A file system in memory counts the pages of a file and nothing else. So such a file needs no search.
+    // On a file system in memory, the count of blocks says exactly whether a file has holes. So a file
+    // without holes is not searched for them.
     if !is_in_memory || file.metadata().map_err(fail)?.blocks() * STAT_BLOCK_BYTES < found_bytes {
         fill_holes(&file, found_bytes).map_err(fail)?;
     }
@@ -98,7 +99,7 @@ fn make(path: &Path, len_bytes: u64) -> Result<()> {
     let new = PathBuf::from(new);
     let filled = fill(&new, len_bytes).map_err(|error| fail(path, Operation::SetLen, &error));
     if filled.is_err() {
-        // The first failure is the one to tell; what is left over is written anew next time.
+        // Only the first error is reported. If the file cannot be removed, the next start overwrites it.
         let _left_over = std::fs::remove_file(&new);
         return filled;
     }
@@ -122,7 +123,7 @@ fn fill(new: &Path, len_bytes: u64) -> std::io::Result<()> {
     file.sync_all()
 }
 
-/// Reserves room for what has none yet, where the file system can.
+/// Reserves room for the holes of a file, if the file system can do this.
 fn fill_holes(file: &File, len_bytes: u64) -> std::io::Result<()> {
     match sys::allocate(file.as_fd(), 0, len_bytes) {
         Err(error) if ErrorKind::from_io(&error) == ErrorKind::Unsupported => Ok(()),
@@ -135,7 +136,7 @@ fn is_in_memory(file: &File) -> std::io::Result<bool> {
     Ok(sys::file_system(file.as_fd())? == libc::TMPFS_MAGIC)
 }
 
-/// Maps a file. `is_populated` asks for all pages of an emulation at once.
+/// Maps a file. If persistent memory is emulated, `is_populated` loads all pages of the file at once.
 fn map_file(file: &File, len_bytes: u64, is_populated: bool) -> std::io::Result<(NonNull<u8>, Medium)> {
     if cfg!(target_arch = "x86_64") {
         match map_how(file, len_bytes, libc::MAP_SHARED_VALIDATE | libc::MAP_SYNC) {
@@ -157,10 +158,11 @@ fn map_how(file: &File, len_bytes: u64, flags: i32) -> std::io::Result<NonNull<u
     mapped.ok_or_else(std::io::Error::last_os_error)
 }
 
-/// Asks for huge pages, and for the pages of an emulation `now`, so that nothing waits for a drive later. The
-/// pages are asked for to be read. If they were asked for to be written, all of them would be dirty, and a
-/// file system would write the whole region back. Pages of a file in memory wait for no drive. They come one
-/// by one, so that the time of a start does not grow with the length of the region.
+/// Asks the kernel for huge pages. With `now`, also loads all pages, so that no later access waits for a
+/// drive. The pages are loaded for reading. If they were loaded for writing, all of them would be dirty, and
+/// the file system would write the whole region back. Pages of a file in memory need no drive. They are
+/// loaded one by one when they are used, so that the time of a start does not grow with the length of the
+/// region.
 fn advised(start: NonNull<u8>, len_bytes: u64, now: bool) -> NonNull<u8> {
     let (raw, len) = (start.as_ptr().cast(), len_bytes as usize);
     // SAFETY: advice about a mapping of ours; a refusal only means that pages come one by one.
@@ -241,8 +243,8 @@ impl Region for MappedRegion {
     }
 
     fn fence(&self) {
-        // Streaming stores (`store_back`) depend on it also where lines need no write-back: they wait in
-        // buffers of the processor. No test sees a fence that does nothing.
+        // Streaming stores (`store_back`) need the fence even if lines need no write-back, because they wait
+        // in buffers of the processor. No test can detect a fence that does nothing.
         persist::fence();
         self.counts.fence();
     }

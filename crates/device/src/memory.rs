@@ -27,10 +27,10 @@ use crate::region::{self, Medium, Region, RegionFacts, RegionTally, WriteBack};
 const CHUNK_BYTES: usize = 16 * 1024;
 type Chunk = [u8; CHUNK_BYTES];
 const DEFAULT_SECTOR_BYTES: u32 = 512;
-/// Where files in memory are, for messages.
+/// The location of all files in memory, for messages.
 const PLACE: &str = "(memory)";
 
-/// Something else than the file's name, as in a real directory.
+/// The location of a file. It differs from the file's name, as in a real directory.
 fn location(name: &str) -> Location {
     Location::new(format!("{PLACE}/{name}"))
 }
@@ -48,7 +48,7 @@ impl MemoryImage {
         self.len_bytes
     }
 
-    /// Copies bytes out; zeros beyond the end.
+    /// Copies bytes out. Bytes beyond the end are zeros.
     pub fn read(&self, offset: u64, buf: &mut [u8]) {
         for_each_piece(offset, buf.len(), |chunk_no, within, from, len| {
             let target = &mut buf[from..from + len];
@@ -59,7 +59,7 @@ impl MemoryImage {
         });
     }
 
-    /// Copies bytes in, extending the file if needed; no bytes change nothing.
+    /// Copies bytes in, and extends the file if needed. An empty write does not extend it.
     pub fn write(&mut self, offset: u64, bytes: &[u8]) {
         let end = offset + bytes.len() as u64;
         if end > self.len_bytes && !bytes.is_empty() {
@@ -159,7 +159,7 @@ impl MemoryDirectory {
         Arc::new(directory)
     }
 
-    /// A copy of all files as they are now.
+    /// A copy of the present state of all files.
     pub fn images(&self) -> Vec<(String, MemoryImage)> {
         let files = self.files.lock();
         files.iter().map(|(name, inode)| (name.clone(), inode.image.read().clone())).collect()
@@ -385,8 +385,7 @@ impl BlockFile for MemoryFile {
     }
 }
 
-/// A region in ordinary memory: nothing is lost, so writing back and fencing have nothing to do but to be
-/// counted.
+/// A region in ordinary memory. Nothing is lost, so write-backs and fences are only counted.
 struct MemoryRegion {
     inode: Arc<Inode>,
     counts: Counts,

@@ -1,7 +1,8 @@
-//! The time that a flash drive of 2008 needs to merge blocks. Such a drive maps whole blocks of its flash, not
-//! single pages. A few blocks are open: the drive writes them anew elsewhere, page after page.
+//! The time that a flash drive of 2008 needs to merge blocks. Such a drive maps whole blocks of its flash,
+//! not single pages. A few blocks are open: the drive is writing a new copy of them to another place, page
+//! after page.
 //!
-//! A write that begins at or behind the last written page of an open block costs nothing more. Any other
+//! A write that begins at or after the last written page of an open block takes no extra time. Any other
 //! write opens its block. If too many blocks are open then, the drive closes the one that was written least
 //! recently. The drive also closes a block when one of its pages is written a second time. To close a block,
 //! the drive copies the pages that the host did not write, and erases the old block. This is a merge (Lee
@@ -14,7 +15,7 @@
 //! 3. The model uses no clock and no random numbers: the same writes take the same times.
 //!
 //! What it does not know: which pages were ever written. A drive of 2008 gets no trims, so each page of a
-//! drive in use is valid. It also does not count the bytes that are written to flash (`ftl.rs` does).
+//! used drive is valid. It also does not count the bytes that are written to flash (`ftl.rs` does).
 
 use serde::Deserialize;
 
@@ -36,7 +37,7 @@ pub struct Merges {
 }
 
 impl Merges {
-    /// Why it cannot be.
+    /// What is wrong with the values; `None` if they are possible.
     pub(crate) fn problem(&self) -> Option<&'static str> {
         let is_sound = self.page_bytes >= 512
             && self.block_bytes.is_multiple_of(self.page_bytes)
@@ -56,27 +57,28 @@ impl Merges {
     }
 }
 
-/// More open blocks are a mistake: they are searched one by one.
+/// The largest number of open blocks in a profile. A larger number must be a mistake, and would be slow,
+/// because open blocks are searched one by one.
 const OPEN_BLOCKS_MAX: usize = 1024;
-/// A longer time is a mistake.
+/// The longest time to erase a block in a profile. A longer time must be a mistake.
 const TIME_US_MAX: f64 = 1e9;
 
 /// The merges of a drive.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MergeCounts {
-    /// Merges.
+    /// The number of merges.
     pub merges: u64,
-    /// Bytes that they copied.
+    /// Bytes that the merges copied.
     pub copied_bytes: u64,
-    /// Their time in nanoseconds, without dilation.
+    /// The time of all merges in nanoseconds, without dilation.
     pub took_ns: u64,
 }
 
-/// A block that is being written anew.
+/// A block of which the drive is writing a new copy.
 struct OpenBlock {
     file: u32,
     number: u64,
-    /// The end of the highest write into it.
+    /// The end of the highest write into the block.
     end: u64,
     /// Bytes that the host wrote.
     host_bytes: u64,
@@ -85,13 +87,13 @@ struct OpenBlock {
 /// The open blocks of a drive.
 pub(crate) struct OpenBlocks {
     of: Merges,
-    /// The one that was written least recently comes first.
+    /// The open blocks. The block that was written least recently comes first.
     open: Vec<OpenBlock>,
     counts: MergeCounts,
 }
 
 impl OpenBlocks {
-    /// No block is open.
+    /// The open blocks of a drive without any.
     pub(crate) fn new(of: Merges) -> OpenBlocks {
         let open = Vec::with_capacity(of.open_blocks + 1);
         OpenBlocks { of, open, counts: MergeCounts::default() }
@@ -113,8 +115,8 @@ impl OpenBlocks {
         merges_ns
     }
 
-    /// A write inside one block, which begins at `at`. `part` is the block as it would be after this write
-    /// alone.
+    /// Handles a write inside one block, which begins at `at`. `part` is the state of the block if this were
+    /// its only write. Returns the time of the merges.
     fn write_in(&mut self, part: OpenBlock, at: u64) -> u64 {
         let is_same = |block: &OpenBlock| (block.file, block.number) == (part.file, part.number);
         let known = self.open.iter().position(is_same).map(|index| self.open.remove(index));
@@ -123,7 +125,7 @@ impl OpenBlocks {
             Some(rewritten) => (part, self.close(&rewritten)),
             None => (part, 0),
         };
-        // A complete block stays among the open ones: its last page may be written again.
+        // A completely written block stays open, because its last page may be written again.
         self.open.push(block);
         if self.open.len() > self.of.open_blocks {
             let oldest = self.open.remove(0);
@@ -132,12 +134,12 @@ impl OpenBlocks {
         merges_ns
     }
 
-    /// The beginning of the page before this end.
+    /// The beginning of the page that has the last byte before `end`.
     fn last_page(&self, end: u64) -> u64 {
         (end - 1) / self.of.page_bytes * self.of.page_bytes
     }
 
-    /// The block after one more write that follows its last one.
+    /// The state of a block after one more write that continues it.
     fn continued(&self, block: OpenBlock, part: &OpenBlock, at: u64) -> OpenBlock {
         let end = block.end.max(part.end);
         let new_bytes = end - at.max(block.end);

@@ -17,7 +17,7 @@ const SHIPPED: &[(&str, &str)] = &[
     ("mram", include_str!("../profiles/nvm/mram.toml")),
 ];
 
-/// What persistent memory takes longer than the memory it is emulated in.
+/// How much longer operations take in persistent memory than in the main memory that emulates it.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NvmProfile {
@@ -25,17 +25,18 @@ pub struct NvmProfile {
     pub name: String,
     /// Where the figures come from.
     pub source: String,
-    /// For each line read that the modelled cache has not.
+    /// Extra time for each line that is read and is not in the modelled cache, in nanoseconds.
     pub read_extra_ns: f64,
-    /// For each fence that has lines to wait for.
+    /// Extra time for each fence that has lines to wait for, in nanoseconds.
     pub persist_extra_ns: f64,
-    /// For each line written back.
+    /// Time for each line that is written back, in nanoseconds.
     pub write_line_ns: f64,
-    /// Of all threads together, lines read and written back; 0 = not limited.
+    /// Bandwidth for lines that are read and written back, for all threads together; 0 = not limited.
     pub bandwidth_bytes_per_s: f64,
-    /// Lines in flight at once: by so much the time of consecutive lines is divided, down to that of one.
+    /// The number of lines in flight at once. The time of consecutive lines is divided by this number, but is
+    /// at least the time of one line.
     pub parallel_lines: u64,
-    /// Modelled last-level cache; 0 = none, every line is missed.
+    /// Bytes of the modelled last-level cache; 0 = no cache, so every line is a miss.
     pub cache_bytes: u64,
     /// Endurance and energy of its cells, if the source states them. They are reported, and have no effect on
     /// times.
@@ -85,7 +86,7 @@ impl NvmProfile {
         Ok(())
     }
 
-    /// Time of consecutive lines of which each takes `each_ns`.
+    /// Time of consecutive lines, if one line takes `each_ns`.
     pub(crate) fn run_ns(&self, lines: u64, each_ns: f64) -> f64 {
         let in_turn = (lines as f64 / self.parallel_lines as f64).max(1.0);
         if lines == 0 { 0.0 } else { each_ns * in_turn }
@@ -104,7 +105,7 @@ mod tests {
         }
     }
 
-    /// The figures of Arulraj's table 1, written once more.
+    /// The figures of Arulraj's table 1 are written here a second time, to find mistakes in the profiles.
     #[test]
     fn cells_bear_and_take_what_the_source_says() {
         let cell = |name| NvmProfile::shipped(name).unwrap().cell;

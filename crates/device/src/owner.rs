@@ -13,17 +13,19 @@ use std::path::Path;
 
 const FILE_MODE: u32 = 0o600;
 const DIRECTORY_MODE: u32 = 0o700;
-/// What others may not have, and the group neither but for reading.
+/// Permission bits that a file must not have: all bits of other users, and the bits of the group except
+/// reading.
 const CLOSED: u32 = 0o027;
 
-/// Options under which a new file is its owner's.
+/// Options for opening files: only the owner can access a new file.
 pub(crate) fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.mode(FILE_MODE);
     options
 }
 
-/// Closes an open file to others. Who does not own it can't do that, and need not: the owner lets him in.
+/// Removes the permissions of other users from an open file. If the user does not own the file, this fails
+/// without an error: the owner has chosen to give access to this user.
 pub(crate) fn tighten(file: &File) {
     let Ok(metadata) = file.metadata() else { return };
     let mode = metadata.mode();
@@ -43,7 +45,7 @@ pub fn create_directory(path: &Path) -> io::Result<()> {
     if let Some(above) = path.parent().filter(|above| !above.as_os_str().is_empty()) {
         std::fs::create_dir_all(above)?;
     }
-    // Somebody else may make it at the same time.
+    // Another process may make the directory at the same time. That is no error here.
     DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(path)?;
     restrict_directory(path)?;
     for made in missing {
@@ -53,7 +55,7 @@ pub fn create_directory(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Closes a directory to everybody but its owner.
+/// Removes all permissions of a directory except the owner's.
 pub fn restrict_directory(path: &Path) -> io::Result<()> {
     std::fs::set_permissions(path, Permissions::from_mode(DIRECTORY_MODE))
 }

@@ -25,20 +25,20 @@ use std::sync::OnceLock;
 use crate::error::ErrorKind;
 use crate::region::{LINE_BYTES, Medium, WriteBack};
 
-/// Forces an instruction, in tests and experiments.
+/// The environment variable that forces an instruction, for tests and experiments.
 const FORCE: &str = "VARVE_NVM_WRITE_BACK";
-/// Where the kernel lists persistent memory.
+/// The folder in which the kernel lists persistent memory.
 const REGIONS: &str = "/sys/bus/nd/devices";
 
 const NO_INSTRUCTION: &str = "this is persistent memory, the processor has none of clwb, clflushopt and clflush, and the kernel does not say \
     that its caches survive a power failure: what is stored there could be lost. Put the region on another file system, where it is emulated";
 
-/// What this process uses.
+/// The write-back instruction that this process uses.
 struct WriteBackChoice {
     instruction: Result<WriteBack, ErrorKind>,
-    /// By the environment, against what would be chosen.
+    /// Whether the environment variable has chosen the instruction.
     is_forced: bool,
-    /// The caches survive a power failure.
+    /// Whether the caches survive a power failure.
     caches_persist: bool,
 }
 
@@ -54,8 +54,8 @@ fn found() -> &'static WriteBackChoice {
     })
 }
 
-/// How lines of a medium are written back; an error if the environment asks for what this processor has not,
-/// or the medium wants what it has not.
+/// How lines of a medium are written back. Errors: the environment variable names an instruction that this
+/// processor does not have, or the medium needs an instruction and the processor has none.
 pub(crate) fn write_back_of(medium: Medium) -> Result<WriteBack, ErrorKind> {
     found().write_back_of(medium)
 }
@@ -75,8 +75,8 @@ impl WriteBackChoice {
     }
 }
 
-/// Whether whole lines are stored past the caches, where they are written back at once: not if an instruction
-/// is forced.
+/// Whether a store of whole lines that are written back at once bypasses the caches. It does not if an
+/// instruction is forced.
 pub(crate) fn streams() -> bool {
     CAN_STREAM && !found().is_forced
 }
@@ -98,7 +98,8 @@ fn named(name: &str) -> Result<WriteBack, ErrorKind> {
     }
 }
 
-/// Whether the kernel says of every region of persistent memory that the caches belong to what survives.
+/// Whether the kernel reports, for every region of persistent memory, that the processor's caches survive a
+/// power failure.
 fn caches_persist(devices: &Path) -> bool {
     let Ok(entries) = std::fs::read_dir(devices) else { return false };
     let regions =
@@ -120,7 +121,7 @@ pub(crate) unsafe fn write_back_lines(how: WriteBack, first: *const u8, lines: u
     }
 }
 
-/// Asks for `lines` cache lines from `first` on. Nothing happens where no memory is mapped.
+/// Prefetches `lines` cache lines from `first` on. Addresses without mapped memory are ignored.
 pub(crate) fn prefetch_lines(first: *const u8, lines: u64) {
     for no in 0..lines {
         prefetch_line(first.wrapping_add((no * LINE_BYTES) as usize));
@@ -136,7 +137,7 @@ mod processor {
 
     use super::{LINE_BYTES, WriteBack};
 
-    /// Whether the processor has the instruction, for lines of the size that is assumed.
+    /// Whether the processor has the instruction, and its lines have the size [`LINE_BYTES`].
     pub(super) fn has(how: WriteBack) -> bool {
         let basic = __cpuid(1);
         let line_bytes = u64::from(basic.ebx >> 8 & 0xFF) * 8;
@@ -168,10 +169,11 @@ mod processor {
         }
     }
 
-    /// Whether lines can be stored past the caches.
+    /// Whether stores can bypass the caches.
     pub(super) const CAN_STREAM: bool = true;
 
-    /// Copies whole lines past the caches: they are written back with the next fence of this thread.
+    /// Copies whole lines with stores that bypass the caches. The next fence of this thread waits for these
+    /// stores.
     ///
     /// # Safety
     /// The ranges must be mapped and apart, `to` at a whole line and `len` a multiple of a line.
@@ -186,21 +188,21 @@ mod processor {
         }
     }
 
-    /// Asks for a line; a hint.
+    /// Prefetches a line. This is only a hint.
     #[inline]
     pub(super) fn prefetch_line(line: *const u8) {
         // SAFETY: every processor of the architecture has the instruction, and it faults at no address.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(line.cast()) };
     }
 
-    /// Waits until what this thread wrote back is durable.
+    /// Waits until all lines that this thread has written back are durable.
     #[inline]
     pub(crate) fn fence() {
         // SAFETY: the instruction is part of the architecture and touches no register.
         unsafe { asm!("sfence", options(nostack, preserves_flags)) };
     }
 
-    /// Whether the counter runs at one speed whatever the processor does.
+    /// Whether the time-stamp counter always runs at the same speed.
     pub(super) fn counter_is_steady() -> bool {
         __cpuid(0x8000_0000).eax >= 0x8000_0007 && __cpuid(0x8000_0007).edx >> 8 & 1 == 1
     }
@@ -228,7 +230,7 @@ mod processor {
 
     pub(crate) unsafe fn stream(_from: *const u8, _to: *mut u8, _len: usize) {}
 
-    /// Orders stores; on this architecture nothing is mapped as persistent.
+    /// Orders stores. That is enough, because on this architecture no memory is mapped as persistent.
     pub(crate) fn fence() {
         std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
     }
@@ -245,8 +247,8 @@ mod processor {
 use processor::{CAN_STREAM, counter, counter_is_steady, has, prefetch_line, write_back_line};
 pub(crate) use processor::{fence, stream};
 
-/// The clock's nanoseconds and the counter at the same moment: the best of some tries, since a thread may be
-/// interrupted between the two.
+/// The nanoseconds of the clock and the time-stamp counter at the same moment. A thread may be interrupted
+/// between the two reads, so the best of several tries is used.
 fn both_clocks() -> (u64, u64) {
     let look = |_| {
         let before = counter();
@@ -258,15 +260,15 @@ fn both_clocks() -> (u64, u64) {
     best.map_or((0, 0), |(_, now_ns, ticks)| (now_ns, ticks))
 }
 
-/// Time in ticks: those of the time-stamp counter if it is steady, else nanoseconds.
+/// Time in ticks. A tick is a step of the time-stamp counter if the counter is steady, else a nanosecond.
 pub(crate) struct Ticks {
-    /// How many make a nanosecond.
+    /// Ticks in a nanosecond.
     pub(crate) per_ns: f64,
     is_counter: bool,
 }
 
 impl Ticks {
-    /// Measured once per process, for 10 ms.
+    /// The ticks of this process. The first call measures their length for 10 ms.
     pub(crate) fn of_process() -> &'static Ticks {
         const CALIBRATION_NS: u64 = 10_000_000;
         static TICKS: OnceLock<Ticks> = OnceLock::new();
@@ -281,7 +283,7 @@ impl Ticks {
         })
     }
 
-    /// Now.
+    /// The present time in ticks.
     #[inline]
     pub(crate) fn now(&self) -> u64 {
         if self.is_counter { counter() } else { crate::sys::now_ns() }

@@ -11,8 +11,8 @@
 //! 1. At most one fault is switched on, and only for the calling thread. So tests that run in parallel do not
 //!    disturb each other.
 
-/// Whether the harness asked for this build: then checks that are too dear for a hot path are made, as in
-/// debug builds.
+/// Whether this build is for the test harness. Then the code makes checks that are too slow for a normal
+/// build, as in debug builds.
 pub const IN_HARNESS: bool = cfg!(feature = "planted");
 
 #[cfg(feature = "planted")]
@@ -52,12 +52,12 @@ mod switch {
         }
     }
 
-    /// Counts that the calling thread came by.
+    /// Counts that the calling thread has reached an event.
     pub fn reached(event: &'static str) {
         REACHED.with_borrow_mut(|counts| *counts.entry(event).or_default() += 1);
     }
 
-    /// What the calling thread came by since the last call, and how often.
+    /// The events that the calling thread has reached since the last call, and how often.
     pub fn take_reached() -> BTreeMap<&'static str, u64> {
         REACHED.take()
     }
@@ -77,19 +77,19 @@ pub fn planted_panic(place: &'static str) {
     assert!(!planted(place), "planted: {place}");
 }
 
-/// Switches on a panic: not in a build without the harness.
+/// Does nothing in a build without the harness.
 #[cfg(not(feature = "planted"))]
 #[inline(always)]
 pub const fn plant_panic(_name: &str) {}
 
-/// Whether this fault is switched on: never, in a build without the harness.
+/// Whether this fault is switched on. It is never on in a build without the harness.
 #[cfg(not(feature = "planted"))]
 #[inline(always)]
 pub const fn planted(_name: &str) -> bool {
     false
 }
 
-/// Counts that somebody came by: not in a build without the harness.
+/// Does nothing in a build without the harness.
 #[cfg(not(feature = "planted"))]
 #[inline(always)]
 pub const fn reached(_event: &'static str) {}

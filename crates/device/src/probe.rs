@@ -21,7 +21,8 @@ use crate::sys;
 pub(crate) const PROBE_FILE: &str = "varve.probe";
 const BLOCK_BYTES: usize = 4096;
 
-/// Probes a directory. `want_direct` = false leaves direct I/O off (with no warning: it was asked for).
+/// Probes a directory. `want_direct` = false leaves direct I/O off, without a warning, because the caller
+/// wants it so.
 pub(crate) fn probe(directory: &Path, want_direct: bool) -> Result<Capabilities> {
     let path = directory.join(PROBE_FILE);
     let fail = |error: std::io::Error| {
@@ -48,8 +49,8 @@ fn is_full(error: &std::io::Error) -> bool {
     ErrorKind::from_io(error) == ErrorKind::NoSpace
 }
 
-/// Nothing can be written here now: direct I/O if the kernel says so, and durable writes the way that always
-/// works.
+/// The capabilities of a device to which nothing can be written now. Direct I/O is used if the kernel reports
+/// it. All capabilities that need a trial are off.
 fn examine_full(path: &Path, file: &File, want_direct: bool) -> std::io::Result<Capabilities> {
     let facts = sys::statx(file.as_fd())?;
     let direct_io = want_direct
@@ -58,7 +59,8 @@ fn examine_full(path: &Path, file: &File, want_direct: bool) -> std::io::Result<
     Ok(untried(capabilities(&facts, direct_io)))
 }
 
-/// No file can be made here now: through the page cache, which always works.
+/// The capabilities of a directory in which no file can be made now. Reads and writes use the page cache,
+/// which always works.
 fn without_file(directory: &Path) -> std::io::Result<Capabilities> {
     let facts = sys::statx(File::open(directory)?.as_fd())?;
     Ok(untried(capabilities(&facts, false)))
@@ -72,7 +74,7 @@ fn untried(mut found: Capabilities) -> Capabilities {
     found
 }
 
-/// What is known without writing.
+/// The capabilities that are known without a trial.
 fn capabilities(facts: &sys::StatxFacts, direct_io: bool) -> Capabilities {
     let logical = facts.direct_offset_align_bytes.clamp(512, 4096);
     let physical = sys::physical_sector_bytes(facts.device_major, facts.device_minor);
@@ -110,8 +112,9 @@ fn examine(file: &File, direct_io: bool, want_direct: bool) -> std::io::Result<C
     let fua = sys::write_durable(file.as_fd(), &block, 0).is_ok();
     let punch_hole = sys::punch(file.as_fd(), 0, BLOCK_BYTES as u64).is_ok();
     let mut found = capabilities(&facts, direct_io);
-    // Through the page cache a durable write is a write and a flush, whose error may be that of earlier
-    // writes: there a flush of its own has to say so.
+    // With the page cache, the kernel makes a durable write as a write and a flush. An error of this flush
+    // may concern earlier writes. Without FUA, the program makes the flush itself, and handles its error as a
+    // failed flush.
     (found.fua, found.punch_hole) = (fua && direct_io, punch_hole);
     if punch_hole {
         found.hole_bytes = u32::try_from(file.metadata()?.blksize()).unwrap_or(0);
@@ -136,7 +139,7 @@ fn is_atomic(file: &File, facts: &sys::StatxFacts) -> bool {
         && sys::write_atomic(file.as_fd(), &AlignedBuf::new(bytes), 0, true).is_ok_and(|wrote| wrote == bytes)
 }
 
-/// What can be said of a directory that must not be written to.
+/// The capabilities of a directory that must not be written to.
 pub(crate) fn read_only() -> Capabilities {
     Capabilities {
         backend: "file, read-only".into(),

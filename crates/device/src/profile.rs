@@ -10,7 +10,7 @@ use serde::Deserialize;
 use crate::ftl::Translation;
 use crate::merges::Merges;
 
-/// A profile of this name that comes with the program.
+/// The names and texts of profiles that come with the program.
 macro_rules! shipped {
     ($($name:literal),* $(,)?) => {
         &[$(($name, include_str!(concat!("../profiles/", $name, ".toml")))),*]
@@ -59,16 +59,16 @@ pub struct OperationsPerSecond {
     pub sequential_write: f64,
 }
 
-/// What a durable write of one request is to a device.
+/// How a device makes a single write durable.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DurableWrite {
-    /// A write that is answered when the medium has it (force unit access).
+    /// The device acknowledges the write when it is on the medium (force unit access).
     #[default]
     Fua,
-    /// A write, and then a flush of the device's cache.
+    /// The write is followed by a flush of the device's cache.
     Flush,
-    /// A write like any other: the device's cache outlives a power failure.
+    /// The write is like any other write, because the device's cache survives a power failure.
     Cached,
 }
 
@@ -82,46 +82,46 @@ pub struct Profile {
     pub source: String,
     /// Parallel servers.
     pub channels: u32,
-    /// Addresses are spread over the channels in stripes of this size; 0 = the channel that is free first,
-    /// which a long request asks for each `anchor_bytes` of it.
+    /// Addresses are spread over the channels in stripes of this size. 0 = no stripes: the channel that is
+    /// free first serves a request, and each `anchor_bytes` of a long request can go to another channel.
     pub stripe_bytes: u64,
-    /// Request size of the anchors.
+    /// The request size to which `operations_per_s` applies.
     pub anchor_bytes: u64,
     /// Part of a service time that does not depend on the length, in microseconds.
     pub fixed_us: f64,
-    /// Operations of the anchor's size per second on all channels together, after the first one of a long
-    /// request. A disk positions its heads once for a request, however long it is. Requests that are
+    /// Operations of the anchor's size per second on all channels together, after the first operation of a
+    /// long request. A disk positions its heads once for a request, however long it is. Requests that are
     /// submitted together and have adjacent addresses count as one. 0: every operation takes as long as the
     /// first.
     #[serde(default)]
     pub under_way_per_s: f64,
-    /// Time of a flush with data to write, in microseconds. A drive without it and without `write_ack_us` has
+    /// Time of a flush with data to write, in microseconds. If this and `write_ack_us` are 0, the drive has
     /// no cache: an acknowledged write is on the medium.
     pub flush_us: f64,
     /// For a drive with a volatile write cache: a write is acknowledged this many microseconds after its
-    /// service began, while the channel still works on it. 0: when it is done.
+    /// service began, while the channel still works on it. 0: a write is acknowledged when it is done.
     #[serde(default)]
     pub write_ack_us: f64,
-    /// What a durable write is.
+    /// How the device makes a single write durable.
     #[serde(default)]
     pub durable_write: DurableWrite,
-    /// Largest write that is all or nothing, in bytes; 0 if nothing is promised.
+    /// The largest atomic write, in bytes; 0 if the device promises no atomic writes.
     #[serde(default)]
     pub atomic_write_bytes: u32,
-    /// Time of giving a range back (a trim) or of reserving one, on one channel, in microseconds.
+    /// Time to give a range back (a trim) or to reserve a range, on one channel, in microseconds.
     #[serde(default)]
     pub trim_us: f64,
-    /// How the device maps pages to flash; without it, what flash is written isn't modelled.
+    /// How the device maps pages to flash. Without this section, writes to flash are not modelled.
     #[serde(default)]
     pub translation: Option<Translation>,
-    /// How the device merges blocks; without it, a write takes the same time wherever it is.
+    /// How the device merges blocks. Without this section, the time of a write does not depend on merges.
     #[serde(default)]
     pub merges: Option<Merges>,
-    /// Power while busy; 0 = not known.
+    /// Power in watts while busy; 0 = not known.
     pub watts_active: f64,
-    /// Power while idle; 0 = not known.
+    /// Power in watts while idle; 0 = not known.
     pub watts_idle: f64,
-    /// The anchors.
+    /// The rates at the anchor size.
     pub operations_per_s: OperationsPerSecond,
 }
 
@@ -131,9 +131,9 @@ pub enum ProfileError {
     /// No shipped profile has this name.
     #[error("there is no device profile {name:?}: choose one of {known}, or give a profile as TOML")]
     Unknown {
-        /// The name asked for.
+        /// The requested name.
         name: String,
-        /// The names there are.
+        /// The existing names.
         known: String,
     },
     /// The text is no profile.
@@ -162,7 +162,7 @@ impl Profile {
         Ok(profile)
     }
 
-    /// The same drive with requests that take no time, for runs that only count.
+    /// The same drive, but requests take no time. It is for runs that only count operations.
     pub fn without_time(mut self) -> Profile {
         let at_once = f64::INFINITY;
         (self.fixed_us, self.flush_us, self.write_ack_us, self.trim_us) = (0.0, 0.0, 0.0, 0.0);
@@ -224,12 +224,12 @@ impl Profile {
         (fixed_ns + (anchor_ns - fixed_ns) * anchors) as u64
     }
 
-    /// Whether requests that are handed over together, and follow each other, are one to the drive.
+    /// Whether the drive handles requests as one if they are submitted together and have adjacent addresses.
     pub(crate) fn merges(&self) -> bool {
         self.under_way_per_s > 0.0
     }
 
-    /// Whether there is a cache that a flush would empty.
+    /// Whether the drive has a write cache, which a flush would empty.
     pub(crate) fn has_cache(&self) -> bool {
         self.flush_us > 0.0 || self.write_ack_us > 0.0
     }
@@ -248,7 +248,7 @@ mod tests {
         }
     }
 
-    /// Blocks as the papers say: 64 pages (Do 2.2), super-blocks of 1 MB (Lee 2.2).
+    /// The papers state the sizes of blocks: 64 pages (Do 2.2), and super-blocks of 1 MB (Lee 2.2).
     #[test]
     fn flash_of_the_papers_has_the_blocks_that_they_say() {
         for (name, block_bytes) in

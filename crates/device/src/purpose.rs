@@ -1,7 +1,7 @@
 //! What an I/O operation is for: the space (kind of file) and the purpose. The I/O counters have one counter
 //! for each pair.
 
-/// The kind of storage space a file belongs to; a key of the accounting.
+/// The space (kind of file) to which a file belongs. I/O is counted for each space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Space {
     /// Superblocks, lock file.
@@ -21,7 +21,7 @@ pub enum Space {
 }
 
 impl Space {
-    /// All spaces, in accounting order.
+    /// All spaces, in the order of reports.
     pub const ALL: [Space; 7] = [
         Space::Control,
         Space::Data,
@@ -46,12 +46,12 @@ impl Space {
     }
 }
 
-/// What an operation was for; a key of the accounting.
+/// The purpose of an operation. I/O is counted for each purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Purpose {
     /// Superblock.
     Control,
-    /// Page of a table or index at home.
+    /// Page of a table or index in the data files.
     DataPage,
     /// Doublewrite area.
     Doublewrite,
@@ -74,7 +74,7 @@ pub enum Purpose {
 }
 
 impl Purpose {
-    /// All purposes, in accounting order.
+    /// All purposes, in the order of reports.
     pub const ALL: [Purpose; 11] = [
         Purpose::Control,
         Purpose::DataPage,
@@ -107,7 +107,7 @@ impl Purpose {
     }
 }
 
-/// One operation as the accounting sees it.
+/// One operation that is counted.
 #[derive(Clone, Copy)]
 pub(crate) struct Io {
     pub space: Space,

@@ -20,18 +20,18 @@ use crate::memory::{MemoryDirectory, MemoryImage};
 use crate::purpose::{Purpose, Space};
 use crate::region::{self, Region, RegionFacts, RegionTally, UNFINISHED};
 
-/// A device within a record log, in order of wrapping.
+/// The number of a device within a record log. Devices are numbered in the order in which they were wrapped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DeviceNo(pub usize);
 
-/// A file within a record log.
+/// The number of a file within a record log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FileNo(pub usize);
 
-/// A tick that never comes.
+/// A tick that is later than all others. It means that an event did not complete.
 pub const NEVER: u64 = u64::MAX;
 
-/// What happened to the medium.
+/// A change of the medium, or an event that makes changes durable.
 #[derive(Debug, Clone)]
 pub enum Change {
     /// Bytes written to a file.
@@ -42,9 +42,9 @@ pub enum Change {
         offset: u64,
         /// The bytes.
         bytes: Arc<[u8]>,
-        /// Whether the write was to be durable by itself.
+        /// Whether the write had to be durable without a flush.
         durability: Durability,
-        /// All or nothing.
+        /// Whether the write is atomic.
         atomic: bool,
     },
     /// Bytes stored to a region, within one cache line.
@@ -116,19 +116,19 @@ pub enum Change {
 /// One recorded event.
 #[derive(Debug, Clone)]
 pub struct Event {
-    /// Device it happened on; marks are on device 0.
+    /// The device of the event. Marks have device 0.
     pub device: DeviceNo,
-    /// The thread that it happened on: a fence waits for what its own thread wrote back.
+    /// The thread of the event. It matters because a fence waits only for write-backs of its own thread.
     pub thread: u32,
-    /// Tick before the operation was passed on.
+    /// The tick before the operation was passed to the device below.
     pub submitted: u64,
-    /// Tick after it succeeded, or [`NEVER`].
+    /// The tick after the operation had succeeded, or [`NEVER`].
     pub completed: u64,
-    /// What it changed.
+    /// What the event has changed.
     pub change: Change,
 }
 
-/// Numbers given to threads that record.
+/// The number of the next thread that records.
 static THREADS: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {
@@ -173,7 +173,7 @@ pub struct RecordLog {
 pub struct Recording {
     /// All events, in order of submission.
     pub events: Vec<Event>,
-    /// Space of each file by number, where it was opened.
+    /// The space of each file, by the file's number; `None` if the file was never opened.
     pub file_spaces: Vec<Option<Space>>,
     pub(crate) devices: Vec<Initial>,
     /// One more than the last tick.
@@ -186,13 +186,13 @@ impl RecordLog {
         Arc::default()
     }
 
-    /// Notes something of the harness's own.
+    /// Records a mark of the test harness.
     pub fn mark(&self, note: u64) {
         let index = self.submit(DeviceNo(0), Change::Mark(note));
         self.complete(index..index + 1);
     }
 
-    /// The tick that the next event will be after.
+    /// The present tick. The next event will have a later one.
     pub fn now(&self) -> u64 {
         self.log.lock().tick
     }
@@ -226,7 +226,7 @@ impl RecordLog {
         }
     }
 
-    /// Records a change around the operation that makes it.
+    /// Runs an operation, and records its change with the ticks before and after it.
     fn around<T>(&self, device: DeviceNo, change: Change, run: impl FnOnce() -> Result<T>) -> Result<T> {
         let index = self.submit(device, change);
         let done = run()?;
@@ -278,7 +278,8 @@ impl Recorder {
         self.log.complete(index..index + 1);
     }
 
-    /// A region gets its name when it is whole; what an earlier attempt has left is used again.
+    /// Records how a new region is made: it gets its name when it is complete. A file that an unfinished
+    /// attempt has left is used again.
     fn note_new_region(&self, names: &mut BTreeMap<String, FileNo>, name: &str, len_bytes: u64) -> FileNo {
         let new = format!("{name}{UNFINISHED}");
         let file = names.remove(&new).unwrap_or_else(|| {
@@ -308,7 +309,7 @@ impl Directory for Recorder {
         let (file, inner) = match known {
             Some(file) => (file, self.inner.open(name, how)?),
             None if how.create == Create::Never => {
-                // The inner directory words the error.
+                // The directory below returns the error.
                 (FileNo(0), self.inner.open(name, how)?)
             }
             None => {
@@ -463,7 +464,7 @@ impl BlockFile for RecordedFile {
         self.around(Change::SetLen { file: self.file, len_bytes }, || self.inner.set_len(len_bytes))
     }
 
-    /// Changes no byte.
+    /// Records nothing, because no byte changes.
     fn reserve(&self, offset: u64, len_bytes: u64) -> Result<()> {
         self.inner.reserve(offset, len_bytes)
     }

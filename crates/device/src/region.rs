@@ -14,25 +14,27 @@ use crate::error::Result;
 
 /// Bytes of a cache line: the unit of writing back.
 pub const LINE_BYTES: u64 = 64;
-/// Bytes that are stored whole.
+/// Bytes of a word, which is stored atomically.
 pub const WORD_BYTES: usize = 8;
 
-/// What the name of a region's file ends with until it is whole.
+/// The suffix of the name of a region's file until the file is complete.
 pub(crate) const UNFINISHED: &str = ".new";
 
-/// What a region is made of.
+/// The medium of a region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Medium {
-    /// Persistent memory, mapped without a page cache: what was fenced survives power loss.
+    /// Persistent memory, mapped without a page cache. Stores that were written back and fenced survive a
+    /// power failure.
     Persistent,
-    /// An ordinary shared mapping of a file: it survives the death of the process and nothing else.
+    /// An ordinary shared mapping of a file. It survives the end of the process, but not the end of the
+    /// machine.
     EmulatedByFile,
     /// Memory of the process, for tests.
     Memory,
 }
 
 impl Medium {
-    /// Its name in reports.
+    /// Returns the name of the medium in reports.
     pub fn name(self) -> &'static str {
         match self {
             Medium::Persistent => "persistent memory",
@@ -47,16 +49,17 @@ impl Medium {
 pub enum WriteBack {
     /// Writes a line back and keeps it in the cache.
     Clwb,
-    /// Writes a line back and drops it from the cache; ordered by fences only.
+    /// Writes a line back and drops it from the cache. Only fences order these write-backs.
     ClflushOpt,
-    /// Writes a line back and drops it from the cache, one after the other.
+    /// Writes a line back and drops it from the cache. These write-backs are executed one after the other.
     Clflush,
-    /// None is needed: caches are within the persistent domain, or nothing is persistent.
+    /// No instruction is needed, because the caches survive a power failure, or because the memory is not
+    /// persistent anyway.
     FenceOnly,
 }
 
 impl WriteBack {
-    /// Its name in reports.
+    /// Returns the name of the instruction in reports.
     pub fn name(self) -> &'static str {
         match self {
             WriteBack::Clwb => "clwb",
@@ -67,13 +70,13 @@ impl WriteBack {
     }
 }
 
-/// What the cells of a medium bear and take.
+/// Endurance and energy of the cells of a medium.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NvmCell {
-    /// Writes until it is worn out.
+    /// The number of writes until a cell is worn out.
     pub endurance_writes: u64,
-    /// For the access of a bit, in picojoules.
+    /// Energy for the access of a bit, in picojoules.
     pub energy_pj_per_bit: f64,
 }
 
@@ -86,36 +89,36 @@ impl NvmCell {
     }
 }
 
-/// What was found about a region.
+/// The properties of a region.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RegionFacts {
-    /// What it is made of.
+    /// The medium of the region.
     pub medium: Medium,
     /// How lines are written back.
     pub write_back: WriteBack,
-    /// Name of the profile whose latency and bandwidth it imitates.
+    /// Name of the profile whose latency and bandwidth the region emulates.
     pub emulates: Option<String>,
-    /// What the cells of that medium bear and take, if its profile says.
+    /// Endurance and energy of the cells of the emulated medium, if its profile states them.
     pub cell: Option<NvmCell>,
-    /// The start of the machine that its contents end with, a number that is not 0; `None` if they outlive
-    /// it.
+    /// The boot of the machine until whose end the contents exist, as a number that is not 0. `None` if the
+    /// contents survive a restart of the machine.
     pub boot: Option<u64>,
 }
 
-/// Exact counts since a region was mapped. Lines, not bytes, wear a medium out.
+/// Exact counts since a region was mapped. Lines are counted because lines, not bytes, wear a medium out.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RegionTally {
     /// Calls that read.
     pub loads_count: u64,
-    /// Lines that they touched.
+    /// Lines that these reads touched.
     pub loaded_lines: u64,
-    /// Bytes that they read.
+    /// Bytes that these calls read.
     pub loaded_bytes: u64,
     /// Calls that stored.
     pub stores_count: u64,
-    /// Lines that they touched.
+    /// Lines that these stores touched.
     pub stored_lines: u64,
-    /// Bytes that they stored.
+    /// Bytes that these calls stored.
     pub stored_bytes: u64,
     /// Lines written back.
     pub written_back_lines: u64,
@@ -139,21 +142,21 @@ pub trait Region: Send + Sync {
     fn write_back(&self, offset: u64, len_bytes: u64);
     /// Waits until everything that this thread wrote back before is durable.
     fn fence(&self);
-    /// What it is made of.
+    /// The properties of the region.
     fn facts(&self) -> RegionFacts;
-    /// Counts since it was mapped.
+    /// Counts since the region was mapped.
     fn tally(&self) -> RegionTally;
-    /// Brings everything to the medium behind an emulation; nothing to do where a fence did. For clean
-    /// shutdowns.
+    /// If persistent memory is emulated, writes everything to the medium behind the emulation. Otherwise does
+    /// nothing, because fences have done this already. It is for clean shutdowns.
     fn settle(&self) -> Result<()>;
 
-    /// Stores an aligned word (little endian) whole. Others may load it at the same time.
+    /// Stores an aligned word (little endian) atomically. Other threads may load it at the same time.
     fn store_word(&self, offset: u64, value: u64) {
         assert_word(offset);
         self.store(offset, &value.to_le_bytes());
     }
 
-    /// Loads an aligned word. Others may store it at the same time.
+    /// Loads an aligned word. Other threads may store it at the same time.
     fn load_word(&self, offset: u64) -> u64 {
         assert_word(offset);
         let mut word = [0; WORD_BYTES];
@@ -168,9 +171,8 @@ pub trait Region: Send + Sync {
         self.write_back(offset, bytes.len() as u64);
     }
 
-    /// Asks the processor to fetch the lines of a range, because a read of them follows. It is a hint: it
-    /// counts as no load, a range beyond the end is ignored, and a region without a processor's cache does
-    /// nothing.
+    /// Asks the processor to prefetch the lines of a range that will be read soon. It is only a hint. It is
+    /// not counted as a load, and a range beyond the end is ignored. The default implementation does nothing.
     fn prefetch(&self, _offset: u64, _len_bytes: u64) {}
 
     /// Makes a range durable.
@@ -180,7 +182,7 @@ pub trait Region: Send + Sync {
     }
 }
 
-/// Only aligned words are whole.
+/// Asserts that a word is aligned. Only aligned words are stored atomically.
 pub(crate) fn assert_word(offset: u64) {
     assert!(offset.is_multiple_of(WORD_BYTES as u64), "the word at {offset} is not aligned");
 }
@@ -191,7 +193,7 @@ pub(crate) fn assert_within(region_bytes: u64, offset: u64, len_bytes: u64) {
     assert!(is_within, "bytes {offset}..+{len_bytes} are not within a region of {region_bytes}");
 }
 
-/// The lines that hold a range, by number.
+/// The numbers of the lines that contain a range.
 pub(crate) fn lines(offset: u64, len_bytes: u64) -> std::ops::Range<u64> {
     offset / LINE_BYTES..(offset + len_bytes).div_ceil(LINE_BYTES)
 }

@@ -17,11 +17,12 @@ use crate::nvm_profile::NvmProfile;
 use crate::persist::Ticks;
 use crate::region::{self, LINE_BYTES, Region, RegionFacts, RegionTally, WORD_BYTES};
 
-/// Longest overshoot that a thread may make good: more of it was the scheduler's.
+/// The largest credit for spinning too long. A longer overshoot was caused by the scheduler, so it gives no
+/// more credit.
 const CREDIT_NS_MAX: f64 = 1_000.0;
 
 thread_local! {
-    /// Ticks that this thread spun too long.
+    /// How many ticks this thread has spun too long.
     static CREDIT: Cell<u64> = const { Cell::new(0) };
     /// Whether this thread wrote lines back since its last fence.
     static HAS_WRITTEN_BACK: Cell<bool> = const { Cell::new(false) };
@@ -35,7 +36,7 @@ pub struct EmulatedRegion {
     /// Ticks for each nanosecond of the profile.
     ticks_per_ns: f64,
     cache: Cache,
-    /// When all that was asked for so far has gone over the bus, in ticks.
+    /// The time at which the bus has transferred all bytes that were requested so far, in ticks.
     bus_free: AtomicU64,
 }
 
@@ -49,7 +50,7 @@ impl EmulatedRegion {
         Arc::new(EmulatedRegion { inner, profile, ticks, ticks_per_ns, cache, bus_free: AtomicU64::new(0) })
     }
 
-    /// Sends bytes over the bus from `begun` on; gives the moment when they are through.
+    /// Adds lines to the bus from the time `begun` on, and returns the time at which they are transferred.
     fn bus(&self, begun: u64, lines: u64) -> u64 {
         if self.profile.bandwidth_bytes_per_s == 0.0 || lines == 0 {
             return begun;
@@ -78,7 +79,8 @@ impl EmulatedRegion {
         CREDIT.set((at - until).min((CREDIT_NS_MAX * self.ticks.per_ns) as u64));
     }
 
-    /// After a read that began at `begun`: charges the lines that are not in the cache, run by run.
+    /// Called after a read that began at `begun`. Adds the time of the lines that are not in the modelled
+    /// cache. Consecutive lines are charged together.
     fn charge_read(&self, begun: u64, offset: u64, len_bytes: usize) {
         if len_bytes == 0 || self.profile.reads_are_free() {
             return;
@@ -97,7 +99,7 @@ impl EmulatedRegion {
         self.spin(extra_ns, self.bus(begun, missed));
     }
 
-    /// After lines were written back from `begun` on.
+    /// Called after a write-back that began at `begun`. Adds the time of its lines.
     fn charge_write_back(&self, begun: u64, offset: u64, len_bytes: u64) {
         if len_bytes > 0 {
             let lines = region::lines(offset, len_bytes);
@@ -117,7 +119,7 @@ impl EmulatedRegion {
 }
 
 impl NvmProfile {
-    /// Whether reading costs nothing: then no cache need be modelled.
+    /// Whether reads take no extra time. Then the cache is not modelled.
     fn reads_are_free(&self) -> bool {
         self.read_extra_ns == 0.0 && self.bandwidth_bytes_per_s == 0.0
     }
@@ -168,7 +170,8 @@ impl Region for EmulatedRegion {
         self.inner.settle()
     }
 
-    /// As slow as the two steps: the profile knows lines that reach the medium, not how.
+    /// Takes the same time as a store and a write-back, because the profile has times for lines that reach
+    /// the medium, in whatever way they do.
     fn store_back(&self, offset: u64, bytes: &[u8]) {
         let begun = self.ticks.now();
         self.inner.store_back(offset, bytes);
@@ -189,7 +192,7 @@ impl Region for EmulatedRegion {
     }
 }
 
-/// A direct-mapped cache: for each of its places the line that is there, plus one; 0 = none.
+/// A direct-mapped cache. Each place has the number of its line plus one; 0 = no line.
 struct Cache {
     tags: Box<[AtomicU64]>,
 }
@@ -199,7 +202,7 @@ impl Cache {
         Cache { tags: (0..bytes / LINE_BYTES).map(|_| AtomicU64::new(0)).collect() }
     }
 
-    /// Whether a line is not there; it is from now on.
+    /// Puts a line into the cache. Returns whether it was not there before.
     fn misses(&self, line: u64) -> bool {
         let places = self.tags.len() as u64;
         let place = line.checked_rem(places).and_then(|at| self.tags.get(at as usize));

@@ -30,25 +30,25 @@ use crate::region::{LINE_BYTES, Region};
 pub const HEAD_BYTES: u64 = 4096;
 
 const UNFINISHED_SUFFIX: &str = ".new";
-/// With more ranges than this a flush writes back the whole file.
+/// If there are more ranges than this, a flush writes back the whole file.
 const RANGES_MAX: usize = 64;
 
 /// How a region is cut into files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RegionExtents {
-    /// Names begin with it.
+    /// The beginning of all names.
     pub prefix: String,
     /// Length of each file: a multiple of [`HEAD_BYTES`].
     pub extent_bytes: u64,
-    /// Most files that there can be.
+    /// The largest number of files.
     pub count: u32,
-    /// Where the region is, for messages.
+    /// The location of the region, for messages.
     pub location: String,
 }
 
-/// What a flush has to write back.
+/// The bytes that the next flush has to write back.
 enum Unflushed {
-    /// All of the file, as after a restart.
+    /// The whole file, for example after a restart.
     All,
     Ranges(Vec<Range<u64>>),
 }
@@ -69,13 +69,13 @@ impl Unflushed {
 /// One piece of the region.
 struct Extent {
     no: u32,
-    /// Its first byte in the region.
+    /// The offset of its first byte in the region.
     base: u64,
     is_there: AtomicBool,
     unflushed: Mutex<Unflushed>,
 }
 
-/// A region as a directory; see the module's first lines.
+/// A region that is used as a directory of files. See the description of this module.
 pub struct RegionFiles {
     region: Arc<dyn Region>,
     how: RegionExtents,
@@ -101,7 +101,7 @@ impl RegionFiles {
         Arc::new(RegionFiles { region, how, capabilities, accounting, extents })
     }
 
-    /// The piece that a name means, and whether it is the name of an unfinished file.
+    /// The piece that belongs to a name, and whether the name is one of an unfinished file.
     fn find(&self, name: &str) -> Option<(&Arc<Extent>, bool)> {
         let number = name.strip_prefix(self.how.prefix.as_str())?.strip_prefix('.')?;
         let (number, is_unfinished) = match number.strip_suffix(UNFINISHED_SUFFIX) {
@@ -112,7 +112,7 @@ impl RegionFiles {
         (number == format!("{:04}", extent.no)).then_some((extent, is_unfinished))
     }
 
-    /// Where a file is, for messages.
+    /// The location of a file, for messages.
     fn shown(&self, name: &str) -> Location {
         Location::new(format!("{name} in {}", self.how.location))
     }
@@ -186,7 +186,7 @@ impl Directory for RegionFiles {
         Ok(there.map(|extent| self.name_of(extent)).collect())
     }
 
-    /// Only from `NAME.new` to `NAME`.
+    /// A file can be renamed only from `NAME.new` to `NAME`.
     fn rename(&self, from: &str, to: &str) -> Result<()> {
         [from, to].into_iter().try_for_each(|name| check_name(name, Operation::Rename))?;
         let fail = |kind| Err(DeviceError::new(self.shown(from).text(), Operation::Rename, kind));
@@ -200,7 +200,7 @@ impl Directory for RegionFiles {
         }
     }
 
-    /// Durably: the head is zero when this returns.
+    /// The removal is durable: the head is zero in persistent memory when this returns.
     fn remove(&self, name: &str) -> Result<()> {
         check_name(name, Operation::Remove)?;
         let missing = || DeviceError::new(self.shown(name).text(), Operation::Remove, ErrorKind::NotFound);
@@ -253,7 +253,8 @@ impl RegionFile {
         Err(DeviceError::at(self.location.text(), operation, offset, kind))
     }
 
-    /// Stores bytes, but no zeros over zeros: a segment of a new region is filled without wearing it out.
+    /// Stores bytes, but does not store zeros over zeros. So a segment of a new region is filled with zeros
+    /// without wear.
     fn store(&self, offset: u64, bytes: &[u8]) {
         let at = self.extent.base + offset;
         if bytes.iter().all(|byte| *byte == 0) && is_zero(&*self.region, at, bytes.len() as u64) {
@@ -325,7 +326,7 @@ impl BlockFile for RegionFile {
         Ok(())
     }
 
-    /// Who flushes at the same time waits until what both of them wrote is fenced.
+    /// If two threads flush at the same time, the second one waits until the writes of both are fenced.
     fn flush(&self) -> Result<()> {
         if self.read_only {
             return self.fail(Operation::Flush, 0, ErrorKind::ReadOnly);

@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::purpose::{Io, Purpose, Space};
 use crate::region::{self, LINE_BYTES, Region, RegionFacts, RegionTally, WORD_BYTES};
 
-/// A part of a region that is a region itself; its tally is that of the whole.
+/// A part of a region that is used as a region. Its tally is the tally of the whole region.
 pub struct RegionPart {
     region: Arc<dyn Region>,
     start: u64,
@@ -24,8 +24,8 @@ pub struct RegionPart {
 }
 
 impl RegionPart {
-    /// The bytes `range` of a region; the range begins at a whole line. Reads and stores are counted for
-    /// `space` and `why`.
+    /// The part with the bytes `range` of a region. The range begins at a whole line. Reads and stores are
+    /// counted for `space` and `why`.
     pub fn new(
         region: Arc<dyn Region>,
         range: Range<u64>,
@@ -39,7 +39,7 @@ impl RegionPart {
         Arc::new(RegionPart { region, start: range.start, len_bytes, space, why, account })
     }
 
-    /// Where a range of the part lies in the region.
+    /// The offset in the region of a range of the part.
     fn at(&self, offset: u64, len_bytes: u64) -> u64 {
         region::assert_within(self.len_bytes, offset, len_bytes);
         self.start + offset

@@ -16,18 +16,19 @@
 //! 4. A request ends when its last piece is done.
 //! 5. A write occupies its channel also for the merges that it causes (`merges.rs`), if the profile has them.
 //!
-//! The model does not include what a drive does while it is idle: it merges only when a write needs it.
+//! The model does not include the work of a drive while it is idle. So the modelled drive merges only when a
+//! write needs a merge.
 
 use crate::merges::{MergeCounts, OpenBlocks};
 use crate::profile::{Profile, Request};
 
-/// What a request asks of the device.
+/// The kind of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Read,
-    /// A write that the drive's cache may answer for.
+    /// A write that may be acknowledged when it is in the drive's cache.
     Write,
-    /// A write that is answered when the medium has it.
+    /// A write that is acknowledged when it is on the medium.
     WriteThrough,
 }
 
@@ -39,7 +40,7 @@ pub(crate) struct Extent {
     pub bytes: u64,
 }
 
-/// An address as a channel sees it.
+/// An address of a file on a channel.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct ChannelAddress {
     file: u32,
@@ -59,21 +60,21 @@ struct Flush {
     done_ns: u64,
 }
 
-/// A device: its channels, and what is placed on them.
+/// A device: its channels, and the requests that are placed on them.
 pub(crate) struct Service {
     profile: Profile,
     dilation: f64,
     channels: Vec<Channel>,
     flush: Option<Flush>,
-    /// A write was placed since the last flush: the drive's cache may hold something.
+    /// Whether a write was placed since the last flush, so that the drive's cache may have data.
     is_dirty: bool,
     busy_ns: u64,
-    /// Of a drive that merges blocks.
+    /// The open blocks of a drive that merges blocks; `None` for other drives.
     open_blocks: Option<OpenBlocks>,
 }
 
 impl Service {
-    /// An idle device, its times multiplied by `dilation`.
+    /// An idle device, whose times are multiplied by `dilation`.
     pub(crate) fn new(profile: Profile, dilation: f64) -> Service {
         let channels = (0..profile.channels).map(|_| Channel::default()).collect();
         let open_blocks = profile.merges.map(OpenBlocks::new);
@@ -85,12 +86,12 @@ impl Service {
         self.open_blocks.as_ref().map(OpenBlocks::counts).unwrap_or_default()
     }
 
-    /// Time that channels were or will be busy, added up.
+    /// The sum of the times that channels were busy, or will be busy with placed requests.
     pub(crate) fn busy_ns(&self) -> u64 {
         self.busy_ns
     }
 
-    /// Places a request that arrives at a moment; gives the moment at which it is answered.
+    /// Places a request that arrives at a time, and returns the time at which it is acknowledged.
     pub(crate) fn place(&mut self, arrival_ns: u64, kind: Kind, extent: Extent) -> u64 {
         self.is_dirty |= kind == Kind::Write;
         let end = extent.offset + extent.bytes;
@@ -161,9 +162,9 @@ impl Service {
         self.open_blocks.as_mut().map_or(0, |open| open.write(file, offset, bytes))
     }
 
-    /// Whether a piece on a channel continues what went before; from now on the next one continues it. Without stripes
-    /// each channel keeps the tail of one stream, and a stream that goes on elsewhere changes places with what was kept
-    /// there.
+    /// Whether a piece on a channel continues an earlier piece. Records the end of this piece, so that the
+    /// next one can continue it. Without stripes each channel has the end of one stream. If a stream
+    /// continues on another channel, the two channels exchange their ends.
     fn continues(&mut self, no: usize, place: ChannelAddress, bytes: u64) -> bool {
         let had_tail = match self.profile.stripe_bytes {
             0 => self.channels.iter().position(|channel| channel.next == Some(place)),
@@ -197,7 +198,8 @@ impl Service {
         self.channels.get_mut(no).expect("the number is that of a channel")
     }
 
-    /// Begin and end of a service on a channel that takes it as soon as it can.
+    /// Occupies a channel for `service_ns` as soon as it is free. Returns the start and the end of the
+    /// service.
     fn occupy(&mut self, no: usize, from_ns: u64, service_ns: u64) -> (u64, u64) {
         self.busy_ns += service_ns;
         let channel = self.channel(no);

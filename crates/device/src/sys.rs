@@ -22,12 +22,13 @@ fn retry(mut call: impl FnMut() -> i64) -> io::Result<i64> {
     }
 }
 
-/// One durable write (`pwritev2` with `RWF_DSYNC`); returns the bytes written.
+/// Makes one durable write (`pwritev2` with `RWF_DSYNC`), and returns the number of bytes written.
 pub(crate) fn write_durable(fd: BorrowedFd<'_>, buf: &[u8], offset: u64) -> io::Result<usize> {
     write_with(fd, buf, offset, libc::RWF_DSYNC)
 }
 
-/// One write that is all or nothing (`RWF_ATOMIC`), durable if asked for; returns the bytes written.
+/// Makes one atomic write (`RWF_ATOMIC`), which is durable if `durable` is true. Returns the number of bytes
+/// written.
 pub(crate) fn write_atomic(fd: BorrowedFd<'_>, buf: &[u8], offset: u64, durable: bool) -> io::Result<usize> {
     write_with(fd, buf, offset, libc::RWF_ATOMIC | if durable { libc::RWF_DSYNC } else { 0 })
 }
@@ -44,7 +45,7 @@ pub(crate) fn allocate(fd: BorrowedFd<'_>, offset: u64, len_bytes: u64) -> io::R
     fallocate(fd, 0, offset, len_bytes)
 }
 
-/// Gives a range back to the file system; the length stays.
+/// Gives a range back to the file system. The length of the file stays the same.
 pub(crate) fn punch(fd: BorrowedFd<'_>, offset: u64, len_bytes: u64) -> io::Result<()> {
     fallocate(fd, libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE, offset, len_bytes)
 }
@@ -56,15 +57,15 @@ fn fallocate(fd: BorrowedFd<'_>, mode: i32, offset: u64, len_bytes: u64) -> io::
     retry(call).map(|_| ())
 }
 
-/// What `statx` says about direct I/O of a file.
+/// The facts from `statx` about I/O of a file.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct StatxFacts {
-    /// Alignment of offsets and lengths; 0 if the file system does not tell.
+    /// Alignment of offsets and lengths for direct I/O; 0 if the file system does not report it.
     pub direct_offset_align_bytes: u32,
-    /// Smallest and largest atomic write; 0 if there is none.
+    /// Bytes of the smallest and the largest atomic write; 0 if there are none.
     pub atomic_write_bytes_min: u32,
     pub atomic_write_bytes_max: u32,
-    /// The file is mapped without a page cache.
+    /// Whether the file is mapped without a page cache.
     pub dax: bool,
     pub device_major: u32,
     pub device_minor: u32,
@@ -93,7 +94,7 @@ pub(crate) fn statx(fd: BorrowedFd<'_>) -> io::Result<StatxFacts> {
     })
 }
 
-/// The number of an open file's kind of file system.
+/// The number that identifies the type of an open file's file system.
 pub(crate) fn file_system(fd: BorrowedFd<'_>) -> io::Result<i64> {
     // SAFETY: all-zero is a valid value of this plain C structure.
     let mut facts: libc::statfs = unsafe { std::mem::zeroed() };
@@ -102,7 +103,7 @@ pub(crate) fn file_system(fd: BorrowedFd<'_>) -> io::Result<i64> {
     Ok(facts.f_type)
 }
 
-/// Bytes that a process without privileges can still take of a directory's file system.
+/// Free bytes for processes without privileges in the file system of a directory.
 pub(crate) fn free_bytes(fd: BorrowedFd<'_>) -> io::Result<u64> {
     // SAFETY: all-zero is a valid value of this plain C structure.
     let mut facts: libc::statfs64 = unsafe { std::mem::zeroed() };
@@ -111,7 +112,7 @@ pub(crate) fn free_bytes(fd: BorrowedFd<'_>) -> io::Result<u64> {
     Ok(facts.f_bavail.saturating_mul(facts.f_bsize.unsigned_abs()))
 }
 
-/// Physical sector of a block device, if the kernel tells.
+/// Bytes of a physical sector of a block device, if the kernel reports them.
 pub(crate) fn physical_sector_bytes(major: u32, minor: u32) -> Option<u32> {
     let device = format!("/sys/dev/block/{major}:{minor}");
     let name = "queue/physical_block_size";
@@ -146,7 +147,7 @@ pub(crate) fn sleep_until_ns(until_ns: u64) {
     }
 }
 
-/// Lets this thread's timers fire on time (the default may be 50 µs late).
+/// Makes the timers of this thread fire on time. By default they may be 50 µs late.
 pub(crate) fn tighten_timer_slack() {
     // SAFETY: PR_SET_TIMERSLACK takes one number and affects the calling thread only.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_u64, 0, 0, 0) };

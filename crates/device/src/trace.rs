@@ -30,7 +30,7 @@ pub struct TraceEntry {
     pub len_bytes: u64,
     /// Read or write.
     pub what: Timed,
-    /// What it was for.
+    /// The purpose of the operation.
     pub why: Purpose,
 }
 
@@ -76,7 +76,7 @@ impl IoTrace {
         });
     }
 
-    /// Takes the entries so far, and how many did not fit.
+    /// Takes the entries out of the trace, and returns them with the number of dropped operations.
     pub fn take(&self) -> (Vec<TraceEntry>, u64) {
         let mut slot = self.recording.lock();
         slot.as_mut().map_or_else(Default::default, |recording| {

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use crate::error::Result;
 use crate::region::{self, Region, RegionFacts, RegionTally};
 
-/// A region with the lines that are stored and not durable yet.
+/// A region, with a list of the lines that are stored but not durable yet.
 pub struct Tracked {
     inner: Arc<dyn Region>,
     lines: Mutex<HashMap<u64, Line>>,
@@ -23,9 +23,10 @@ pub struct Tracked {
 /// A line that is not durable yet.
 #[derive(Default)]
 struct Line {
-    /// Stores so far.
+    /// The number of stores so far.
     stored: u64,
-    /// Stores so far when a thread that has not fenced since wrote it back.
+    /// For each thread that has written the line back and has executed no fence since: the number of stores
+    /// at the time of the write-back.
     written_back: HashMap<ThreadId, u64>,
 }
 
@@ -35,7 +36,7 @@ impl Tracked {
         Arc::new(Tracked { inner, lines: Mutex::default() })
     }
 
-    /// Lines that a power failure could spoil now.
+    /// The number of lines whose stores a power failure could lose now.
     pub fn unpersisted(&self) -> usize {
         self.lines.lock().len()
     }

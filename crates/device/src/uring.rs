@@ -1,8 +1,8 @@
 //! Batches of I/O operations through io_uring. All operations of a batch are submitted together, and the
 //! caller waits until all of them are done.
 //!
-//! The rings of io_uring are in a pool, and each batch borrows a ring from it. So there are as many rings as
-//! batches run at the same time, and not one for each thread.
+//! The rings of io_uring are in a pool, and each batch borrows a ring from it. So the number of rings is the
+//! number of batches that run at the same time, not the number of threads.
 //!
 //! Invariants
 //! 1. A batch returns only when every operation that it submitted has completed. So the kernel never has a
@@ -20,10 +20,11 @@ use parking_lot::Mutex;
 
 use crate::block::{Durability, ReadOp, WriteOp};
 
-/// Operations in flight at once in one batch; longer batches go in several rounds.
+/// The largest number of operations of one batch that are in flight at once. Longer batches are run in
+/// several rounds.
 const RING_ENTRIES: u32 = 128;
 
-/// What a batch asks for.
+/// An operation of a batch.
 pub(crate) enum Transfer<'a, 'b> {
     Read(&'a mut ReadOp<'b>),
     Write(&'a WriteOp<'b>),
@@ -46,14 +47,14 @@ impl Transfer<'_, '_> {
     }
 }
 
-/// Rings not in use.
+/// The rings that no batch is using.
 pub(crate) struct RingPool {
     idle: Mutex<Vec<IoUring>>,
     refused: AtomicBool,
 }
 
 impl RingPool {
-    /// A pool, with a first ring to see whether the kernel gives any.
+    /// A pool. Makes a first ring to find out whether the kernel allows rings.
     pub(crate) fn new(allowed: bool) -> RingPool {
         let pool = RingPool { idle: Mutex::default(), refused: AtomicBool::new(!allowed) };
         if let Some(ring) = pool.take() {
@@ -62,7 +63,7 @@ impl RingPool {
         pool
     }
 
-    /// Whether batches go through a ring.
+    /// Whether batches can use a ring.
     pub(crate) fn available(&self) -> bool {
         !self.refused.load(Relaxed)
     }
@@ -79,8 +80,8 @@ impl RingPool {
         ring.map_err(|_| self.refused.store(true, Relaxed)).ok()
     }
 
-    /// Runs all transfers on one file. `done(index, result)` gets each result as the kernel gives it
-    /// (bytes, or a negative errno). Returns false, having done nothing, if there is no ring.
+    /// Runs all transfers on one file. `done(index, result)` gets each result as the kernel reports it
+    /// (bytes, or a negative errno). If there is no ring, returns false and does nothing.
     pub(crate) fn run(
         &self,
         fd: BorrowedFd<'_>,
@@ -121,14 +122,14 @@ fn run_round(
     }
 }
 
-/// Submits what is queued and waits until `want` operations have completed, or the kernel wants to be
-/// asked again.
+/// Submits the queued operations, and waits until `want` of them have completed. It may return earlier if the
+/// kernel requires a repetition.
 fn wait(ring: &IoUring, want: usize) {
     if let Err(error) = ring.submit_and_wait(want) {
         match error.raw_os_error() {
             Some(libc::EINTR | libc::EAGAIN | libc::EBUSY) => {}
-            // The kernel may hold pointers into buffers whose owners would free them: there is no
-            // way back that is memory-safe.
+            // The kernel may still have pointers into the buffers. If this function returned, their owners
+            // could free them. So there is no memory-safe way to return.
             _ => std::process::abort(),
         }
     }

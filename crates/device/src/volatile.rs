@@ -22,7 +22,7 @@ use crate::region::{Medium, Region, RegionFacts, RegionTally};
 /// A directory in memory whose regions are lost at a reboot.
 pub struct VolatileMachine {
     files: Arc<MemoryDirectory>,
-    /// Regions as they are mapped.
+    /// The present contents of the mapped regions.
     mapped: Arc<MemoryDirectory>,
     boot: u64,
     capabilities: Capabilities,
@@ -33,23 +33,23 @@ fn copy(directory: &MemoryDirectory) -> Arc<MemoryDirectory> {
 }
 
 impl VolatileMachine {
-    /// An empty directory, in the machine's first start.
+    /// An empty directory, in the first boot of the machine.
     pub fn new() -> Arc<VolatileMachine> {
         VolatileMachine::of(MemoryDirectory::new(), MemoryDirectory::new(), 1)
     }
 
     fn of(files: Arc<MemoryDirectory>, mapped: Arc<MemoryDirectory>, boot: u64) -> Arc<VolatileMachine> {
-        // Files are as durable as those of a disk.
+        // The backend is called "file", because files survive a power failure like files on a disk.
         let capabilities = Capabilities { backend: "file".into(), ..files.capabilities().clone() };
         Arc::new(VolatileMachine { files, mapped, boot, capabilities })
     }
 
-    /// What a process finds that starts when this one was killed.
+    /// The state that a new process finds after this process was killed.
     pub fn after_process_death(&self) -> Arc<VolatileMachine> {
         VolatileMachine::of(copy(&self.files), copy(&self.mapped), self.boot)
     }
 
-    /// What it finds when the power failed.
+    /// The state that a new process finds after a power failure.
     pub fn after_power_loss(&self) -> Arc<VolatileMachine> {
         VolatileMachine::of(copy(&self.files), MemoryDirectory::new(), self.boot + 1)
     }
@@ -73,7 +73,7 @@ impl Directory for VolatileMachine {
     }
 
     fn remove(&self, name: &str) -> Result<()> {
-        // A region that is made again has nothing of this one.
+        // A later region with the same name must not get the contents of this one.
         if self.mapped.exists(name)? {
             self.mapped.remove(name)?;
         }

@@ -1,4 +1,4 @@
-//! Tests of the merges: by figures that are worked out by hand, and by the published time of a write to
+//! Tests the merges against figures that are computed by hand, and against the published time of a write to
 //! rollback segments.
 
 use super::*;
@@ -7,7 +7,7 @@ use crate::service::{Extent, Kind, Service};
 
 const MIB: u64 = 1 << 20;
 const PAGE: u64 = 8192;
-/// Of a whole super-block of `ssd-2008`.
+/// Time to erase a whole super-block of `ssd-2008`.
 const ERASE_MS: f64 = 12.0;
 
 fn drive(open_blocks: usize) -> OpenBlocks {
@@ -15,7 +15,7 @@ fn drive(open_blocks: usize) -> OpenBlocks {
     OpenBlocks::new(Merges { open_blocks, ..merges })
 }
 
-/// Milliseconds of a merge that copies all but this many bytes of a super-block.
+/// Time in milliseconds of a merge that copies all bytes of a super-block except this many.
 fn merge_ms(host_bytes: u64) -> f64 {
     ERASE_MS + (MIB - host_bytes) as f64 / 32e3
 }
@@ -25,7 +25,7 @@ fn assert_near(what: &str, got: f64, wanted: f64, within: f64) {
     assert!((got / wanted - 1.0).abs() <= within, "{what}: {got:.3}, wanted {wanted:.3}");
 }
 
-/// Numbers as evenly spread as a xorshift spreads them.
+/// Pseudo-random numbers from a xorshift generator.
 fn chance(seed: u64) -> impl FnMut(u64) -> u64 {
     let mut state = seed;
     move |below| {
@@ -44,7 +44,7 @@ fn a_sequential_stream_is_not_merged() {
     assert_eq!((took_ns, long_ns, open.counts()), (0, 0, MergeCounts::default()));
 }
 
-/// A force of the log may write its last page again, also in parts of a page.
+/// A force of the log may write its last page again, even in parts of a page.
 #[test]
 fn the_last_page_may_be_written_again() {
     let mut open = drive(1);
@@ -115,7 +115,7 @@ fn rollback_segments() -> impl FnMut(u64) -> u64 {
     }
 }
 
-/// What the number of open super-blocks is calibrated on: 6.8 ms (section 5.1).
+/// The number of open super-blocks is calibrated so that a write takes the published 6.8 ms (section 5.1).
 #[test]
 fn writes_of_rollback_segments_take_the_published_time() {
     assert_near("ssd-2008", mean_write_ms("ssd-2008", 40_000, rollback_segments()), 6.8, 0.05);
@@ -136,7 +136,7 @@ fn random_and_sequential_writes_of_the_drive() {
     assert_near("random, ssd-ocz", ocz_ms, 1e3 / 2211.0 + 12.0 + (MIB - PAGE) as f64 / 80e3, 0.01);
 }
 
-/// A drive without the section takes the same time for each write.
+/// A drive whose profile has no section `[merges]` takes the same time for each write.
 #[test]
 fn other_drives_do_not_merge() {
     for name in Profile::names() {

@@ -1,4 +1,4 @@
-//! Tests that the model gives the rates that each profile states, and that flushes behave like those of a
+//! Tests that the model gives the rates that each profile states, and that flushes behave like flushes of a
 //! kernel.
 
 use std::cmp::Reverse;
@@ -9,7 +9,7 @@ use super::*;
 const MS: u64 = 1_000_000;
 
 impl Service {
-    /// How long a flush takes behind one write.
+    /// How long a flush takes after one write.
     fn flush_of_one_write(&mut self) -> f64 {
         let written_ns = self.place(0, Kind::Write, Extent { file: 1, offset: 0, bytes: 4096 });
         (self.place_flush(written_ns) - written_ns) as f64
@@ -20,8 +20,8 @@ fn device(name: &str) -> Service {
     Service::new(Profile::shipped(name).unwrap(), 1.0)
 }
 
-/// Requests per second when `depth` callers each send the next request as soon as theirs is answered, once
-/// the device is warm: after a tenth of the requests.
+/// Requests per second, if each of `depth` callers sends its next request as soon as its last one is
+/// answered. The first tenth of the requests only warms the device up and is not counted.
 fn per_second(
     service: &mut Service,
     depth: usize,
@@ -56,7 +56,7 @@ fn assert_near(what: &str, got: f64, wanted: f64, within: f64) {
     assert!(off <= within, "{what}: {got:.1} where the source says {wanted:.1}");
 }
 
-/// Every profile: the four rates at the anchor's size, with enough callers to keep all channels busy.
+/// Checks the four rates of every profile at the anchor size, with enough callers to keep all channels busy.
 #[test]
 fn every_profile_meets_its_anchors() {
     for name in Profile::names() {
@@ -82,7 +82,8 @@ fn every_profile_meets_its_anchors() {
     }
 }
 
-/// The figures of devices.md, written once more: a slip in a profile would else be met exactly.
+/// The figures of devices.md are written here a second time. Otherwise a wrong figure in a profile would pass
+/// the test above.
 #[test]
 fn the_profiles_say_what_their_sources_say() {
     let anchors = [
@@ -125,7 +126,8 @@ fn the_profiles_say_what_their_sources_say() {
     assert_near("log force", device("hdd-7200").flush_of_one_write() / 1e6, 4.17, 0.001);
 }
 
-/// Lee 2008, table 3: forces of 32 and of 30 sectors, wherever the log is; a shorter one takes as long.
+/// Lee 2008, table 3, measured forces of 32 and of 30 sectors, at any place of the log. A shorter force takes
+/// the same time.
 #[test]
 fn forces_of_the_log_take_the_time_that_was_measured() {
     for (name, sectors, took_ms) in [("lee-log-disk", 32, 8.1), ("lee-log-flash", 30, 1.3)] {
@@ -171,8 +173,8 @@ fn a_long_request_uses_all_channels() {
     assert_near("480 KiB", bytes as f64 * 1e9 / answered_ns as f64, 520e6, 0.06);
 }
 
-/// A stream is sequential although each of its requests is served by another channel, also beside another
-/// stream.
+/// A stream is sequential although each of its requests is served by another channel. This is also true if
+/// there is a second stream.
 #[test]
 fn streams_are_followed_from_channel_to_channel() {
     let mut service = device("sata-ssd-2014");
@@ -210,7 +212,7 @@ fn flushes_that_wait_join() {
     let mut service = device("sata-ssd-2014");
     write(&mut service, 0, 0);
     let first_ns = service.place_flush(30_000);
-    // Written while the first one runs: on the medium behind it.
+    // These writes arrive while the first flush runs, so they reach the medium after it.
     for no in 1..=8 {
         let answered_ns = write(&mut service, MS, no << 20);
         assert_eq!(answered_ns, first_ns + 27_800);
@@ -229,7 +231,8 @@ fn flushes_that_wait_join() {
     assert_eq!(service.busy_ns(), 10 * 111_111 + 3 * 10 * 1_643_000);
 }
 
-/// A trim takes one channel for as long as the profile says; without a time it takes nothing.
+/// A trim occupies one channel for the time that the profile states. If the profile states no time, it
+/// occupies none.
 #[test]
 fn a_trim_takes_a_channel() {
     let mut free = device("sata-ssd-2014");
@@ -300,7 +303,7 @@ fn a_disk_turns_once_for_adjacent_pages() {
     assert_near("heads move for a sector, too", short as f64, turn_ns, 0.001);
 }
 
-/// It held up all channels until the last of them was idle.
+/// In an earlier version, a flush of such a drive held up all channels until the last of them was idle.
 #[test]
 fn a_drive_without_a_cache_is_not_held_up_by_flushes() {
     let mut service = device("hdd-8");

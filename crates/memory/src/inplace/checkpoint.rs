@@ -79,7 +79,7 @@ pub(super) fn read(files: &mut Files) -> StoreResult<Checkpoint> {
     Ok(found)
 }
 
-/// Unpacks the block at the begin of `bytes`, and returns the bytes after the block.
+/// Unpacks the block at the start of `bytes`, and returns the bytes after the block.
 fn unpack<'b>(bytes: &'b [u8], records: &mut Vec<u8>) -> Option<&'b [u8]> {
     let (head, rest) = bytes.split_at_checked(BLOCK_HEAD_BYTES)?;
     let number =

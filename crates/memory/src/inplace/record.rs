@@ -127,7 +127,7 @@ impl<'r> Record<'r> {
         HEAD_BYTES + 32 + keys.iter().map(|key| 4 + key.len()).sum::<usize>() + parts_bytes
     }
 
-    /// Reads the record at the begin of a buffer; `None` if it is damaged.
+    /// Reads the record at the start of a buffer; `None` if it is damaged.
     pub(super) fn decode(bytes: &'r [u8]) -> Option<Decoded<'r>> {
         let mut head = Fields(bytes);
         let (len_bytes, checksum) = (head.number()?, head.number()?);

@@ -29,7 +29,7 @@ pub(super) struct Decoded<'r> {
     pub(super) rest: &'r [u8],
 }
 
-/// Reads the record at the begin of `bytes`; `None` if it is damaged.
+/// Reads the record at the start of `bytes`; `None` if it is damaged.
 pub(super) fn decode(bytes: &[u8]) -> Option<Decoded<'_>> {
     let (len_bytes, rest) = bytes.split_first_chunk()?;
     let (checksum, rest) = rest.split_first_chunk()?;

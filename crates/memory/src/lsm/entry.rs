@@ -213,7 +213,7 @@ pub(crate) struct EntryBytes<'e> {
 }
 
 impl<'e> EntryBytes<'e> {
-    /// Decodes the entry at the begin of `bytes`; `None` if there is none.
+    /// Decodes the entry at the start of `bytes`; `None` if there is none.
     pub(crate) fn decode(bytes: &'e [u8]) -> Option<EntryBytes<'e>> {
         let (head, rest) = bytes.split_first_chunk()?;
         let head = EntryHead::decode(head)?;
