@@ -28,7 +28,7 @@ use crate::numbers::{Numbers, Scale};
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Folding {
-    /// DataFusion tells calls apart by name and arguments.
+    /// DataFusion distinguishes calls by their name and their arguments.
     name: String,
     fold: Fold,
     input: Ty,
@@ -68,7 +68,8 @@ impl AggregateUDFImpl for Folding {
         Ok(data_type(self.output))
     }
 
-    /// What the aggregate is of no rows: DataFusion asks when it makes a correlated subquery a join.
+    /// Returns the value of the aggregate over no rows. DataFusion needs this value when it turns a
+    /// correlated subquery into a join.
     fn default_value(&self, data_type: &DataType) -> Result<ScalarValue> {
         match self.fold {
             Fold::Call { kind: AggKind::Count | AggKind::Moment(Moment::RegrCount), .. } => {
@@ -101,7 +102,7 @@ impl AggregateUDFImpl for Folding {
 }
 
 impl Folding {
-    /// Type of the value that the state holds: a sum, else a value as it came.
+    /// Returns the type of the value in the state: the type of a partial sum, or the type of the input.
     fn held(&self) -> Ty {
         match self.fold {
             Fold::Call { kind: AggKind::Sum | AggKind::Avg, .. } => Sum::state_type(self.input),
@@ -120,9 +121,9 @@ pub struct Folded {
     count: i64,
     sum: Sum,
     value: Value,
-    /// The least key so far.
+    /// The least key that was added so far.
     least: Vec<u8>,
-    /// Keys of the values seen.
+    /// The keys of the values that were already counted. Only an aggregate with DISTINCT fills this set.
     seen: std::collections::BTreeSet<Box<[u8]>>,
     seen_memory: Account,
     key: Vec<u8>,
@@ -150,14 +151,14 @@ impl Folded {
         }
     }
 
-    /// No values yet.
+    /// Returns the state of an aggregate that has no values yet.
     pub fn of(kind: AggKind, input: Ty, output: Ty) -> Folded {
         let fold = Fold::Call { kind, distinct: false };
         let signature = Signature::any(1, Volatility::Immutable);
         Folded::new(&Folding { name: String::new(), fold, input, output, signature })
     }
 
-    /// Takes in a value.
+    /// Adds a value to the state.
     pub fn add(&mut self, value: Datum<'_>) -> varve_sql::Result<()> {
         let Fold::Call { kind, distinct } = self.fold else {
             debug_assert_eq!(self.fold, Fold::First, "a value without its key");
@@ -174,7 +175,7 @@ impl Folded {
         self.fold_in(kind, value)
     }
 
-    /// Takes in a pair of values.
+    /// Adds a pair of values to the state.
     pub fn add_pair(&mut self, first: Datum<'_>, second: Datum<'_>) -> varve_sql::Result<()> {
         if let Some(moments) = self.moments.as_mut().filter(|_| !first.is_null() && !second.is_null()) {
             self.count += 1;
@@ -183,7 +184,7 @@ impl Folded {
         Ok(())
     }
 
-    /// Takes in a value with its key.
+    /// Adds a value with its key to the state.
     fn add_keyed(&mut self, value: Datum<'_>, key: &[u8]) {
         if self.count == 0 || key < self.least.as_slice() {
             self.value = value.to_value();
@@ -241,7 +242,7 @@ impl Folded {
                     moments.add(value)?;
                 }
             }
-            // These come by `collect`.
+            // Values of these aggregates are added by `collect`.
             AggKind::StringAgg
             | AggKind::ArrayAgg
             | AggKind::PercentileCont
@@ -255,7 +256,7 @@ impl Folded {
         Ok(())
     }
 
-    /// What the aggregate is of the values so far.
+    /// Returns the value of the aggregate over the values that were added so far.
     pub fn result(&self) -> varve_sql::Result<Value> {
         let kind = match self.fold {
             Fold::First | Fold::Least => return Ok(self.value.clone()),
@@ -280,7 +281,7 @@ impl Folded {
         matches!(self.fold, Fold::Call { kind: AggKind::Sum | AggKind::Avg, .. })
     }
 
-    /// Whether it is a sum of all values of a column of numeric.
+    /// Returns whether the aggregate is a sum or an average of all values of a column of type numeric.
     fn adds_words(&self) -> bool {
         self.adds() && self.input == Ty::Numeric && !matches!(self.fold, Fold::Call { distinct: true, .. })
     }
@@ -342,7 +343,7 @@ impl Accumulator for Folded {
     }
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
-        // The result is here twice while it becomes a scalar.
+        // While the result is converted to a scalar, memory holds the result twice.
         let mut memory = Account::default();
         memory.grow(2 * self.collected.whole_bytes()).map_err(wrapped)?;
         scalar(self.output, self.result().map_err(wrapped)?)
@@ -366,7 +367,8 @@ impl Accumulator for Folded {
             return Err(wrapped(SqlError::unsupported("an aggregate that keeps all values, in parts")));
         }
         if !self.seen.is_empty() {
-            // Values that several parts have seen can't be told apart any more; one part sees them all.
+            // The states of several parts could have counted the same value, and a merge could not detect
+            // this. So one part must see all values.
             return Err(wrapped(SqlError::unsupported("an aggregate of DISTINCT values in parts")));
         }
         let value = if self.adds() { self.sum.state().map_err(wrapped)? } else { self.value.clone() };
@@ -414,7 +416,7 @@ impl Folded {
 }
 
 fn scalar(ty: Ty, value: Value) -> Result<ScalarValue> {
-    // A long text is not copied.
+    // A text is moved and not copied, because it may be long.
     let value = match value {
         Value::Text(text) if data_type(ty) == DataType::Utf8View => {
             return Ok(ScalarValue::Utf8View(Some(text)));

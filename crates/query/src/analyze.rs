@@ -30,36 +30,37 @@ use crate::padded::PaddedPlan;
 use crate::scan::ScanPlan;
 use crate::shared::{Leaf, SharedTable};
 
-/// A node of a plan, and those that it takes its rows from.
+/// A node of a plan, with the nodes below it.
 pub struct Node {
-    /// As it was planned.
+    /// The node of the plan, without the nodes that measure.
     pub plan: Arc<dyn ExecutionPlan>,
-    /// What stands above it: a subquery, a query of WITH.
+    /// The title that EXPLAIN shows above the node, if it begins a subquery or a query of WITH.
     pub label: Option<String>,
-    /// Those below it.
+    /// The nodes from which this node reads its rows.
     pub inner: Vec<Node>,
     tally: Option<Arc<Tally>>,
 }
 
 impl Node {
-    /// What it has done, if it was measured.
+    /// Returns the measured values of the node, if it was measured.
     pub fn actual(&self) -> Option<Actual> {
         let tally = self.tally.as_ref()?;
         Some(Actual { left_out: tally.left_out.load(Ordering::Relaxed), ..*tally.sums.lock() })
     }
 }
 
-/// What one node has done.
+/// The measured values of one node.
 #[derive(Debug)]
 struct Tally {
     timing: bool,
     sums: Mutex<Actual>,
-    /// Rows that its condition left out.
+    /// The number of rows that the condition of the node left out.
     left_out: Arc<AtomicU64>,
 }
 
 impl Tally {
-    /// Does some of the node's work; how long it took.
+    /// Does some of the node's work, and measures it. Returns the result of the work and the time that it
+    /// took.
     fn during<R>(&self, work: impl FnOnce() -> R) -> (R, Duration) {
         let (begin, pages) = (self.timing.then(Instant::now), PageMeter::counts());
         let done = work();
@@ -71,14 +72,16 @@ impl Tally {
     }
 }
 
-/// The nodes of a plan; with a gauge, also the plan with each of them measured.
+/// Returns a plan and its nodes. If there is a gauge, the returned plan measures each node. Otherwise it is
+/// the given plan.
 pub fn nodes(plan: &Arc<dyn ExecutionPlan>, gauge: Option<Gauge>) -> Result<(Arc<dyn ExecutionPlan>, Node)> {
     Walk { gauge, shared: HashSet::new(), subplans: 0 }.node(plan)
 }
 
 struct Walk {
     gauge: Option<Gauge>,
-    /// Queries of WITH that were shown, where they are read first.
+    /// The queries of WITH whose plans were already returned. They are shown at the node that reads them
+    /// first.
     shared: HashSet<*const SharedTable>,
     subplans: usize,
 }
@@ -125,7 +128,7 @@ impl Walk {
         Ok((made, Node { plan: plan.clone(), label: None, inner, tally }))
     }
 
-    /// The plans of a query of WITH, once.
+    /// Returns the plans of a query of WITH at the first call, and nothing at later calls for the same query.
     fn shared_nodes(&mut self, table: &Arc<SharedTable>) -> Result<Vec<Node>> {
         if !self.shared.insert(Arc::as_ptr(table)) {
             return Ok(Vec::new());
@@ -170,7 +173,7 @@ struct MeasuredRows {
     plan: Arc<dyn ExecutionPlan>,
     partition: usize,
     tally: Arc<Tally>,
-    /// What the run has taken so far; `None` once it has given a row.
+    /// The time that the run has taken so far. It is `None` after the run has returned its first row.
     startup: Option<Duration>,
 }
 

@@ -22,7 +22,7 @@ use futures::{StreamExt, TryStreamExt};
 
 use crate::apply::made;
 
-/// Puts `AppendPlan` in the place of unions.
+/// Replaces each union node of DataFusion by an `AppendPlan`.
 #[derive(Debug)]
 pub struct Appends;
 
@@ -120,7 +120,8 @@ impl ExecutionPlan for AppendPlan {
         let batches = futures::stream::iter(partitions)
             .map(move |(input, n)| -> Result<_> {
                 let shape = shape.clone();
-                // Whether a column may be NULL differs from input to input.
+                // A column can be nullable in one input and not nullable in another. So each batch gets the
+                // schema of the union.
                 let batch = move |batch: Result<RecordBatch>| {
                     let batch = batch?;
                     made(&shape, batch.columns().to_vec(), batch.num_rows())

@@ -45,30 +45,32 @@ use crate::cells::{Cells, CellsBuilder, data_type};
 use crate::error::wrapped;
 use crate::identity::{Identity, compared_by_identity};
 
-/// Pairs of rows that a lateral join gives at a time, at least.
+/// A lateral join collects at least this many pairs of rows for a batch, unless the rows end before.
 const PAIRS: usize = 8192;
 
-/// Memory of the answers that are kept, about.
+/// The approximate limit for the memory of the cached answers, in bytes.
 const MEMO_BYTES_MAX: usize = 8 << 20;
 
-/// What becomes of the inner rows.
+/// How the answer for an outer row is computed from its inner rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Answer {
-    /// Whether there is one.
+    /// True if there is an inner row.
     Exists,
-    /// The value of the only one, of this type; NULL if there is none, 21000 if there are more.
+    /// The value of the only inner row. It has this type. The answer is NULL if there is no row, and error
+    /// 21000 if there are several rows.
     Only(Ty),
-    /// The values of all, which are of this type, as an array.
+    /// An array of the values of all inner rows. The values have this type.
     List(Ty),
-    /// Whether one is true; NULL if none is, but one is NULL.
+    /// True if a value is true. NULL if no value is true, but one is NULL.
     Any,
-    /// Whether all are true; NULL if none is false, but one is NULL.
+    /// True if all values are true. NULL if no value is false, but one is NULL.
     All,
-    /// Whether the value given is among them, which are of this type and read once; NULL if it is NULL, or
-    /// one of them is.
+    /// True if the given value is among the values of the inner rows. These values have this type, and are
+    /// read only once. If there are inner rows, the answer is NULL for a given NULL, and for a value that is
+    /// not found although one of the values is NULL.
     In(Ty),
-    /// The rows themselves, each beside the outer row; an outer row without any stays, beside NULLs, if
-    /// `outer`.
+    /// The inner rows themselves, each joined to the outer row. If `outer` is set, an outer row without inner
+    /// rows is returned once, joined to NULLs.
     Rows {
         /// LEFT JOIN LATERAL
         outer: bool,
@@ -76,7 +78,7 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// The type of the column that is added, unless rows are.
+    /// Returns the type of the column that is added. Returns `None` for `Rows`.
     pub fn ty(self) -> Option<Ty> {
         match self {
             Answer::Exists | Answer::Any | Answer::All | Answer::In(_) => Some(Ty::Bool),
@@ -87,23 +89,24 @@ impl Answer {
     }
 }
 
-/// What is run for each row.
+/// The inner plan, which runs for each outer row.
 #[derive(Clone)]
 pub struct Inner {
     /// The plan.
     pub plan: LogicalPlan,
-    /// Its surroundings, where it finds what it is given.
+    /// The surroundings of the plan. From there it reads the values that it is given.
     pub around: Arc<Around>,
-    /// Types of that.
+    /// The types of the given values.
     pub given: Vec<Ty>,
-    /// What becomes of its rows.
+    /// How the answer is computed from the rows of the plan.
     pub answer: Answer,
-    /// It may give other rows at each run. (Where it is given nothing it runs once all the same, as in
-    /// PostgreSQL.)
+    /// The plan may return other rows at each run. A plan that is given no values still runs only once, as in
+    /// PostgreSQL.
     pub varies: bool,
-    /// LIMIT and OFFSET that hang on what it is given.
+    /// LIMIT and OFFSET, if they depend on the given values.
     pub window: Window,
-    /// Behind what it is given stands whether it is run at all; the answer is NULL if not.
+    /// An additional boolean follows the given values. If it is not true, the plan does not run, and the
+    /// answer is NULL.
     pub is_guarded: bool,
 }
 
@@ -117,7 +120,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// Whether all rows are taken.
+    /// Whether there is neither LIMIT nor OFFSET.
     pub fn is_none(&self) -> bool {
         self.limit.is_none() && self.offset.is_none()
     }
@@ -128,7 +131,7 @@ impl Window {
 pub struct Apply {
     id: Identity,
     input: LogicalPlan,
-    /// The values to give, over the input.
+    /// The values that are given to the inner plan, as expressions over the columns of the input.
     given: Vec<Logical>,
     inner: Arc<Inner>,
     /// Names of the columns that are added.
@@ -137,7 +140,7 @@ pub struct Apply {
 }
 
 impl Apply {
-    /// The plan of `input` with the columns that `inner` adds, under these names.
+    /// Returns the plan `input` with the columns that `inner` adds. The added columns have the given names.
     pub fn plan(
         input: LogicalPlan,
         given: Vec<Logical>,
@@ -186,7 +189,8 @@ impl UserDefinedLogicalNodeCore for Apply {
         self.given.clone()
     }
 
-    /// Conditions on the outer row alone may be checked before.
+    /// A condition on an added column must stay above this node. A condition that reads only the outer row
+    /// may be checked below it.
     fn prevent_predicate_push_down_columns(&self) -> HashSet<String> {
         self.names.iter().cloned().collect()
     }
@@ -299,18 +303,18 @@ impl ApplyPlan {
         ApplyPlan { input, given, plan, inner, schema, properties: Arc::new(properties) }
     }
 
-    /// What is run for each row.
+    /// Returns the plan that runs for each outer row.
     pub fn inner_plan(&self) -> &Arc<dyn ExecutionPlan> {
         &self.plan
     }
 
-    /// The same with another plan for that, which gives the same rows.
+    /// Returns a copy of this node with another inner plan. The other plan must return the same rows.
     pub fn with_inner_plan(&self, plan: Arc<dyn ExecutionPlan>) -> ApplyPlan {
         let ApplyPlan { input, given, inner, schema, .. } = self;
         ApplyPlan::new(input.clone(), given.clone(), plan, inner.clone(), schema.clone())
     }
 
-    /// Whether it gives the inner rows themselves beside the outer ones.
+    /// Whether the node joins the inner rows themselves to the outer rows.
     pub fn gives_rows(&self) -> bool {
         self.inner.answer.ty().is_none()
     }
@@ -403,17 +407,17 @@ struct Running {
     context: Arc<TaskContext>,
     memo: HashMap<Vec<u8>, Value>,
     memo_bytes: usize,
-    /// The rows among which values are looked up.
+    /// The values of the inner rows, for `Answer::In`.
     members: Option<Members>,
-    /// Outer rows whose inner rows are not all given out.
+    /// A batch of outer rows, if not all inner rows of them were returned yet.
     pending: Option<Pending>,
 }
 
-/// Values to look others up among.
+/// A set of values, among which other values are looked up.
 struct Members {
     keys: HashSet<Vec<u8>>,
     has_null: bool,
-    /// What they take of the pool of memory.
+    /// The memory of the values, which is reserved in the memory pool.
     _reserved: MemoryReservation,
 }
 
@@ -421,11 +425,11 @@ struct Members {
 struct Pending {
     batch: RecordBatch,
     arrays: Vec<ArrayRef>,
-    /// The row that is run, or the next one.
+    /// The outer row whose inner rows are being read, or the next outer row.
     row: usize,
-    /// Its inner rows.
+    /// The inner rows of this outer row, if the inner plan runs for it.
     rows: Option<SendableRecordBatchStream>,
-    /// It had some.
+    /// Whether this outer row had inner rows so far.
     is_paired: bool,
 }
 
@@ -438,7 +442,7 @@ impl Running {
         self.answered(&batch, &arrays, self.inner.answer).await.map(Some)
     }
 
-    /// The next outer rows, and what they give.
+    /// Reads the next batch of outer rows. Returns it with the values that it gives to the inner plan.
     async fn outer_rows(&mut self) -> Result<Option<(RecordBatch, Vec<ArrayRef>)>> {
         let Some(batch) = self.input.next().await.transpose()? else { return Ok(None) };
         let arrays = self
@@ -449,13 +453,13 @@ impl Running {
         Ok(Some((batch, arrays)))
     }
 
-    /// The values of one row.
+    /// Returns the values that one outer row gives to the inner plan.
     fn values(&self, arrays: &[ArrayRef], row: usize) -> Vec<Value> {
         let value = |(t, array): (&Ty, &ArrayRef)| Cells::of(*t, array).get(row).to_value();
         self.inner.given.iter().zip(arrays).map(value).collect()
     }
 
-    /// The batch with the answer for each row.
+    /// Returns the batch with a further column, which contains the answer for each row.
     async fn answered(
         &mut self,
         batch: &RecordBatch,
@@ -478,8 +482,8 @@ impl Running {
             }
             key.clear();
             for value in &values {
-                // A value and its equal may look different (1.0 and 1.00): the answer is kept for the value
-                // as it is.
+                // Equal values may be written differently (1.0 and 1.00), and may have different answers. So
+                // the key of the cache is the exact value.
                 push_image(&mut key, &value.as_datum());
             }
             if let Some(known) = self.memo.get(&key) {
@@ -495,7 +499,7 @@ impl Running {
         made(&self.schema, columns, batch.num_rows())
     }
 
-    /// Whether the value is among the rows.
+    /// Returns whether the value is among the values of the inner rows: true, false or NULL.
     async fn look_up(&mut self, value: &Value, ty: Ty) -> Result<Value> {
         if self.members.is_none() {
             self.members = Some(self.gathered(ty).await?);
@@ -514,7 +518,7 @@ impl Running {
         })
     }
 
-    /// All rows, to look values up among them.
+    /// Runs the inner plan, and returns the set of its values.
     async fn gathered(&mut self, ty: Ty) -> Result<Members> {
         let reserved = MemoryConsumer::new("IN").register(self.context.memory_pool());
         let (mut keys, mut has_null) = (HashSet::new(), false);
@@ -544,7 +548,7 @@ impl Running {
         }
     }
 
-    /// Begins a run.
+    /// Starts a run of the inner plan.
     fn run(&mut self, values: &[Value]) -> Result<SendableRecordBatchStream> {
         self.inner.around.check_cancel().map_err(wrapped)?;
         self.inner.around.give(values);
@@ -554,7 +558,7 @@ impl Running {
         Ok(if self.inner.window.is_none() { rows } else { within(rows, window.0, window.1) })
     }
 
-    /// The answer for these values.
+    /// Runs the inner plan with these values, and returns the answer.
     async fn answer(&mut self, values: &[Value], answer: Answer) -> Result<Value> {
         let mut stream = self.run(values)?;
         let (mut rows, mut only, mut unknown) = (0, Value::Null, false);
@@ -591,7 +595,7 @@ impl Running {
         })
     }
 
-    /// Outer rows beside their inner rows: about as many as make a batch.
+    /// Returns a batch of outer rows that are joined to their inner rows.
     async fn pairs(&mut self, outer: bool) -> Result<Option<RecordBatch>> {
         let inner_schema = self.plan.schema();
         loop {
@@ -623,7 +627,8 @@ impl Running {
                 }
                 (pending.row, pending.is_paired) = (pending.row + 1, false);
             }
-            // The outer rows may have no column that anybody reads.
+            // The outer rows may have no columns, because no operator reads them. So the rows are counted
+            // here.
             let count = takes.len();
             let takes = UInt32Array::from(takes);
             let left = pending.batch.columns().iter().map(|column| Ok(take(column, &takes, None)?));
@@ -641,7 +646,8 @@ impl Running {
     }
 }
 
-/// The value as bytes that are those of its equals, whatever the width of a whole number.
+/// Returns bytes for a value. Equal values have the same bytes, and so have equal integers of different
+/// types.
 fn member_key(value: Datum<'_>) -> Vec<u8> {
     let mut key = Vec::new();
     let wide = match value {
@@ -653,7 +659,7 @@ fn member_key(value: Datum<'_>) -> Vec<u8> {
     key
 }
 
-/// The rows behind the first ones, as many as are wanted.
+/// Skips the first `skip` rows, and returns the following `take` rows.
 fn within(rows: SendableRecordBatchStream, skip: u64, take: Option<u64>) -> SendableRecordBatchStream {
     let as_usize = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
     let window = (as_usize(skip), take.map_or(usize::MAX, as_usize));
@@ -673,7 +679,7 @@ fn within(rows: SendableRecordBatchStream, skip: u64, take: Option<u64>) -> Send
     Box::pin(RecordBatchStreamAdapter::new(schema, cut))
 }
 
-/// The schema with all columns nullable: some stand beside rows that have no partner.
+/// Returns the schema with all columns nullable, because an outer row without inner rows is joined to NULLs.
 fn nullable(schema: &SchemaRef) -> SchemaRef {
     let field = |f: &Arc<Field>| f.as_ref().clone().with_nullable(true);
     Arc::new(datafusion::arrow::datatypes::Schema::new(schema.fields().iter().map(field).collect::<Vec<_>>()))
@@ -689,8 +695,8 @@ fn null_row(schema: &SchemaRef) -> Result<RecordBatch> {
     made(&nullable(schema), columns, 1)
 }
 
-/// A batch of this schema, whose fields may be called or be nullable in another way than those of its
-/// columns.
+/// Returns a batch of this schema. The names of the fields, and whether they are nullable, may differ from
+/// the plan that computed the columns.
 pub fn made(schema: &SchemaRef, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
     let options = RecordBatchOptions::new().with_row_count(Some(rows));
     Ok(RecordBatch::try_new_with_options(schema.clone(), columns, &options)?)

@@ -5,8 +5,8 @@
 //! values could use far more memory than the limit before the first question.
 //!
 //! Invariants
-//! 1. A query runs on one thread. `within` notes the memory pool of the query for this thread, and restores
-//!    the pool of the query around it at its end.
+//! 1. A query runs on one thread. `within` sets the memory pool of the query for this thread. When its guard
+//!    is dropped, the previous pool of the thread is restored.
 //! 2. Memory is reserved in steps of `STEP_BYTES`. An account below this size reserves nothing.
 //! 3. A dropped account returns its memory.
 //!
@@ -32,10 +32,11 @@ thread_local! {
     static POOL: RefCell<Option<Arc<dyn MemoryPool>>> = const { RefCell::new(None) };
 }
 
-/// Notes the pool of the query that runs on this thread, as long as it lives.
+/// While this guard lives, the memory pool of a query is set for this thread.
 pub struct Within(Option<Arc<dyn MemoryPool>>);
 
-/// Accounts that are opened on this thread use this pool until the returned guard is dropped.
+/// Sets the memory pool for this thread. Accounts on this thread use the pool until the returned guard is
+/// dropped.
 pub fn within(pool: Arc<dyn MemoryPool>) -> Within {
     Within(POOL.replace(Some(pool)))
 }
@@ -89,7 +90,7 @@ impl Account {
     }
 }
 
-/// Bytes of a value beside its own.
+/// Returns the bytes of a value that are stored outside the `Datum` itself.
 pub fn datum_bytes(value: &Datum<'_>) -> usize {
     match value {
         Datum::Text(t) => t.len(),
@@ -100,7 +101,8 @@ pub fn datum_bytes(value: &Datum<'_>) -> usize {
     }
 }
 
-/// 54000 if a text or bytea of `bytes` bytes must not get `more` bytes (PostgreSQL's `enlargeStringInfo`).
+/// Checks that a text or bytea of `bytes` bytes may grow by `more` bytes. Returns error 54000 if it may not
+/// (PostgreSQL's `enlargeStringInfo`).
 pub fn check_text(bytes: usize, more: usize) -> Result<()> {
     if more < VALUE_BYTES_MAX.saturating_sub(bytes) {
         return Ok(());
@@ -109,7 +111,7 @@ pub fn check_text(bytes: usize, more: usize) -> Result<()> {
     Err(SqlError::new(SqlState::PROGRAM_LIMIT, "out of memory").with_detail(detail))
 }
 
-/// 54000 if an array of so many bytes is too large.
+/// Checks the size of an array in bytes. Returns error 54000 if it is too large.
 pub fn check_array(bytes: usize) -> Result<()> {
     if bytes <= VALUE_BYTES_MAX {
         return Ok(());

@@ -36,8 +36,8 @@ use varve_sql::general::Around;
 use crate::error::wrapped;
 use crate::observed::{Observed, Observer};
 
-/// The physical plan of a query, or of a separately planned part of it. `around` says whether the query is
-/// cancelled.
+/// Returns the physical plan of a query, or of a part of it that is planned separately. `around` knows
+/// whether the query is cancelled.
 pub async fn physical_plan(
     session: &dyn Session,
     plan: &LogicalPlan,
@@ -54,7 +54,8 @@ pub async fn physical_plan(
     Ok(plan.transform_up(watch)?.data)
 }
 
-/// A join whose condition looks; `None` if it is no join.
+/// Returns the join with a condition that checks for a cancel request. Returns `None` if the node is not a
+/// join.
 fn looking(node: &Arc<dyn ExecutionPlan>, around: &Arc<Around>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     if let Some(join) = node.downcast_ref::<HashJoinExec>() {
         let filter = condition(join.filter.as_ref(), join.join_type, around);
@@ -72,7 +73,8 @@ fn looking(node: &Arc<dyn ExecutionPlan>, around: &Arc<Around>) -> Result<Option
             join.left.clone(),
             join.right.clone(),
             join.on.clone(),
-            // Without a condition it passes equal keys over, where it need not pair them.
+            // Without a condition, the join skips equal keys that it does not need to pair. So no condition
+            // is added here.
             join.filter.as_ref().map(|filter| that_looks(filter, around)),
             join.join_type,
             join.sort_options.clone(),
@@ -82,8 +84,8 @@ fn looking(node: &Arc<dyn ExecutionPlan>, around: &Arc<Around>) -> Result<Option
     Ok(node.is::<CrossJoinExec>().then(|| node.clone()))
 }
 
-/// The condition of a join that goes through all pairs, looking; `None` if it has none and gives each of its
-/// pairs.
+/// Returns the condition of a join that forms all pairs, with a check for a cancel request. Returns `None` if
+/// the join has no condition and returns each of its pairs.
 fn condition(filter: Option<&JoinFilter>, kind: JoinType, around: &Arc<Around>) -> Option<JoinFilter> {
     let gives_pairs = matches!(kind, JoinType::Inner | JoinType::Left | JoinType::Right | JoinType::Full);
     match filter {
@@ -104,7 +106,7 @@ fn that_looks(filter: &JoinFilter, around: &Arc<Around>) -> JoinFilter {
 /// A join below a check for a cancel request at each of its batches.
 pub type Watched = Observed<CancelCheck>;
 
-/// The check.
+/// The check for a cancel request.
 #[derive(Clone)]
 pub struct CancelCheck {
     around: Arc<Around>,
@@ -124,7 +126,7 @@ impl Observer for CancelCheck {
     }
 }
 
-/// A condition that looks for each batch.
+/// A condition that checks for a cancel request at each batch.
 #[derive(Debug)]
 struct Condition {
     condition: Arc<dyn PhysicalExpr>,

@@ -32,7 +32,7 @@ use datafusion::arrow::datatypes::{DataType, Float32Type, Float64Type, Int16Type
 use varve_engine::{Datum, Interval, NumericRef};
 use varve_sql::general::Ty;
 
-/// Rows of a batch, where rows become one.
+/// The number of rows of a batch that is made from single rows.
 pub const BATCH_ROWS: usize = 4096;
 
 /// The array that holds values of the type.
@@ -159,7 +159,7 @@ impl<'a> Cells<'a> {
     }
 }
 
-/// A column being made.
+/// A column to which values are appended.
 pub enum CellsBuilder {
     /// boolean
     Bool(BooleanBuilder),
@@ -194,7 +194,7 @@ impl CellsBuilder {
         }
     }
 
-    /// Appends a value; one of another type is a mistake of the binder and panics.
+    /// Appends a value. Panics if it has another type, which only a bug in the binder can cause.
     pub fn push(&mut self, value: Datum<'_>) {
         match (self, value) {
             (CellsBuilder::Bool(b), Datum::Bool(v)) => b.append_value(v),

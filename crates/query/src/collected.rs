@@ -16,10 +16,11 @@ use crate::ordered_set::{self, Placed};
 /// The values of one group.
 #[derive(Debug, Default)]
 pub struct Collected {
-    /// Sort key, value, and what comes beside it: a delimiter, a fraction, or the value of a JSON field.
+    /// For each row: the sort key, the value, and a second value. The second value is a delimiter, a
+    /// fraction, or the value of a JSON field.
     rows: Vec<Placed>,
     memory: Account,
-    /// Bytes of the values as one result.
+    /// The length of the result, in bytes.
     whole_bytes: usize,
 }
 
@@ -44,7 +45,7 @@ impl Collected {
         self.rows.is_empty()
     }
 
-    /// Bytes of the values as one result; 0 if the result is one of the values.
+    /// Returns the length of the result in bytes, or 0 if the result is one of the values.
     pub fn whole_bytes(&self) -> usize {
         self.whole_bytes
     }
@@ -54,7 +55,8 @@ impl Collected {
         self.memory.unreserved()
     }
 
-    /// Counts a value into the length of the result. `second` is a delimiter, or the value of a JSON field.
+    /// Adds the length of a value to the length of the result. `second` is a delimiter, or the value of a
+    /// JSON field.
     fn lengthen(&mut self, kind: AggKind, value: &Datum<'_>, second: &Datum<'_>) -> varve_sql::Result<()> {
         let is_later = usize::from(!self.rows.is_empty());
         let parts = match kind {
@@ -74,7 +76,7 @@ impl Collected {
         Ok(())
     }
 
-    /// The values in their order, as one.
+    /// Returns the result, which is computed from the values in the order of their sort keys.
     pub fn whole(&self, kind: AggKind, output: Ty) -> varve_sql::Result<Value> {
         let mut rows: Vec<&Placed> = self.rows.iter().collect();
         rows.sort_by(|a, b| a.0.cmp(&b.0));
@@ -96,7 +98,7 @@ impl Collected {
     }
 }
 
-/// Texts one behind the other, with what stands between them.
+/// Concatenates the texts, with the delimiters between them.
 fn strung(rows: Vec<&Placed>, output: Ty) -> Value {
     let mut bytes = Vec::new();
     for (n, (_, value, delimiter)) in rows.into_iter().enumerate() {
@@ -111,7 +113,7 @@ fn strung(rows: Vec<&Placed>, output: Ty) -> Value {
     if output == Ty::Bytea {
         return Value::Bytea(bytes);
     }
-    // Texts in a row are a text.
+    // This cannot fail, because concatenated UTF-8 texts are valid UTF-8.
     Value::Text(String::from_utf8(bytes).unwrap_or_default())
 }
 

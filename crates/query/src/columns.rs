@@ -8,7 +8,7 @@ pub fn column_name(ordinal: usize) -> String {
     format!("c{ordinal}")
 }
 
-/// The ordinal behind a name.
+/// Returns the ordinal of the column with this name.
 pub fn column_ordinal(name: &str) -> Option<usize> {
     name.strip_prefix('c')?.parse().ok()
 }

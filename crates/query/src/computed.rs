@@ -28,7 +28,7 @@ use crate::error::wrapped;
 use crate::identity::{Identity, compared_by_identity};
 use crate::vector;
 
-/// An expression over slots, which are its arguments.
+/// An expression. Its slots are the arguments of the function.
 #[derive(Debug)]
 pub struct Computed {
     id: Identity,
@@ -36,18 +36,18 @@ pub struct Computed {
     arguments: Vec<Ty>,
     result: Ty,
     around: Arc<Around>,
-    /// It has no value before this is true.
+    /// If this is given, the expression has no value until the flag is true.
     begun: Option<Arc<AtomicBool>>,
     signature: Signature,
-    /// A batch may be computed by columns.
+    /// Whether the values of a batch may be computed column by column.
     by_columns: bool,
-    /// Constant parts are computed for each batch.
+    /// Whether the expression has constant parts. They are computed once for each batch.
     has_parts: bool,
 }
 
 impl Computed {
-    /// The call that computes `expr` from `arguments`. If `begun` is given, its value can differ in each
-    /// execution and each run of a subquery, and `begun` says that one has begun.
+    /// Returns the call that computes `expr` from `arguments`. If `begun` is given, the value can differ in
+    /// each execution and in each run of a subquery. `begun` is true as soon as an execution has begun.
     pub fn call(
         expr: Expr,
         result: Ty,
@@ -56,7 +56,7 @@ impl Computed {
         around: &Arc<Around>,
     ) -> Logical {
         let (columns, types): (Vec<Logical>, Vec<Ty>) = arguments.into_iter().unzip();
-        // Without columns it would be computed once for the plan.
+        // DataFusion would compute an expression without columns once for the plan.
         let varies = begun.is_some() && columns.is_empty();
         let volatility = if varies { Volatility::Volatile } else { volatility(&expr) };
         let computed = Computed {
@@ -80,7 +80,7 @@ impl Computed {
         &self.expr
     }
 
-    /// All values at once, if there is a way.
+    /// Computes all values column by column. Returns `None` if the expression does not allow it.
     fn by_columns(&self, expr: &Expr, arrays: &[ArrayRef]) -> Result<Option<ArrayRef>> {
         if !self.by_columns || self.has_parts && !vector::suits(expr) {
             return Ok(None);
@@ -136,8 +136,8 @@ impl ScalarUDFImpl for Computed {
         }
         let columns: Vec<Cells<'_>> =
             self.arguments.iter().zip(&arrays).map(|(t, array)| Cells::of(*t, array)).collect();
-        // What is volatile has a value of its own for each row, also where no column says how many rows there
-        // are.
+        // A volatile expression is evaluated for each row, even if there is no argument that tells the number
+        // of rows.
         let is_volatile = self.signature.volatility == Volatility::Volatile;
         let rows = if is_volatile { call.number_rows } else { arrays.first().map_or(1, |a| a.len()) };
         let (mut out, mut memory) = (CellsBuilder::new(self.result), Account::default());
@@ -230,7 +230,7 @@ struct OrderOf {
     signature: Signature,
 }
 
-/// How ORDER BY takes a value.
+/// The direction in which ORDER BY sorts a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Direction {
     /// DESC
@@ -239,7 +239,7 @@ pub struct Direction {
     pub nulls_first: bool,
 }
 
-/// The place of a row in the order of these values.
+/// Returns an expression for the sort key of a row, if rows are ordered by these values.
 pub fn order_of(values: Vec<(Logical, Ty, Direction)>) -> Logical {
     let types: Vec<Ty> = values.iter().map(|(_, t, _)| *t).collect();
     let directions = values.iter().map(|(_, _, d)| *d).collect();

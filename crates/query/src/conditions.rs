@@ -26,7 +26,7 @@ use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 use crate::computed::{Computed, is_key};
 use crate::failing::may_fail;
 
-/// Moves conditions down.
+/// The optimizer rule that moves conditions down the plan.
 #[derive(Debug)]
 pub struct MoveConditions;
 
@@ -52,11 +52,11 @@ impl OptimizerRule for MoveConditions {
     }
 }
 
-/// Moves the conditions of a filter that can be moved below what it stands on.
+/// Moves those conditions of a filter that can be moved below the input of the filter.
 fn filtered(filter: Filter) -> Result<Transformed<LogicalPlan>> {
     let Filter { predicate, input, .. } = filter;
     let conditions = split_conjunction_owned(predicate);
-    // Rows are counted out before they are filtered.
+    // The input has a LIMIT or OFFSET, which must be applied before the filter.
     if input.fetch()?.is_some() || input.skip()?.is_some() {
         return Ok(Transformed::no(kept(conditions, Arc::unwrap_or_clone(input))?));
     }
@@ -91,7 +91,7 @@ fn filtered(filter: Filter) -> Result<Transformed<LogicalPlan>> {
     moved?.map_data(|plan| kept(volatile, plan))
 }
 
-/// The rows of a plan that pass all conditions.
+/// Returns the plan with a filter for all conditions above it.
 fn kept(conditions: Vec<Logical>, plan: LogicalPlan) -> Result<LogicalPlan> {
     match conjunction(conditions) {
         Some(condition) => Ok(LogicalPlan::Filter(Filter::try_new(condition, Arc::new(plan))?)),
@@ -99,13 +99,14 @@ fn kept(conditions: Vec<Logical>, plan: LogicalPlan) -> Result<LogicalPlan> {
     }
 }
 
-/// The plan with a part of its conditions moved; whether there were such.
+/// Returns the plan with a filter for the conditions that stay above it. The result is marked as transformed
+/// if other conditions were moved.
 fn moved(plan: LogicalPlan, stay: Vec<Logical>, has_moved: bool) -> Result<Transformed<LogicalPlan>> {
     let plan = kept(stay, plan)?;
     Ok(if has_moved { Transformed::yes(plan) } else { Transformed::no(plan) })
 }
 
-/// Conditions with other expressions for columns.
+/// Replaces columns in the conditions by the expressions in `meaning`.
 fn over(conditions: Vec<Logical>, meaning: &HashMap<Column, Logical>) -> Result<Vec<Logical>> {
     let replaced = |condition: Logical| {
         let replace = |e: Logical| match &e {
@@ -124,7 +125,8 @@ fn named(schema: &DFSchema, exprs: &[Logical]) -> HashMap<Column, Logical> {
     schema.columns().into_iter().zip(exprs.iter().map(|e| e.clone().unalias_nested().data)).collect()
 }
 
-/// What is computed is computed for the condition as well, unless it would have another value then.
+/// A condition that is moved below a projection computes the expressions of the projection again. A condition
+/// on a volatile expression stays, because a second computation could return another value.
 fn below_projection(
     mut projection: Projection,
     conditions: Vec<Logical>,
@@ -141,7 +143,7 @@ fn below_projection(
 }
 
 fn below_aggregate(mut aggregate: Aggregate, conditions: Vec<Logical>) -> Result<Transformed<LogicalPlan>> {
-    // Grouping sets are not DataFusion's: each key is an expression.
+    // Each key is a single expression, because the grouping sets of DataFusion are not used.
     let keys = aggregate.group_expr.len();
     let meaning = named(&aggregate.schema, &aggregate.group_expr);
     let is_of_keys =
@@ -164,7 +166,7 @@ fn below_union(mut union: Union, conditions: Vec<Logical>) -> Result<Transformed
     Ok(Transformed::yes(LogicalPlan::Union(union)))
 }
 
-/// A table takes what it can check by itself.
+/// Moves those conditions into a scan that the table can check itself.
 fn into_scan(mut scan: TableScan, conditions: Vec<Logical>) -> Result<Transformed<LogicalPlan>> {
     let supported = scan.source.supports_filters_pushdown(&conditions.iter().collect::<Vec<_>>())?;
     let (mut stay, mut moves) = (Vec::new(), false);
@@ -182,8 +184,8 @@ fn into_scan(mut scan: TableScan, conditions: Vec<Logical>) -> Result<Transforme
     moved(LogicalPlan::TableScan(scan), stay, moves)
 }
 
-/// Our nodes say which columns are theirs. One may have rows that none of its input has, so what reads no
-/// column stays.
+/// A plan node of Varve names the columns that it adds. A condition on these columns stays above the node. A
+/// condition without columns stays as well, because the node may return rows that do not come from its input.
 fn below_extension(extension: Extension, conditions: Vec<Logical>) -> Result<Transformed<LogicalPlan>> {
     let own = extension.node.prevent_predicate_push_down_columns();
     let inputs = extension.node.inputs();
@@ -200,15 +202,15 @@ fn below_extension(extension: Extension, conditions: Vec<Logical>) -> Result<Tra
     moved(LogicalPlan::Extension(Extension { node }), stay, true)
 }
 
-/// The sides of a join, as conditions see them.
+/// The columns of the two sides of a join.
 struct Sides {
     left: HashSet<Column>,
     right: HashSet<Column>,
-    /// Columns that are equal for each pair.
+    /// Pairs of a left and a right column that are equal in each pair of rows.
     keys: Vec<(Column, Column)>,
 }
 
-/// Where conditions go.
+/// The places to which the conditions of a join are moved.
 #[derive(Default)]
 struct Shares {
     left: Vec<Logical>,
@@ -218,11 +220,13 @@ struct Shares {
 }
 
 impl Sides {
-    /// Of a join with these conditions; those that hold for each pair may say which columns are equal.
+    /// Returns the sides of a join. `hold` are conditions that each pair of rows satisfies. Equal columns are
+    /// found among them.
     fn of<'c>(join: &Join, hold: impl Iterator<Item = &'c Logical>) -> Sides {
         let columns = |plan: &LogicalPlan| plan.schema().columns().into_iter().collect();
         let mut sides = Sides { left: columns(&join.left), right: columns(&join.right), keys: Vec::new() };
-        // What NOT IN finds out of NULLs is in rows that no condition may take away.
+        // The result of NOT IN depends on NULLs in the rows of a side. So no condition may remove rows of
+        // that side.
         if !join.null_aware {
             let equal = hold.filter_map(|condition| match condition {
                 Logical::BinaryExpr(b) if b.op == Operator::Eq => Some((b.left.as_ref(), b.right.as_ref())),
@@ -234,7 +238,8 @@ impl Sides {
         sides
     }
 
-    /// A column of the left side and one of the right side, if it is these that are equal.
+    /// Returns the left and the right column, if one expression is a column of the left side and the other is
+    /// a column of the right side.
     fn key(&self, one: &Logical, other: &Logical) -> Option<(Column, Column)> {
         let (Logical::Column(one), Logical::Column(other)) = (one, other) else { return None };
         let is_pair = |l: &Column, r: &Column| self.left.contains(l) && self.right.contains(r);
@@ -249,8 +254,8 @@ impl Sides {
         condition.column_refs().into_iter().all(|c| side.contains(c))
     }
 
-    /// The condition for the other side's columns that equal its own; `None` if it reads others, or may fail
-    /// there.
+    /// Returns the condition for the equal columns of the other side. Returns `None` if the condition reads
+    /// other columns, or if it may fail there.
     fn mirrored(&self, condition: &Logical, to_right: bool) -> Result<Option<Logical>> {
         let read = condition.column_refs();
         if read.is_empty() || can_fail(condition)? {
@@ -268,7 +273,8 @@ impl Sides {
     }
 }
 
-/// Moves conditions above a join, and those of the join itself, to its sides.
+/// Moves the conditions above a join and the conditions of the join itself to the sides of the join, where
+/// this is possible.
 fn below_join(mut join: Join, above: Vec<Logical>) -> Result<Transformed<LogicalPlan>> {
     let own = join.filter.take().map_or_else(Vec::new, split_conjunction_owned);
     if own.is_empty() && above.is_empty() {
@@ -293,8 +299,9 @@ fn below_join(mut join: Join, above: Vec<Logical>) -> Result<Transformed<Logical
 }
 
 impl Shares {
-    /// A condition on the rows that a join gives. It goes to a side of which each row that comes out is one,
-    /// and is repeated for the other side where rows with other values could only have partners that fail it.
+    /// Places a condition on the result rows of a join. It is moved to the side whose columns it reads, if
+    /// each result row contains a row of this side. The condition is also applied to the equal columns of the
+    /// other side, because other rows there have no partner that satisfies it.
     fn place_above(&mut self, condition: Logical, kind: JoinType, sides: &Sides) -> Result<()> {
         let (keeps_left, keeps_right) = match kind {
             JoinType::Inner => (true, true),
@@ -318,7 +325,8 @@ impl Shares {
         Ok(())
     }
 
-    /// A condition on pairs. It goes to a side whose rows need a partner to come out.
+    /// Places a condition on the pairs of rows of a join. It can be moved to a side whose rows need a partner
+    /// to be in the result.
     fn place_own(&mut self, condition: Logical, kind: JoinType, sides: &Sides) -> Result<()> {
         let (needs_left, needs_right) = kind.on_lr_is_preserved();
         if condition.is_volatile() {
@@ -336,14 +344,14 @@ impl Shares {
     }
 }
 
-/// Whether computing the condition can end in an error.
+/// Returns whether the computation of the condition can fail with an error.
 fn can_fail(condition: &Logical) -> Result<bool> {
     let mut fails = false;
     condition.apply(|e| {
         fails |= match e {
             Logical::Column(_) | Logical::Literal(..) | Logical::Not(_) => false,
             Logical::IsNull(_) | Logical::IsNotNull(_) | Logical::Alias(_) => false,
-            // Whole numbers of different widths.
+            // Casts are only used between integers of different widths.
             Logical::Cast(_) => false,
             Logical::BinaryExpr(b) => !(b.op.supports_propagation() || matches!(b.op, Operator::Or)),
             Logical::ScalarFunction(call) => {

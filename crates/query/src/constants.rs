@@ -16,14 +16,15 @@ fn is_null(e: &Expr) -> bool {
     matches!(e, Expr::Const(Value::Null))
 }
 
-/// Whether the value is the same for all rows of a run.
+/// Returns whether the value is the same for all rows of a run of the plan.
 fn is_steady(e: &Expr) -> bool {
     let mut steady = e.is_constant() && !e.is_volatile();
     e.walk(&mut |e| steady &= !matches!(e, Expr::Outer(_)));
     steady
 }
 
-/// The expression with the values of its constant parts for which `is_known` holds.
+/// Replaces the constant parts of the expression by their values. Only parts for which `is_known` returns
+/// true are replaced.
 pub fn folded(mut expr: Expr, around: &Around, is_known: &dyn Fn(&Expr) -> bool) -> Expr {
     expr.walk_mut(&mut |e| {
         if !is_leaf(e)
@@ -43,27 +44,29 @@ pub fn folded(mut expr: Expr, around: &Around, is_known: &dyn Fn(&Expr) -> bool)
     expr
 }
 
-/// Whether a run knows values of parts that a plan does not.
+/// Returns whether a part of the expression is constant within a run, but is not computed in the plan. A
+/// single parameter does not count as such a part.
 pub fn has_parts(expr: &Expr) -> bool {
     let mut found = false;
     expr.walk(&mut |e| found |= !is_leaf(e) && !matches!(e, Expr::Param(_)) && is_steady(e));
     found
 }
 
-/// Whether a run knows values of parts, or of parameters, that a plan does not.
+/// Returns whether a part or a parameter of the expression is constant within a run, but is not computed in
+/// the plan.
 pub fn hangs_on_run(expr: &Expr) -> bool {
     let mut found = false;
     expr.walk(&mut |e| found |= !is_leaf(e) && is_steady(e));
     found
 }
 
-/// The expression for one run.
+/// Returns the expression for one run, with the values of its constant parts.
 pub fn of_run(expr: &Expr, around: &Around) -> Expr {
     folded(expr.clone(), around, &|_| true)
 }
 
-/// Whether the value may be another one in another execution of the statement, other settings of the session
-/// aside.
+/// Returns whether the value may differ between executions of the statement, even with the same settings of
+/// the session.
 pub fn hangs_on_execution(expr: &Expr) -> bool {
     let mut hangs = false;
     expr.walk(&mut |e| {
@@ -76,7 +79,7 @@ pub fn hangs_on_execution(expr: &Expr) -> bool {
     hangs
 }
 
-/// Whether the cast reads the clock for some values: `now`, `today` and neighbours.
+/// Returns whether the cast reads the clock for some values, such as `now` and `today`.
 fn may_be_now(from: Ty, to: Ty) -> bool {
     let (from, to) = (from.element().unwrap_or(from), to.element().unwrap_or(to));
     from.is_text() && matches!(to, Ty::Date | Ty::Timestamp | Ty::TimestampTz | Ty::Time)

@@ -8,12 +8,12 @@ use varve_sql::{SqlError, SqlState};
 
 const OUT_OF_MEMORY: &str = "out of memory";
 
-/// An error of ours in DataFusion's clothes.
+/// Wraps an error of Varve into an error of DataFusion.
 pub fn wrapped(e: SqlError) -> DataFusionError {
     DataFusionError::External(Box::new(e))
 }
 
-/// The error that a client sees.
+/// Returns the error that a client sees.
 pub fn unwrapped(e: DataFusionError) -> SqlError {
     if let Some(ours) = find::<SqlError>(&e) {
         return ours.clone();
@@ -33,20 +33,21 @@ pub fn unwrapped(e: DataFusionError) -> SqlError {
     }
 }
 
-/// 53200: the memory of general queries is used up.
+/// Returns error 53200: the memory of general queries is used up.
 pub fn out_of_memory() -> SqlError {
     let hint =
         "Raise memory in the section [query] of varve.toml, or let the statement collect fewer values.";
     SqlError::new(SqlState("53200"), OUT_OF_MEMORY).with_hint(hint)
 }
 
-/// Whether an error is `out_of_memory`, or DataFusion's error that becomes it.
+/// Returns whether an error is `out_of_memory`, or an error of DataFusion that `unwrapped` converts to
+/// `out_of_memory`.
 pub fn is_out_of_memory(e: &DataFusionError) -> bool {
     matches!(e.find_root(), DataFusionError::ResourcesExhausted(_))
         || find::<SqlError>(e).is_some_and(|e| e.sqlstate.0 == "53200" && &*e.message == OUT_OF_MEMORY)
 }
 
-/// The first error of this kind among an error and its causes.
+/// Returns the first error of this type among an error and its causes.
 fn find<E: Error + 'static>(e: &DataFusionError) -> Option<&E> {
     let mut link: Option<&(dyn Error + 'static)> = Some(e);
     while let Some(error) = link {

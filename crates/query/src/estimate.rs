@@ -14,19 +14,19 @@ use crate::columns::column_ordinal;
 use crate::statistics::{GUESSED, ScanFacts};
 use crate::table::SnapshotTable;
 
-/// Rows of what nothing is known about.
+/// The estimated number of rows of a plan about which nothing is known.
 const UNKNOWN_ROWS: f64 = 1000.0;
-/// Rows of a group where the values of its keys can't be counted.
+/// The estimated number of rows of a group, if the distinct values of the keys are unknown.
 const GROUP_ROWS: f64 = 4.0;
 
-/// Estimates the parts of one plan; each table is sampled once.
+/// Estimates the parts of one plan. Each table is sampled once.
 #[derive(Default)]
 pub struct Estimator {
     scans: RefCell<HashMap<String, Option<Rc<ScanFacts>>>>,
 }
 
 impl Estimator {
-    /// Rows of a plan, at least one.
+    /// Returns the estimated number of rows of a plan, which is at least one.
     pub fn rows(&self, plan: &LogicalPlan) -> f64 {
         self.row_count(plan).max(1.0)
     }
@@ -85,7 +85,8 @@ impl Estimator {
         rows / GROUP_ROWS
     }
 
-    /// The part of the plan's `rows` that find a partner among `others` rows with a value each.
+    /// Returns the fraction of the plan's `rows` that find a partner. The other side has `others` rows, and
+    /// each of them is assumed to have a different key.
     fn met<'k>(
         &self,
         plan: &LogicalPlan,
@@ -113,7 +114,7 @@ impl Estimator {
         by_scan.iter().map(|(facts, ordinals)| facts.distinct(ordinals)).product::<f64>().max(1.0)
     }
 
-    /// The scan from which a column comes, and its ordinal there.
+    /// Returns the facts of the scan from which a column comes, and the ordinal of the column in the table.
     fn origin(&self, plan: &LogicalPlan, column: &Column) -> Option<(Rc<ScanFacts>, usize)> {
         match plan {
             LogicalPlan::TableScan(scan) => Some((self.facts(scan)?, column_ordinal(&column.name)?)),

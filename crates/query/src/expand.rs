@@ -38,22 +38,25 @@ use crate::cells::{BATCH_ROWS, Cells, CellsBuilder, data_type};
 use crate::error::wrapped;
 use crate::identity::{Identity, compared_by_identity};
 
-/// What each row becomes.
+/// Describes the rows that are made from each input row.
 #[derive(Debug, Clone)]
 pub struct Spread {
-    /// The functions and the types of their arguments, which lie one function's behind the other's.
+    /// The functions and the types of their arguments. The argument columns of each function follow those of
+    /// the previous function.
     pub functions: Vec<(SetFunction, Vec<Ty>)>,
-    /// Types of the columns that are added.
+    /// The types of the columns that are added.
     pub types: Vec<Ty>,
-    /// The last of them numbers the rows that one row becomes, from 1.
+    /// Whether the last added column contains a number. The rows that are made from one input row are
+    /// numbered from 1.
     pub numbered: bool,
-    /// Before all others, rows of NULLs with these numbers in the first column that is added.
+    /// Rows that are returned before all other rows. They contain these numbers in the first added column,
+    /// and NULLs in all other columns.
     pub leading: Vec<i64>,
-    /// What expressions may ask for.
+    /// The surroundings of the query, which the functions use.
     pub around: Arc<Around>,
 }
 
-/// The spreading of rows as a logical plan.
+/// The logical plan node that runs set-returning functions.
 #[derive(Clone)]
 pub struct Expanded {
     id: Identity,
@@ -65,7 +68,8 @@ pub struct Expanded {
 }
 
 impl Expanded {
-    /// The plan of `input`, spread, with the columns that this adds under these names.
+    /// Returns the plan that runs the functions for each row of `input`. The added columns have the given
+    /// names.
     pub fn plan(
         input: LogicalPlan,
         arguments: Vec<Logical>,
@@ -82,7 +86,7 @@ impl Expanded {
 fn schema_of(input: &LogicalPlan, spread: &Spread, names: &[String]) -> Result<DFSchema> {
     let fields = names.iter().zip(&spread.types);
     let fields = fields.map(|(name, t)| (None, Arc::new(Field::new(name, data_type(*t), true))));
-    // Of a leading row all columns are NULL.
+    // All columns of the input are NULL in a leading row.
     let nullable = |f: &Arc<Field>| match spread.leading.is_empty() {
         true => f.clone(),
         false => Arc::new(f.as_ref().clone().with_nullable(true)),
@@ -116,7 +120,8 @@ impl UserDefinedLogicalNodeCore for Expanded {
         self.arguments.clone()
     }
 
-    /// Conditions on the row alone may be checked before, unless they would be of the leading rows, too.
+    /// A condition on an added column must stay above this node. A condition on the input row may be checked
+    /// below the node, unless there are leading rows, because it must apply to them as well.
     fn prevent_predicate_push_down_columns(&self) -> HashSet<String> {
         let added = self.names.iter().cloned();
         let all = self.schema.fields().iter().map(|f| f.name().clone());
@@ -173,7 +178,7 @@ impl ExtensionPlanner for ExpandPlanner {
     }
 }
 
-/// The spreading of rows as a physical plan.
+/// The physical plan node that runs set-returning functions.
 struct ExpandPlan {
     input: Arc<dyn ExecutionPlan>,
     arguments: Vec<Arc<dyn PhysicalExpr>>,
@@ -276,18 +281,19 @@ struct Running {
     arguments: Vec<Arc<dyn PhysicalExpr>>,
     spread: Arc<Spread>,
     schema: SchemaRef,
-    /// The leading rows have been given.
+    /// Whether the leading rows were already returned. It is true from the start if there are none.
     has_begun: bool,
     batch: Option<Batch>,
 }
 
-/// A batch of rows on its way.
+/// A batch of input rows, not all of which were processed yet.
 struct Batch {
     rows: RecordBatch,
     arguments: Vec<ArrayRef>,
-    /// The row that is spread.
+    /// The input row for which the functions run.
     row: usize,
-    /// The rows that it becomes, those of each function, and how many it has become.
+    /// The result rows of each function for this input row, and the number of rows that were already made
+    /// from it. It is `None` if the functions have not started for this row.
     sets: Option<(Vec<SetRows>, i64)>,
 }
 
@@ -334,11 +340,11 @@ impl Running {
         made(&self.schema, columns, count)
     }
 
-    /// What the next rows become, up to a batch.
+    /// Returns the rows that are made from the next input rows, up to the size of a batch.
     fn spread_rows(&self, batch: &mut Batch) -> Result<RecordBatch> {
         let spread = &self.spread;
-        // One row may become any number of batches, and what is above may take them all before it gives a row
-        // itself.
+        // One input row may become any number of batches, and the operator above may read all of them before
+        // it returns a row. So each batch checks for a cancel request.
         spread.around.check_cancel().map_err(wrapped)?;
         let mut builders: Vec<CellsBuilder> = spread.types.iter().map(|t| CellsBuilder::new(*t)).collect();
         let mut from: Vec<u32> = Vec::new();
@@ -376,7 +382,7 @@ impl Running {
         made(&self.schema, columns, rows)
     }
 
-    /// The calls for the row at which the batch is.
+    /// Starts the functions for the current row of the batch.
     fn started(&self, batch: &Batch) -> varve_sql::Result<Vec<SetRows>> {
         let mut at = 0;
         let mut sets = Vec::with_capacity(self.spread.functions.len());

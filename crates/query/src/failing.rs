@@ -3,7 +3,7 @@
 
 use varve_sql::general::Expr;
 
-/// Whether evaluating the expression can end in an error.
+/// Returns whether the evaluation of the expression can fail with an error.
 pub fn may_fail(expr: &Expr) -> bool {
     let mut fails = false;
     expr.walk(&mut |e| {

@@ -5,19 +5,19 @@
 use varve_engine::Value;
 use varve_sql::general::AggKind;
 
-/// What is done with the values of a group.
+/// How the values of a group are combined into one value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fold {
     /// An aggregate function.
     Call {
-        /// Which.
+        /// The function.
         kind: AggKind,
         /// DISTINCT
         distinct: bool,
     },
-    /// The first one.
+    /// The first value.
     First,
-    /// The one whose key, the second argument, is the least; of equal keys the first.
+    /// The value with the least key. The key is the second argument. Of equal keys, the first one counts.
     Least,
 }
 
@@ -28,18 +28,18 @@ impl std::hash::Hash for Fold {
 }
 
 impl Fold {
-    /// A variance, a regression or the like, which adds up powers of its values.
+    /// Whether it is a variance, a regression or a similar function, which sums up powers of its values.
     pub fn is_of_moments(self) -> bool {
         matches!(self, Fold::Call { kind: AggKind::Moment(_), .. })
     }
 
-    /// Whether all values are kept, with delimiter and sort key.
+    /// Whether all values are kept, each with a sort key and a second value such as a delimiter.
     pub fn collects(self) -> bool {
         matches!(self, Fold::Call { kind, .. } if kind.collects())
     }
 }
 
-/// Bytes of a value beside its own.
+/// Returns the bytes of a value that are stored outside the `Value` itself.
 pub fn bytes_of(value: &Value) -> usize {
     match value {
         Value::Text(t) => t.len(),

@@ -23,7 +23,7 @@ use crate::error::wrapped;
 use crate::fold::{Fold, bytes_of};
 use crate::numbers::small;
 
-/// Whether there is such an accumulator.
+/// Returns whether `Groups` can compute this aggregate.
 pub fn is_grouped(fold: Fold) -> bool {
     match fold {
         Fold::First => true,
@@ -44,24 +44,24 @@ pub struct Groups {
     states: States,
 }
 
-/// What is kept, by group.
+/// The states, indexed by group.
 #[derive(Default)]
 struct States {
-    /// Values taken in.
+    /// For each group, the number of values that were added.
     counts: Vec<i64>,
     kept: Kept,
 }
 
 #[derive(Default)]
 enum Kept {
-    /// Nothing but their number.
+    /// Nothing except the number of values.
     #[default]
     Nothing,
     /// Sums of numeric.
     Scaled(Totals),
     /// Other sums.
     Sums(Vec<Sum>),
-    /// One of the values, and the bytes that they take beside.
+    /// One of the values of each group, and the sum of the bytes that these values store outside of `Value`.
     Values(Vec<Value>, usize),
 }
 
@@ -73,7 +73,7 @@ struct Totals {
     rare: BTreeMap<usize, Sum>,
 }
 
-/// The scale of a sum that is among the rare ones.
+/// Marks a group whose sum is stored in `rare`. It is stored in place of the scale.
 const RARE: u16 = u16::MAX;
 
 impl Totals {
@@ -160,7 +160,7 @@ impl Kept {
         }
     }
 
-    /// The sum of a group.
+    /// Returns the sum of a group, if the aggregate computes one.
     fn sum(&self, group: usize) -> Option<Sum> {
         match self {
             Kept::Scaled(t) => {
@@ -192,7 +192,7 @@ impl Kept {
     }
 }
 
-/// Calls `f` with each row that counts, and its group.
+/// Calls `f` with each row that is not NULL and passes the filter, and with the group of the row.
 fn each(
     groups: &[usize],
     nulls: Option<&NullBuffer>,
@@ -213,7 +213,7 @@ fn each(
 }
 
 impl Groups {
-    /// No groups yet.
+    /// Returns the states without any groups.
     pub fn new(fold: Fold, input: Ty, output: Ty, held: Ty) -> Groups {
         let states = States { counts: Vec::new(), kept: Kept::of(fold, input) };
         Groups { fold, input, output, held, states }
@@ -236,7 +236,7 @@ impl Groups {
     ) -> varve_sql::Result<()> {
         let (fold, cells) = (self.fold, Cells::of(self.input, values));
         let States { counts, kept } = &mut self.states;
-        // The first value may be NULL; the other functions don't look at NULL.
+        // `First` may return a NULL. The other functions ignore NULLs.
         let nulls = if fold == Fold::First { None } else { values.nulls() };
         match kept {
             Kept::Nothing => each(groups, nulls, filter, |_, group| {
@@ -265,7 +265,7 @@ impl Groups {
         }
     }
 
-    /// Takes in the states of parts.
+    /// Merges the states of other parts of the query into these states.
     fn merge(&mut self, states: &[ArrayRef], groups: &[usize]) -> varve_sql::Result<()> {
         let parts = states[0].as_primitive::<Int64Type>();
         let (cells, input, fold) = (Cells::of(self.held, &states[1]), self.input, self.fold);
@@ -289,7 +289,8 @@ impl Groups {
     }
 }
 
-/// Keeps a value in place of another one if the function wants it; the first of its group is always wanted.
+/// Replaces the kept value of a group if the new value is a better result of the function. The first value of
+/// a group is always kept.
 fn keep(fold: Fold, is_first: bool, value: Datum<'_>, kept: &mut Value, bytes: &mut usize) {
     let better = is_first
         || match fold {
@@ -317,7 +318,7 @@ impl States {
         }
     }
 
-    /// What `result` tells of each group, as an array.
+    /// Returns an array of the values that `result` returns for each group.
     fn array(&self, ty: Ty, result: impl Fn(usize) -> varve_sql::Result<Value>) -> Result<ArrayRef> {
         let mut cells = CellsBuilder::new(ty);
         for group in 0..self.counts.len() {

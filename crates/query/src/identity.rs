@@ -7,12 +7,12 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Which one it is.
+/// The identity of a plan node or a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Identity(u64);
 
 impl Identity {
-    /// One that nothing else has.
+    /// Returns a new identity.
     pub fn next() -> Identity {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Identity(NEXT.fetch_add(1, Ordering::Relaxed))
@@ -25,7 +25,8 @@ impl std::fmt::Display for Identity {
     }
 }
 
-/// Equality, hash and order of a type by its field `id`, and by the other fields that are named.
+/// Implements equality and hash of a type by its field `id` and the other named fields. The order compares
+/// only the field `id`.
 macro_rules! compared_by_identity {
     ($type:ty $(, $field:ident)*) => {
         impl PartialEq for $type {

@@ -24,20 +24,20 @@ use datafusion::optimizer::{Optimizer, OptimizerContext};
 use crate::estimate::Estimator;
 use crate::statistics::GUESSED;
 
-/// Up to this many relations every order is looked at.
+/// Up to this number of relations, every order is considered.
 const EXHAUSTIVE_MAX: usize = 9;
 /// If there are more relations than this, they are joined in the order of the statement, except those that
 /// are joined first. The reason is that the search takes the cube of their number, and that a set of
 /// relations is stored in the bits of one word.
 const ORDERED_MAX: usize = 32;
 
-/// The plan with its joins in order.
+/// Returns the plan with its joins in the chosen order.
 pub fn ordered(plan: LogicalPlan) -> Result<LogicalPlan> {
     if !has_join(&plan) {
         return Ok(plan);
     }
     let plan = Orderer::default().order(plan)?;
-    // Columns are carried only as far as somebody reads them.
+    // This rule removes each column above the last operator that reads it.
     let optimizer = Optimizer::with_rules(vec![Arc::new(OptimizeProjections::new())]);
     optimizer.optimize(plan, &OptimizerContext::new(), |_, _| {})
 }
@@ -51,7 +51,7 @@ struct Orderer {
     estimator: Estimator,
 }
 
-/// Relations that are joined, and what joins them.
+/// Relations that are joined by inner joins, and the conditions of these joins.
 #[derive(Default)]
 struct Cluster {
     inputs: Vec<LogicalPlan>,
@@ -71,7 +71,8 @@ impl Orderer {
         }
     }
 
-    /// The relations of inner joins that stand together, each in its own order.
+    /// Returns the relations of inner joins that are next to each other. The joins inside each relation are
+    /// already ordered.
     fn cluster(&self, plan: LogicalPlan) -> Result<Cluster> {
         let mut cluster = Cluster::default();
         self.flatten(plan, &mut cluster)?;
@@ -97,7 +98,7 @@ impl Orderer {
         }
     }
 
-    /// A join that keeps rows without partners, or only asks whether there is one.
+    /// Orders the joins of both inputs of an outer, semi or anti join.
     fn outer_or_semi(&self, mut join: Join) -> Result<LogicalPlan> {
         let right = self.order(Arc::unwrap_or_clone(join.right))?;
         join.right = Arc::new(right);
@@ -126,8 +127,9 @@ impl Orderer {
         self.sided(join)
     }
 
-    /// The relation on which a semi join should be done before the other joins. It is the only relation that
-    /// the semi join reads, if the semi join removes some of its rows.
+    /// Returns the relation on which a semi join should run before the other joins, if there is one. It must
+    /// be the only relation that the semi join reads, and the semi join must be expected to remove many of
+    /// its rows.
     fn asked_first(
         &self,
         on: &[(Logical, Logical)],
@@ -142,7 +144,7 @@ impl Orderer {
         (self.estimator.rows(right) * 2.0 < self.estimator.rows(&cluster.inputs[at])).then_some(at)
     }
 
-    /// The join with its smaller side on the left, which is kept in memory.
+    /// Returns the join with its smaller side on the left, because the left side is kept in memory.
     fn sided(&self, join: Join) -> Result<LogicalPlan> {
         let turned = match join.join_type {
             JoinType::Left => JoinType::Right,
@@ -169,7 +171,7 @@ impl Orderer {
         shown(LogicalPlan::Join(turned), &schema)
     }
 
-    /// Joins the relations in the order that costs least.
+    /// Joins the relations in the order with the lowest estimated cost.
     fn arrange(&self, cluster: Cluster) -> Result<LogicalPlan> {
         let mut graph = Graph::new(&self.estimator, cluster)?;
         let tree = if graph.inputs.len() <= EXHAUSTIVE_MAX { graph.best() } else { graph.greedy() };
@@ -188,7 +190,7 @@ enum Tree {
 /// One input of a join.
 struct Side {
     plan: LogicalPlan,
-    /// The relations in it, as bits.
+    /// The relations in the plan, as bits.
     mask: u64,
 }
 
@@ -206,9 +208,9 @@ struct Edge {
     condition: Option<Logical>,
     /// The relations that it reads.
     mask: u64,
-    /// An equality: the relations that its sides read.
+    /// For an equality, the relations that the left side and the right side of the equality read.
     sides: Option<(u64, u64)>,
-    /// The part of the pairs that it leaves.
+    /// The fraction of the pairs of rows that satisfy the condition.
     selectivity: f64,
 }
 
@@ -238,14 +240,15 @@ impl Graph {
         Ok(Graph { inputs: cluster.inputs.into_iter().map(Some).collect(), rows, edges })
     }
 
-    /// Rows of these relations joined.
+    /// Returns the estimated number of rows of the join of these relations.
     fn card(&self, mask: u64) -> f64 {
         let rows = self.rows.iter().enumerate().filter(|(n, _)| mask & (1 << n) != 0).map(|(_, r)| r);
         let kept = self.edges.iter().filter(|e| e.mask & mask == e.mask && e.mask.count_ones() > 1);
         (rows.product::<f64>() * kept.map(|e| e.selectivity).product::<f64>()).max(1.0)
     }
 
-    /// What joining two sets costs: rows kept in memory, rows looked up, rows made.
+    /// Returns the cost of joining two sets of relations. It is made up of the rows that are kept in memory,
+    /// the rows that are looked up, and the rows of the result.
     fn cost(&self, left: u64, right: u64, cards: &dyn Fn(u64) -> f64) -> f64 {
         let (a, b) = (cards(left), cards(right));
         let keyed = self.edges.iter().any(|e| {
@@ -256,7 +259,7 @@ impl Graph {
         pairs + cards(left | right)
     }
 
-    /// The cheapest tree of all (dynamic programming over sets of relations).
+    /// Returns the cheapest of all trees (dynamic programming over sets of relations).
     fn best(&self) -> Tree {
         let all = (1usize << self.inputs.len()) - 1;
         let cards: Vec<f64> = (0..=all).map(|mask| self.card(mask as u64)).collect();
@@ -269,7 +272,7 @@ impl Graph {
             let mut left = (mask - 1) & mask;
             while left > 0 {
                 let right = mask & !left;
-                // Each pair of sides once.
+                // Each pair of sides is considered once.
                 if left > right {
                     let here = self.cost(left as u64, right as u64, &|m| cards[m as usize]);
                     let cost = table[left].0 + table[right].0 + here;
@@ -290,7 +293,7 @@ impl Graph {
         tree(all, &table)
     }
 
-    /// Joins the cheapest pair, again and again.
+    /// Repeatedly joins the pair of trees with the lowest cost, until one tree is left.
     fn greedy(&self) -> Tree {
         let mut trees: Vec<Tree> = (0..self.inputs.len()).map(Tree::Input).collect();
         while trees.len() > 1 {
@@ -310,7 +313,7 @@ impl Graph {
         trees.pop().unwrap_or(Tree::Input(0))
     }
 
-    /// The plan of a tree, each condition at the first place where it can be checked.
+    /// Returns the plan of a tree. Each condition is placed at the lowest node where it can be checked.
     fn build(&mut self, tree: &Tree) -> Result<LogicalPlan> {
         match tree {
             Tree::Input(n) => {
@@ -361,7 +364,7 @@ impl Graph {
         Ok(LogicalPlan::Join(join))
     }
 
-    /// The plan behind those conditions left whose relations are `wanted`.
+    /// Adds a filter to the plan, with those remaining conditions whose relations are `wanted`.
     fn filtered(&mut self, plan: LogicalPlan, wanted: impl Fn(u64) -> bool) -> Result<LogicalPlan> {
         let left = self.edges.iter_mut().filter(|e| wanted(e.mask)).filter_map(|e| e.condition.take());
         match conjunction(left.collect::<Vec<_>>()) {
@@ -371,7 +374,7 @@ impl Graph {
     }
 }
 
-/// Gives equalities their selectivity: those between the same two relations count together.
+/// Sets the selectivity of equalities. All equalities between the same two relations are estimated together.
 fn weigh(estimator: &Estimator, inputs: &[LogicalPlan], rows: &[f64], edges: &mut [Edge]) {
     let mut pairs: BTreeSet<u64> = BTreeSet::new();
     pairs.extend(edges.iter().filter(|e| e.sides.is_some() && e.mask.count_ones() == 2).map(|e| e.mask));
@@ -407,7 +410,7 @@ fn is_inner(join: &Join) -> bool {
     join.join_type == JoinType::Inner && join.null_equality == NullEquality::NullEqualsNothing
 }
 
-/// How many relations are joined by this join and the inner joins right below it.
+/// Returns the number of relations that are joined by this join and the inner joins directly below it.
 fn inputs_of(join: &Join) -> usize {
     relations(&join.left) + relations(&join.right)
 }
@@ -420,7 +423,8 @@ fn relations(plan: &LogicalPlan) -> usize {
     }
 }
 
-/// Whether the plan is an inner join, perhaps behind projections that leave columns out.
+/// Returns whether the plan is an inner join, or projections above one that only leave out or reorder
+/// columns.
 fn joins_below(plan: &LogicalPlan) -> bool {
     match plan {
         LogicalPlan::Join(join) => is_inner(join),
@@ -433,7 +437,7 @@ fn only_leaves_out(projection: &Projection) -> bool {
     projection.expr.iter().all(|e| matches!(e, Logical::Column(_)))
 }
 
-/// The plan with the columns of this schema, in their order.
+/// Returns the plan with the columns of this schema, in the order of the schema.
 fn shown(plan: LogicalPlan, schema: &DFSchemaRef) -> Result<LogicalPlan> {
     if plan.schema().columns() == schema.columns() {
         return Ok(plan);

@@ -25,28 +25,29 @@ use varve_sql::general::{Around, Expr, Query, SqlError, push_image};
 
 use crate::shared::SharedTable;
 
-/// Plans that are kept at most.
+/// The maximum number of plans in the cache.
 const PLANS_MAX: usize = 256;
-/// Statements of which it is known that they ran once.
+/// The maximum number of statements whose executions are counted.
 const SEEN_MAX: usize = 8192;
-/// After so long a plan is made again: tables have other rows by then.
+/// A plan that is older than this is not used again. The tables may have changed, so that another plan may be
+/// better.
 const AGE_MAX: Duration = Duration::from_secs(60);
 
-/// Where scans find the readers of the execution that uses their plan.
+/// The snapshot of an execution. The scans of a plan get their readers from here.
 #[derive(Default)]
 pub struct Snapshot {
     reader: Mutex<Option<Reader>>,
-    /// An execution has begun: what hangs on it has a value.
+    /// Whether an execution has begun. Only then can values that depend on the execution be computed.
     begun: Arc<AtomicBool>,
 }
 
 impl Snapshot {
-    /// That of this reader.
+    /// Returns the snapshot of this reader.
     pub fn of(reader: Reader) -> Snapshot {
         Snapshot { reader: Mutex::new(Some(reader)), begun: Arc::default() }
     }
 
-    /// A reader of it.
+    /// Returns a reader of the snapshot.
     pub fn reader(&self) -> varve_sql::Result<Reader> {
         let mut reader = self.reader.lock();
         let reader =
@@ -54,7 +55,8 @@ impl Snapshot {
         Ok(reader.fork())
     }
 
-    /// A reader of it for samples: what it reads decides no answer.
+    /// Returns a reader of the snapshot for samples. Its reads are not recorded, because they do not affect
+    /// the result of the query.
     pub fn unnoted_reader(&self) -> varve_sql::Result<Reader> {
         let mut reader = self.reader.lock();
         let reader =
@@ -62,12 +64,12 @@ impl Snapshot {
         Ok(reader.fork_unnoted())
     }
 
-    /// The plan is made; an execution begins.
+    /// Marks the beginning of an execution, after the plan was made.
     pub fn begin(&self) {
         self.begun.store(true, Ordering::Relaxed);
     }
 
-    /// Where expressions see that an execution has begun.
+    /// Returns the flag that tells expressions that an execution has begun.
     pub fn begun(&self) -> Arc<AtomicBool> {
         self.begun.clone()
     }
@@ -78,19 +80,20 @@ impl Snapshot {
     }
 }
 
-/// The expressions of LIMIT and OFFSET, and the rows that they skip and let through.
+/// The expressions of LIMIT and OFFSET, and their values: the number of rows to skip and the number of rows
+/// to return.
 pub type Window = (Option<Expr>, Option<Expr>, (u64, Option<u64>));
 
-/// What a plan was made of that may be otherwise in the next execution.
+/// The values that were used to make a plan, and that may differ in the next execution.
 #[derive(Default)]
 pub struct Assumed {
-    /// LIMIT and OFFSET, and what they were.
+    /// LIMIT and OFFSET, with their values at the time of planning.
     pub windows: Vec<Window>,
-    /// Constants, as images of their values.
+    /// Constant expressions, with images of their values at the time of planning.
     pub values: Vec<(Expr, Vec<u8>)>,
-    /// Queries of WITH, which keep rows.
+    /// The queries of WITH of the plan. They store rows, which must be removed after an execution.
     pub shared: Vec<Arc<SharedTable>>,
-    /// It holds rows that were made when it was planned.
+    /// Whether the plan contains rows that were computed at the time of planning. Such a plan is not cached.
     pub is_of_one_run: bool,
 }
 
@@ -104,26 +107,26 @@ impl Assumed {
     }
 }
 
-/// The value of a constant, as bytes that tell it from all others.
+/// Returns the value of a constant as bytes. Different values have different bytes.
 pub fn image(e: &Expr, around: &Around) -> varve_sql::Result<Vec<u8>> {
     let mut out = Vec::new();
     push_image(&mut out, &around.value(e)?.as_datum());
     Ok(out)
 }
 
-/// A plan and what belongs to it.
+/// A plan in the cache, with the data that belongs to it.
 pub struct KeptPlan {
     /// The plan.
     pub plan: Arc<dyn ExecutionPlan>,
-    /// Where it finds its surroundings; nobody else has them.
+    /// The surroundings of the plan. No other plan uses them.
     pub around: Arc<Around>,
-    /// Where it finds its readers.
+    /// The snapshot from which the plan gets its readers.
     pub snapshot: Arc<Snapshot>,
     /// The tables that it reads.
     pub tables: Vec<Arc<Table>>,
-    /// What else it hangs on.
+    /// The other values that the plan depends on.
     pub assumed: Arc<Assumed>,
-    /// When it was made.
+    /// The time when the plan was made.
     pub made: Instant,
 }
 
@@ -132,13 +135,13 @@ impl KeptPlan {
         self.tables.len() == tables.len() && self.tables.iter().zip(tables).all(|(a, b)| Arc::ptr_eq(a, b))
     }
 
-    /// Makes it ready for an execution.
+    /// Prepares the plan for an execution.
     fn begin(&self, query: &mut Query<'_>) {
         self.around.renew(&query.around);
         self.snapshot.set(Some(query.txn.reader()));
     }
 
-    /// Takes everything of the execution that has ended out of it.
+    /// Removes all data of the finished execution from the plan.
     fn end(&mut self) -> Result<()> {
         self.snapshot.set(None);
         self.assumed.shared.iter().for_each(|table| table.forget());
@@ -147,33 +150,33 @@ impl KeptPlan {
     }
 }
 
-/// The plans of a database that no execution uses at present.
+/// The cached plans of a database. A plan that an execution uses is not among them.
 pub struct KeptPlans {
-    /// Executions of a statement before its plan is kept.
+    /// The number of executions of a statement after which its next plan is cached.
     after: u32,
     plans: Mutex<Idle>,
-    /// Plans made so far.
+    /// The number of plans that were made so far.
     made: AtomicU64,
 }
 
 #[derive(Default)]
 struct Idle {
-    /// By number of the statement, that used last at the end.
+    /// The plans, each with the number of its statement. The last plan is the most recently used one.
     plans: Vec<(u64, KeptPlan)>,
-    /// How often statements ran whose plans are not kept so far.
+    /// How often a plan was made for each statement.
     seen: HashMap<u64, u32>,
 }
 
 impl KeptPlans {
-    /// None; plans are kept when their statement has run so often.
+    /// Returns an empty cache. The plan of a statement is cached after `after` earlier executions.
     pub fn after(after: u32) -> KeptPlans {
         KeptPlans { after, plans: Mutex::default(), made: AtomicU64::new(0) }
     }
 
-    /// A plan for this execution, ready to run.
+    /// Takes a plan for this execution from the cache, and prepares it.
     pub fn take(&self, query: &mut Query<'_>) -> Option<KeptPlan> {
         let statement = query.statement?;
-        // What LIMIT asks for may take its time: the others don't wait for it.
+        // The evaluation of LIMIT may take long. So it runs without the lock of the cache.
         let candidates = self.candidates(statement, query);
         let mut fitting = candidates.iter().filter(|assumed| assumed.holds(&query.around));
         let kept = fitting.find_map(|assumed| self.of(assumed))?;
@@ -181,7 +184,8 @@ impl KeptPlans {
         Some(kept)
     }
 
-    /// What the plans of a statement hang on that are valid for these tables and this session.
+    /// Returns the assumptions of those plans of a statement that are valid for these tables and this
+    /// session. Removes plans of the statement that are too old or were made for other tables.
     fn candidates(&self, statement: u64, query: &Query<'_>) -> Vec<Arc<Assumed>> {
         let mut idle = self.plans.lock();
         idle.plans.retain(|(of, kept)| {
@@ -192,14 +196,15 @@ impl KeptPlans {
         plans.map(|(_, kept)| kept.assumed.clone()).collect()
     }
 
-    /// The plan to which these assumptions belong, if nobody has taken it meanwhile.
+    /// Takes the plan to which these assumptions belong, if no other execution has taken it meanwhile.
     fn of(&self, assumed: &Arc<Assumed>) -> Option<KeptPlan> {
         let mut idle = self.plans.lock();
         let at = idle.plans.iter().position(|(_, kept)| Arc::ptr_eq(&kept.assumed, assumed))?;
         Some(idle.plans.remove(at).1)
     }
 
-    /// Whether a plan for this execution will be worth keeping: the statement has run before.
+    /// Counts a plan that is made for this execution. Returns whether the plan should be cached, because the
+    /// statement has run often enough before.
     pub fn wants(&self, query: &Query<'_>) -> bool {
         self.made.fetch_add(1, Ordering::Relaxed);
         let (Some(statement), None) = (query.statement, &query.only) else { return false };
@@ -212,7 +217,7 @@ impl KeptPlans {
         *seen > self.after
     }
 
-    /// Keeps a plan whose execution has ended.
+    /// Puts a plan into the cache after its execution has ended.
     pub fn put(&self, statement: Option<u64>, mut kept: KeptPlan) -> Result<()> {
         let Some(statement) = statement.filter(|_| !kept.assumed.is_of_one_run) else { return Ok(()) };
         kept.end()?;
@@ -224,7 +229,7 @@ impl KeptPlans {
         Ok(())
     }
 
-    /// How many plans were made so far.
+    /// Returns the number of plans that were made so far.
     pub fn made(&self) -> u64 {
         self.made.load(Ordering::Relaxed)
     }

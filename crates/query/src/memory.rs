@@ -21,15 +21,15 @@ use parking_lot::Mutex;
 /// `work_mem_is_the_session_s_limit` fails.
 const KEPT_SIDE: &str = "HashJoinInput";
 
-/// Less than this is too little for the merging of what has spilled.
+/// The minimum of the limit, in bytes. With less memory, the merge of spilled data could not run.
 const BYTES_MIN: usize = 4 << 20;
 
-/// The pool, less of it for each operator.
+/// The memory pool, with a limit for each operator.
 #[derive(Debug)]
 struct Bounded {
     pool: Arc<dyn MemoryPool>,
     bytes: usize,
-    /// What operators hold, by the numbers of their consumers.
+    /// The memory of each operator, by the id of its consumer.
     held: Mutex<HashMap<usize, OperatorMemory>>,
 }
 
@@ -37,7 +37,8 @@ struct Bounded {
 #[derive(Debug, Default)]
 struct OperatorMemory {
     bytes: usize,
-    /// It was told to spill, and needs some memory to do so.
+    /// Whether a request of the operator was refused, so that it spills. It may exceed the limit while it
+    /// spills.
     spills: bool,
 }
 
@@ -46,7 +47,7 @@ impl Bounded {
         consumer.can_spill() || consumer.name().starts_with(KEPT_SIDE)
     }
 
-    /// Notes what an operator has come to hold.
+    /// Records a change of the memory that an operator holds.
     fn note(&self, consumer: &MemoryConsumer, change: impl FnOnce(&mut OperatorMemory)) {
         if Self::is_bounded(consumer) {
             let mut held = self.held.lock();
@@ -56,8 +57,9 @@ impl Bounded {
         }
     }
 
-    /// An operator that would go beyond its bound is refused once, and then spills: until it holds half of
-    /// that it may take more.
+    /// Checks a request of an operator for more memory. The first request beyond the limit is refused, so
+    /// that the operator spills. Then the operator may exceed the limit until it holds at most half of the
+    /// limit.
     fn check(&self, consumer: &MemoryConsumer, additional: usize) -> Result<()> {
         if !Self::is_bounded(consumer) {
             return Ok(());
@@ -121,7 +123,7 @@ impl MemoryPool for Bounded {
     }
 }
 
-/// The same context with so much memory for each operator.
+/// Returns the context with a memory limit of `bytes` for each operator.
 pub fn bounded(context: TaskContext, bytes: usize) -> Arc<TaskContext> {
     let whole = context.runtime_env();
     let memory_pool = Arc::new(Bounded {

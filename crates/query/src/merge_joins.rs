@@ -11,18 +11,18 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::joins::{HashJoinExec, SortMergeJoinExec};
 
-/// Puts merge joins in the place of hash joins. It stands before the rules that put sorts where they are
-/// needed.
+/// Replaces hash joins by merge joins. This rule must run before the rules that add the sorts for merge
+/// joins.
 #[derive(Debug)]
 pub struct MergeJoins;
 
-/// The order of the keys: that of scans along an index.
+/// The sort order of the keys. It is the order of a scan along an index.
 const ORDER: SortOptions = SortOptions { descending: false, nulls_first: false };
 
 impl PhysicalOptimizerRule for MergeJoins {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
         let merge = |plan: Arc<dyn ExecutionPlan>| match plan.downcast_ref::<HashJoinExec>() {
-            // NOT IN with NULLs is the hash join's alone.
+            // Only a hash join can compute NOT IN with NULLs.
             Some(join) if !join.null_aware && join.projection.is_none() => {
                 Ok(Transformed::yes(merged(join)?))
             }
