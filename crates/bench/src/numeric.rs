@@ -1,5 +1,5 @@
-//! Converts values of type numeric between Rust and the wire protocol. The crate `postgres` could do so only
-//! with another library.
+//! Converts values of type numeric between Rust and the wire protocol. The crate `postgres` can convert them
+//! only with another library.
 //!
 //! PostgreSQL's binary format begins with four big-endian 16-bit numbers: number of digits, weight of the
 //! first digit, sign, and decimal digits shown after the point. The digits follow, to base 10,000

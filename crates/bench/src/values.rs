@@ -48,7 +48,7 @@ impl Motif {
 }
 
 /// A random size whose logarithm is normally distributed with deviation 1. LinkBench draws the sizes of its
-/// payloads so.
+/// payloads in this way.
 pub fn log_normal(random: &mut Random, median: f64, most: u64) -> usize {
     let size = (random.normal() + median.ln()).exp().round() as u64;
     size.min(most) as usize

@@ -5,7 +5,6 @@
 //!    published values ([`experiment`]).
 //! 2. The workloads of this crate are written like those of the crate `bench`, and run on the same kinds of
 //!    databases. In addition, they can run on MariaDB ([`mysql`]).
-//!
 //! 3. The memory-oriented engines are compared below SQL, over their common interface ([`stores`]).
 //!
 //! A measured variant is a configuration that a user can choose, so this crate uses no internals of the

@@ -321,7 +321,7 @@ mod tests {
     }
 
     /// Once, two processes in one directory removed each other's databases. And the directory of a database
-    /// that was no experiment's was taken for an empty one.
+    /// that no experiment had made was taken for an empty directory.
     #[test]
     fn directories_of_others_are_left_alone() {
         for other in ["control", "notes.txt"] {

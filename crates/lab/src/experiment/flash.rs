@@ -1,11 +1,12 @@
 //! Repeats chapter 3 of Do 2012: a page cache on flash, between the buffer pool and eight disks.
 //!
-//! Sizes are those of section 3.4 of the thesis. If the pool has 20 units, the flash cache has 140, and the
-//! database has 100 to 415. The data files are on the drive profile `hdd-8`, the cache on `fusion-io-160`
-//! (table 3.1), and the log on its own disk, `hdd-7200` (section 3.4.1.1).
+//! Sizes have the ratios of section 3.4 of the thesis: the pool has 20 units, the flash cache 140, and the
+//! database 100 to 415. A unit has `Scale::flash_unit_bytes`. The data files are on the drive profile
+//! `hdd-8`, the cache on `fusion-io-160` (table 3.1), and the log on its own disk, `hdd-7200` (section
+//! 3.4.1.1).
 //!
-//! 1. The baseline has no cache, and a buffer pool of the same size. Its warm-up has the same number of
-//!    transactions as that of the variants with a cache.
+//! 1. The baseline has no cache, and a buffer pool of the same size. Its warm-up has as many
+//!    transactions as the warm-up of the variants with a cache.
 //! 2. Each page has a fixed offset, and nothing protects its write against tearing. SQL Server, which the
 //!    thesis measured, writes pages in this way. Doublewrite would slow down the baseline most, because the
 //!    baseline writes the most pages to disk. Variants with doublewrite are measured, too, as separate
@@ -277,7 +278,8 @@ pub(super) fn begin(lab: &mut Lab<'_>, round_ms: ByScale<u64>, settle_ms: ByScal
 }
 
 /// The throughput of a design, divided by the throughput without a cache, as the thesis states it in its text
-/// (section 3.4.2: LC has 8 times no cache, 4.3 times DW and 5.4 times TAC; section 3.4.3; table 3.3).
+/// (section 3.4.2, which states that LC has 8 times the throughput without a cache, 4.3 times that of DW, and
+/// 5.4 times that of TAC; section 3.4.3; table 3.3).
 fn published(mix: &str, units: u64, design: &str) -> Option<f64> {
     match (mix, units, design) {
         ("tpcc", 200, LC) => Some(8.0),
@@ -463,8 +465,8 @@ fn claim_limits(lab: &mut Lab<'_>, points: &[Point]) -> Result<Vec<Claim>> {
 }
 
 /// The numbers of pages that may wait in memory before the cache refuses further pages. The first is the
-/// number of pages that the thesis has under way at a time (mu in table 3.2). The second is that of the other
-/// experiments, and the third is larger.
+/// number of pages that the thesis has under way at a time (mu in table 3.2). The second is the number in the
+/// other experiments, and the third is larger.
 fn queues(lab: &Lab<'_>) -> BTreeSet<usize> {
     [FlashConfig::PENDING_MAX, queued(lab), 8 * queued(lab)].into()
 }

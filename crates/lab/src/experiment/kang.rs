@@ -78,10 +78,11 @@ fn original() -> Variant {
 /// The size of the pool for which InnoDB's numbers are meant: a thirtieth of 30 GB (section 4.1).
 const POOL_THERE: u64 = 1 << 30;
 
-/// Like [`original`], with the area and the page cleaner scaled to the size of the pool. The cleaner keeps
-/// the same part of the pool free, and wakes more often in the same ratio. So it writes as many frames a
-/// second as InnoDB's cleaner, because the drive is not scaled. The number of slots for single pages stays,
-/// because the number of sessions is not scaled either.
+/// Like [`original`], with the doublewrite area and the page cleaner scaled to the size of the pool. The
+/// cleaner keeps the same part of the pool free as InnoDB's cleaner. If the pool is smaller by a factor, the
+/// cleaner wakes more often by this factor. So it writes as many frames a second as InnoDB's cleaner, which
+/// is right because the drive is not scaled. The number of slots for single pages stays, because the number
+/// of sessions is not scaled either.
 fn original_scaled(pool_bytes: u64) -> Variant {
     let of_pool = |there: u64| (there * pool_bytes / POOL_THERE).max(1);
     let (frames, interval_ms) =

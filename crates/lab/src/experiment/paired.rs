@@ -27,7 +27,7 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// The interval of these ratios, of which there must be at least one.
+    /// Computes the mean and the interval of these ratios. There must be at least one ratio.
     pub fn of(figures: &[f64]) -> Self {
         let pairs = figures.len();
         let mean = figures.iter().sum::<f64>() / pairs as f64;

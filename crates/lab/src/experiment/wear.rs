@@ -5,8 +5,8 @@
 //! 1. The flash drive is a model (decision 0150), and every figure says so. Only bytes are counted and no
 //!    times, so a busy machine does not change a result.
 //! 2. The drive has the same size for all variants. The *uncompressed* database at fixed offsets would fill
-//!    nine tenths of the drive. This counts pages in use, doublewrite area, control file, and the log if it
-//!    is on this drive. Space that compression saves stays free, as on a real drive.
+//!    nine tenths of the drive, with its allocated pages, doublewrite area, control file, and the log if the
+//!    log is on this drive. Space that compression saves stays free, as on a real drive.
 //! 3. A figure is valid on two conditions. The drive was overwritten often enough before the measurement, and
 //!    both halves of the measured interval give the same result.
 
@@ -47,7 +47,7 @@ struct Way {
 pub(super) const BASE: &str = "doublewrite";
 pub(super) const LZ4: &str = "doublewrite lz4";
 pub(super) const LZ4_TRIM: &str = "doublewrite lz4 trim";
-/// The percentage with the default settings of packed files.
+/// The default of `packed_percent`.
 const DEFAULT_FILL: Option<u8> = Some(PackedConfig::DEFAULT.fill_percent);
 const WAYS: [Way; 8] = [
     Way { name: BASE, packed_percent: None, algorithm: Algorithm::None, trims: false },
@@ -200,8 +200,8 @@ const KEPT_BYTES: u64 = 2 * 8 * 64 * PAGE_BYTES as u64;
 const AIR: f64 = 0.02;
 
 /// The size of the drive, and the number of rows. Stored uncompressed and in place, the rows fill nine tenths
-/// of the drive. A file grows in large steps. So a first load measures how many rows fit into the file of a
-/// second one.
+/// of the drive. A file grows in large steps, so after a first load the data file has unused pages. Their number shows
+/// how many more rows a second load can have in a file of the same size.
 fn size(lab: &mut Lab<'_>, profile: &Profile, log_is_apart: bool) -> Result<(u64, u64)> {
     let wanted = (lab.scale().wear_bytes / ROW_CHARS as u64).max(1);
     let load = |rows: u64| {

@@ -147,9 +147,9 @@ pub fn pool_bytes(database_bytes: u64) -> usize {
 pub struct Loaded {
     /// Bytes of the drive's files.
     pub files_bytes: u64,
-    /// Bytes of the drive's files without unused pages. Only for pages in place.
+    /// Bytes of the drive's files without unused pages. The value is right only for pages in place.
     pub live_bytes: u64,
-    /// Bytes of unused pages of the data file. Only for pages in place.
+    /// Bytes of unused pages of the data file. The value is right only for pages in place.
     pub unused_bytes: u64,
     /// Bytes of compressible pages as they were stored, divided by their uncompressed bytes.
     pub stored_share: f64,

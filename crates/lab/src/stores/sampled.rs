@@ -2,9 +2,9 @@
 //! grows.
 //!
 //! Engines reach their data only by calls on the region. A sample measures an interval: from the end of one
-//! call to the end of the next one. It has the amount by which the meter grew, and the functions that made the
-//! second call (a stack). So the amount includes the second call, and the engine's work since the first call.
-//! Each call is sampled with the same probability. So the amounts of the samples are in proportion to
+//! call to the end of the next one. It has the amount by which the meter grew, and the functions that made
+//! the second call (a stack). So the amount includes the second call, and the engine's work since the first
+//! call. Each call is sampled with the same probability. So the amounts of the samples are in proportion to
 //! the amounts of all calls.
 //!
 //! Invariants

@@ -61,7 +61,7 @@ pub struct Ratio<'r> {
     pub figure: Figure,
     /// The row whose figure is divided.
     pub over: &'r StoreRow,
-    /// The row by whose figure it is divided.
+    /// The row whose figure is the divisor.
     pub under: &'r StoreRow,
 }
 

@@ -1,8 +1,8 @@
 //! The log on a disk and on flash: single updates (table 2) and TPC-B (table 3 and figure 3).
 //!
 //! 1. A force is a write of the log and its flush. The two drives take the time for a force that Lee measured
-//!    (table 3), not the time of their data sheet. So the time of a force is given. The results show what
-//!    group commit and the processors make of it.
+//!    (table 3), not the time of their data sheet. So the time of a force is not a result here. The results
+//!    show which throughput group commit and the processors reach with it.
 
 use std::time::Duration;
 

@@ -89,7 +89,7 @@ pub mod customer {
     pub const CREDIT_LIMIT: Column = DELIVERIES.then(8);
     /// The discount.
     pub const DISCOUNT: Column = CREDIT_LIMIT.then(2);
-    /// The time at which the customer became one.
+    /// The time at which the customer became a customer.
     pub const SINCE: Column = DISCOUNT.then(8);
     /// 1 for bad credit, 0 for good credit.
     pub const IS_BAD: Column = SINCE.then(1);
