@@ -1,9 +1,10 @@
 //! Sets up the databases for repeating chapter 4 of Do 2012, in which a flash cache stays warm over a
 //! restart. The data is on eighteen disks. The modules `flash_*` beside this one measure these databases.
 //!
-//! Sizes are in units of `Scale::flash_unit_bytes`. The buffer pool has 24 units, the flash cache has 140, and
-//! the database has 200. A fifth of the cache slots may be dirty (lambda in the thesis). The data files are on
-//! the drive profile `hdd-18` (table 4.3). The flash cache and the log are on the same drives as for chapter 3.
+//! Sizes are in units of `Scale::flash_unit_bytes`. The buffer pool has 24 units, the flash cache has 140,
+//! and the database has 200. A fifth of the cache slots may be dirty (lambda in the thesis). The data files
+//! are on the drive profile `hdd-18` (table 4.3). The flash cache and the log are on the same drives as for
+//! chapter 3.
 //!
 //! 1. A log budget limits how much log a start replays, for all restart schemes. If the log since the oldest
 //!    unwritten change is longer than the budget, pages are written to the data files, oldest change first.

@@ -200,8 +200,8 @@ const KEPT_BYTES: u64 = 2 * 8 * 64 * PAGE_BYTES as u64;
 const AIR: f64 = 0.02;
 
 /// The size of the drive, and the number of rows. Stored uncompressed and in place, the rows fill nine tenths
-/// of the drive. A file grows in large steps, so after a first load the data file has unused pages. Their number shows
-/// how many more rows a second load can have in a file of the same size.
+/// of the drive. A file grows in large steps, so after a first load the data file has unused pages. Their
+/// number shows how many more rows a second load can have in a file of the same size.
 fn size(lab: &mut Lab<'_>, profile: &Profile, log_is_apart: bool) -> Result<(u64, u64)> {
     let wanted = (lab.scale().wear_bytes / ROW_CHARS as u64).max(1);
     let load = |rows: u64| {
