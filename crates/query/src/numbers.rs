@@ -11,7 +11,8 @@ use datafusion::arrow::array::{Array, ArrayRef, BinaryViewArray};
 use datafusion::arrow::buffer::{NullBuffer, ScalarBuffer};
 use datafusion::common::Result;
 
-/// The unscaled value and the scale in a view; `None` for NaN and for values that need more than 64 bits.
+/// Returns the unscaled value and the scale in a view. Returns `None` for NaN and for values that need more
+/// than 64 bits.
 #[inline]
 pub fn small(view: u128) -> Option<(i64, u16)> {
     let (bytes, scale) = (view as u32, (view >> 32) as u16);
@@ -23,7 +24,7 @@ pub fn small(view: u128) -> Option<(i64, u16)> {
     Some((raw.checked_shl(unused).unwrap_or(0) >> (unused & 63), scale))
 }
 
-/// The view of a value.
+/// Returns the view of a value.
 #[inline]
 pub fn view(unscaled: i64, scale: u16) -> u128 {
     let bits = 64 - (unscaled ^ (unscaled >> 63)).leading_zeros();
@@ -32,12 +33,12 @@ pub fn view(unscaled: i64, scale: u16) -> u128 {
     u128::from(bytes + 2) | u128::from(scale) << 32 | u128::from(raw) << 48
 }
 
-/// Digits after the point of the values of a column.
+/// The number of digits after the decimal point, for the values of a column.
 #[derive(Debug, Clone)]
 pub enum Scale {
-    /// All have as many.
+    /// All values have this scale.
     Same(u16),
-    /// Each has its own.
+    /// Each value has its own scale.
     Each(Arc<[u16]>),
 }
 
@@ -46,14 +47,14 @@ pub enum Scale {
 pub struct Numbers {
     /// The unscaled values.
     pub values: ScalarBuffer<i64>,
-    /// Their scales.
+    /// The scales of the values.
     pub scale: Scale,
-    /// Which are NULL.
+    /// Marks the values that are NULL.
     pub nulls: Option<NullBuffer>,
 }
 
 impl Numbers {
-    /// The values of an array; `None` if one needs more than a word.
+    /// Reads the values of an array. Returns `None` if a value does not fit into 64 bits.
     pub fn of(array: &BinaryViewArray) -> Option<Numbers> {
         let nulls = array.nulls().cloned();
         let is_null = |n: usize| nulls.as_ref().is_some_and(|nulls| nulls.is_null(n));
@@ -81,7 +82,7 @@ impl Numbers {
         Some(Numbers { values: values.into(), scale, nulls })
     }
 
-    /// The array of these values.
+    /// Returns the array of these values.
     pub fn array(&self) -> Result<ArrayRef> {
         let views: Vec<u128> = match &self.scale {
             Scale::Same(scale) => self.values.iter().map(|v| view(*v, *scale)).collect(),

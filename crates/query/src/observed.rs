@@ -40,7 +40,7 @@ impl<O: Observer> Observed<O> {
         Arc::new(Observed { plan, observer })
     }
 
-    /// The node that is observed.
+    /// Returns the observed node.
     pub fn plan(&self) -> &Arc<dyn ExecutionPlan> {
         &self.plan
     }

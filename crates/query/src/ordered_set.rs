@@ -5,10 +5,10 @@
 use varve_engine::{Array, Datum, Value};
 use varve_sql::general::{AggKind, SqlError, SqlState, interpolated};
 
-/// A value with its place in the order, and the fraction beside it.
+/// The sort key of a value, the value, and the second argument of the aggregate, such as a fraction.
 pub type Placed = (Box<[u8]>, Value, Value);
 
-/// What the aggregate is of values in their order, of which there is at least one.
+/// Returns the result of the aggregate over sorted values. There must be at least one value.
 pub fn result(kind: AggKind, rows: &[&Placed]) -> varve_sql::Result<Value> {
     if kind == AggKind::Mode {
         return Ok(most_frequent(rows));
@@ -20,7 +20,8 @@ pub fn result(kind: AggKind, rows: &[&Placed]) -> varve_sql::Result<Value> {
     percentile(kind == AggKind::PercentileDisc, fraction, rows)
 }
 
-/// What a percentile is for each fraction of an array, added to an empty one.
+/// Returns an array with the percentile for each fraction of an array. `made` is the empty array to which
+/// they are added.
 pub fn results(kind: AggKind, rows: &[&Placed], mut made: Array) -> varve_sql::Result<Value> {
     let Some(Datum::Array(fractions)) = rows.first().map(|row| row.2.as_datum()) else {
         return Ok(Value::Null);
@@ -53,7 +54,7 @@ fn percentile(is_discrete: bool, fraction: f64, rows: &[&Placed]) -> varve_sql::
     interpolated(&value(low as usize), &value(high as usize), at - low)
 }
 
-/// The value that comes most often; of several the first.
+/// Returns the most frequent value. If there are several, it is the first of them.
 fn most_frequent(rows: &[&Placed]) -> Value {
     let mut best: &[&Placed] = &[];
     for equal in rows.chunk_by(|a, b| a.0 == b.0) {

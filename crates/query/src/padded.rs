@@ -18,13 +18,15 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::joins::{HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec};
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 
-/// Puts `PaddedPlan` below outer joins, where it matters.
+/// Puts a `PaddedPlan` above each side of an outer join that can be padded with NULLs and has constant
+/// columns.
 #[derive(Debug)]
 pub struct PaddedSides;
 
 impl PhysicalOptimizerRule for PaddedSides {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
-        // Bottom up: a node above is made anew, with what is now known of those below it.
+        // The plan is changed from the bottom to the top. So each node above is made again with the new
+        // properties of the nodes below it.
         Ok(plan.transform_up(padded)?.data)
     }
 
@@ -74,7 +76,7 @@ fn join_type(plan: &dyn ExecutionPlan) -> Option<JoinType> {
     hash.or_else(loops).or_else(merge)
 }
 
-/// The rows of a plan, about whose columns nothing is known.
+/// A node that returns the rows of a plan, but reports no properties of their columns.
 pub struct PaddedPlan {
     plan: Arc<dyn ExecutionPlan>,
     properties: Arc<PlanProperties>,
@@ -92,7 +94,7 @@ impl PaddedPlan {
         Arc::new(PaddedPlan { plan, properties: Arc::new(properties) })
     }
 
-    /// The plan.
+    /// Returns the plan below this node.
     pub fn plan(&self) -> &Arc<dyn ExecutionPlan> {
         &self.plan
     }

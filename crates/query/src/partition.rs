@@ -12,10 +12,10 @@ use std::ops::Bound;
 
 use varve_sql::general::KeyBytes;
 
-/// Bytes behind the common prefix that are interpolated.
+/// The number of bytes after the common prefix that are interpolated.
 const DIGITS: usize = 8;
 
-/// Up to `parts` parts of a range whose first and last keys are these.
+/// Divides a range into up to `parts` parts. `first` and `last` are the first and the last key of the range.
 pub fn parts(range: &KeyBytes, first: &[u8], last: &[u8], parts: usize) -> Vec<KeyBytes> {
     let mut lower = range.lower.clone();
     let mut out = Vec::with_capacity(parts);
@@ -43,7 +43,7 @@ fn cuts(first: &[u8], last: &[u8], parts: usize) -> Vec<Vec<u8>> {
     out
 }
 
-/// The first bytes as a number, as if zeros followed.
+/// Returns the first `DIGITS` bytes as a number. Missing bytes count as zeros.
 fn digits(bytes: &[u8]) -> u64 {
     let mut out = [0; DIGITS];
     let len = bytes.len().min(DIGITS);

@@ -10,21 +10,23 @@ use varve_sql::general::{CmpOp, Expr};
 use crate::columns::column_ordinal;
 use crate::computed::{Computed, is_key};
 
-/// The condition over the columns of a table; `None` if it has to be checked above.
+/// Returns the condition as an expression over the columns of a table. Returns `None` if the condition must
+/// be checked above the scan.
 pub fn condition(e: &Logical) -> Option<Expr> {
     Some(match e {
         Logical::Column(c) => Expr::Column(column_ordinal(&c.name)?),
         Logical::Alias(a) => condition(&a.expr)?,
-        // Whole numbers compare by value, whatever their width.
+        // The cast is between integer types. It can be left out, because integers of different types are
+        // compared by value.
         Logical::Cast(c) => condition(&c.expr)?,
         Logical::Literal(ScalarValue::Boolean(Some(b)), _) => Expr::Const(Value::Bool(*b)),
-        // What has been computed since the table took it.
+        // DataFusion may have replaced a part by NULL after the condition was pushed down.
         Logical::Literal(ScalarValue::Boolean(None) | ScalarValue::Null, _) => Expr::NULL,
         Logical::Not(inner) => Expr::Not(Box::new(condition(inner)?)),
         Logical::IsNull(inner) => Expr::IsNull(Box::new(condition(inner)?), false),
         Logical::IsNotNull(inner) => Expr::IsNull(Box::new(condition(inner)?), true),
         Logical::BinaryExpr(b) => binary(b)?,
-        // Keys compare as what they are keys of.
+        // Keys compare in the same way as their values. So the value takes the place of the key.
         Logical::ScalarFunction(call) if is_key(call) => condition(call.args.first()?)?,
         Logical::ScalarFunction(call) => computed(call.func.inner().downcast_ref::<Computed>()?, &call.args)?,
         _ => return None,
@@ -47,7 +49,7 @@ fn binary(b: &BinaryExpr) -> Option<Expr> {
     Some(Expr::Compare(op, Box::new(sides)))
 }
 
-/// One of our expressions, its arguments put into their slots.
+/// Returns the expression of the call, with its slots replaced by the arguments.
 fn computed(call: &Computed, arguments: &[Logical]) -> Option<Expr> {
     let arguments: Vec<Expr> = arguments.iter().map(condition).collect::<Option<_>>()?;
     let mut expr = call.expr().clone();

@@ -27,14 +27,14 @@ use crate::cells::{BATCH_ROWS, CellsBuilder, data_type};
 use crate::columns::column_name;
 use crate::error::wrapped;
 
-/// What is computed.
+/// The rows that are computed.
 #[derive(Debug, Clone)]
 pub enum Rows {
     /// One row for each list of expressions.
     Values(Vec<Vec<Expr>>),
-    /// generate_series of these bounds.
+    /// The rows of generate_series, with these arguments.
     Series(Box<[Expr; 3]>, Ty),
-    /// unnest of these arrays, in one batch.
+    /// The rows of unnest of these arrays, in one batch.
     Unnest(Unnest),
 }
 
@@ -48,7 +48,7 @@ pub struct RowsTable {
 }
 
 impl RowsTable {
-    /// The rows, whose columns have these types.
+    /// Returns a table of the rows. Their columns have these types.
     pub fn new(rows: Rows, types: Vec<Ty>, around: Arc<Around>) -> RowsTable {
         let field = |(n, t): (usize, &Ty)| Field::new(column_name(n), data_type(*t), true);
         let fields: Vec<Field> = types.iter().enumerate().map(field).collect();
@@ -95,7 +95,7 @@ impl TableProvider for RowsTable {
     }
 }
 
-/// The computation as a physical plan.
+/// The physical plan node that computes the rows.
 pub struct RowsPlan {
     table: RowsTable,
     columns: Vec<usize>,
@@ -103,7 +103,7 @@ pub struct RowsPlan {
 }
 
 impl RowsPlan {
-    /// What EXPLAIN calls it.
+    /// Returns the step that EXPLAIN shows for this node.
     pub fn step(&self) -> Step {
         match self.table.rows.as_ref() {
             Rows::Values(_) => Step::new("Values Scan").on("\"*VALUES*\""),
@@ -171,9 +171,9 @@ struct Batches {
     around: Arc<Around>,
     columns: Vec<usize>,
     schema: SchemaRef,
-    /// Rows of VALUES given so far; 1 once unnest has given its.
+    /// For VALUES, the number of rows that were returned so far. For unnest, 1 after its rows were returned.
     at: usize,
-    /// Where generate_series is, once it has begun.
+    /// The remaining values of generate_series, if it has begun.
     series: Option<Series>,
 }
 
@@ -197,7 +197,7 @@ impl Iterator for Batches {
 }
 
 impl Batches {
-    /// Computes the next rows; how many there are.
+    /// Computes the next rows, and returns their number.
     fn fill(&mut self, builders: &mut [CellsBuilder]) -> varve_sql::Result<usize> {
         let mut count = 0;
         let mut push = |row: &[Datum<'_>]| {

@@ -54,7 +54,7 @@ use crate::conditions::MoveConditions;
 use crate::merge_joins::MergeJoins;
 use crate::padded::PaddedSides;
 
-/// The rules for logical plans, in their order.
+/// Returns the rules for logical plans, in the order in which they run.
 pub fn logical() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     vec![
         Arc::new(OptimizeUnions::new()),
@@ -71,8 +71,8 @@ pub fn logical() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     ]
 }
 
-/// DataFusion's simplification, but of what a table has taken: the table knows that as it was taken, and as
-/// nothing else.
+/// DataFusion's simplification of expressions, except for conditions that were pushed down to a table. A
+/// simplified condition might have a form that the table cannot check.
 #[derive(Debug)]
 struct Simplify(SimplifyExpressions);
 
@@ -97,7 +97,8 @@ impl OptimizerRule for Simplify {
     }
 }
 
-/// The rules for physical plans, in their order; `is_thrifty`: joins sort and spill.
+/// Returns the rules for physical plans, in the order in which they run. If `is_thrifty` is set, joins are
+/// merge joins, which can spill.
 pub fn physical(is_thrifty: bool) -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let mut rules: Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> = Vec::new();
     if is_thrifty {

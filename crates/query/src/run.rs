@@ -53,17 +53,19 @@ use crate::translate;
 /// memory.
 const STACK_BYTES: usize = 64 << 20;
 
-/// What general queries may use.
+/// The options for general queries.
 #[derive(Debug, Clone)]
 pub struct QueryOptions {
-    /// Memory of all queries that run, in bytes; beyond their share they spill.
+    /// The memory limit for all running queries together, in bytes. An operator that needs more than its
+    /// share of it spills.
     pub memory_bytes: usize,
-    /// Partitions of a scan and of what is built on it. They run on one thread; more than one pays once there
-    /// are threads.
+    /// The number of partitions of a scan and of the nodes above it. All partitions of a query run on one
+    /// thread, so several partitions are not faster.
     pub partitions: usize,
-    /// The directory where they spill to, by files without names; `None`: they fail with 53200 instead.
+    /// The directory for the temporary files of queries, which have no names. If it is `None`, a query that
+    /// needs to spill fails with error 53200.
     pub spill: Option<PathBuf>,
-    /// Executions of a statement before its plan is kept for the next one.
+    /// The number of executions of a statement after which its next plan is cached.
     pub custom_plans: u32,
 }
 
@@ -76,7 +78,7 @@ impl Default for QueryOptions {
 /// Runs general queries.
 pub struct Queries {
     state: SessionState,
-    /// The same with joins that spill, for queries that have run out of memory.
+    /// The same state, but with joins that spill. It is used for queries that have run out of memory.
     thrifty: SessionState,
     kept: KeptPlans,
     memory_bytes: usize,
@@ -84,7 +86,7 @@ pub struct Queries {
 }
 
 impl Queries {
-    /// A runner for a database.
+    /// Returns the runner of general queries for a database.
     pub fn new(options: &QueryOptions) -> varve_sql::Result<Queries> {
         let runtime = Arc::new(resources(options).map_err(unwrapped)?);
         Ok(Queries {
@@ -101,14 +103,15 @@ fn state(options: &QueryOptions, runtime: Arc<RuntimeEnv>, is_thrifty: bool) -> 
     let mut config =
         SessionConfig::new().with_target_partitions(options.partitions).with_collect_statistics(false);
     let optimizer = &mut config.options_mut().optimizer;
-    // The order and the sides of joins are ours (`join_order`).
+    // Varve chooses the order and the sides of joins itself (`join_order`).
     optimizer.join_reordering = false;
-    // Scans take no such filters, and a plan with one can't run twice.
+    // Scans do not support dynamic filters, and a plan with a dynamic filter cannot run twice.
     optimizer.enable_dynamic_filter_pushdown = false;
     optimizer.enable_topk_dynamic_filter_pushdown = false;
     optimizer.enable_join_dynamic_filter_pushdown = false;
     optimizer.enable_aggregate_dynamic_filter_pushdown = false;
-    // What a sort keeps back for merging; the default, 10 MiB, fails every sort of a small pool.
+    // The memory that a sort reserves for merging. With the default of 10 MiB, every sort would fail if the
+    // pool is small.
     let reserved = &mut config.options_mut().execution.sort_spill_reservation_bytes;
     *reserved = (*reserved).min(options.memory_bytes / 16);
     SessionStateBuilder::new()
@@ -131,7 +134,7 @@ fn resources(options: &QueryOptions) -> Result<RuntimeEnv, DataFusionError> {
         .build()
 }
 
-/// DataFusion's planner, and the nodes of ours.
+/// DataFusion's planner, extended by the plan nodes of Varve.
 #[derive(Debug)]
 struct Planner;
 
@@ -185,7 +188,7 @@ impl General for Queries {
     }
 }
 
-/// A runtime on this thread, for one query.
+/// Returns an async runtime for one query. It runs on this thread.
 fn runtime() -> varve_sql::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread()
         .build()
@@ -193,12 +196,13 @@ fn runtime() -> varve_sql::Result<tokio::runtime::Runtime> {
 }
 
 impl Queries {
-    /// How many plans were made so far; those that are kept are made once.
+    /// Returns the number of plans that were made so far. A plan from the cache is not counted again.
     pub fn plans_made(&self) -> u64 {
         self.kept.made()
     }
 
-    /// The error that a client sees. If memory was over, it says how much there is.
+    /// Returns the error that a client sees. If the memory was used up, the detail of the error contains the
+    /// limit.
     fn told(&self, e: DataFusionError) -> SqlError {
         if !is_out_of_memory(&e) {
             return unwrapped(e);
@@ -207,7 +211,7 @@ impl Queries {
         unwrapped(e).with_detail(format!("All general queries together may use {mib} MiB of memory."))
     }
 
-    /// The plan of a query, ready to run: one that was kept, or a new one.
+    /// Returns a plan for the query that is ready to run. The plan is from the cache, or it is new.
     async fn ready(&self, query: &mut Query<'_>) -> Result<KeptPlan, DataFusionError> {
         if let Some(kept) = self.kept.take(query) {
             return Ok(kept);
@@ -225,11 +229,13 @@ impl Queries {
         planted_panic("panic at plan");
         let snapshot = Arc::new(Snapshot::of(query.txn.reader()));
         let assumed = keeps.then(Rc::<RefCell<Assumed>>::default);
-        // Whoever uses the plan next renews them while this execution may still need its own.
+        // The plan gets surroundings of its own. The next execution of the plan changes them, and the
+        // surroundings of this query may still be used then.
         let around = query.around.apart();
         let logical = translate::plan(query, around.clone(), snapshot.clone(), assumed.clone())?;
         let plan = cancel::physical_plan(state, &logical, &around).await?;
-        // Ranges that are dealt out to several partitions are those of this execution.
+        // A plan with several partitions contains the key ranges of this execution. So it cannot be used
+        // again.
         let is_of_one_run = !keeps || self.state.config().target_partitions() > 1;
         let mut assumed = assumed.map(|assumed| assumed.take()).unwrap_or_default();
         assumed.is_of_one_run |= is_of_one_run;
@@ -237,7 +243,7 @@ impl Queries {
         Ok(KeptPlan { plan, around, snapshot, tables, assumed, made: Instant::now() })
     }
 
-    /// Plans and runs a query; with a gauge each node is measured.
+    /// Plans and runs a query. If there is a gauge, each node of the plan is measured.
     async fn run_here(
         &self,
         mut query: Query<'_>,
@@ -250,7 +256,8 @@ impl Queries {
         let mut count = 0;
         let node = match self.drive(&kept, &query, gauge, emit, &mut count).await {
             Ok(node) => node,
-            // Nothing was given out: joins that sort, and go on in files, may do.
+            // No row was returned yet. So the query can start again with merge joins, which can spill to
+            // files.
             Err(e) if count == 0 && is_out_of_memory(&e) => {
                 let keeps = !kept.assumed.is_of_one_run;
                 drop(kept);
@@ -266,7 +273,8 @@ impl Queries {
         Ok((count, Some(Analyzed { plan: steps::step(&node), planning, planning_pages })))
     }
 
-    /// Runs a plan to its end; `count` is the number of rows given out, also if it fails.
+    /// Runs a plan to its end. `count` is set to the number of rows that were returned, even if the plan
+    /// fails.
     async fn drive(
         &self,
         kept: &KeptPlan,
@@ -290,7 +298,7 @@ impl Queries {
         Ok(node)
     }
 
-    /// What an execution may use.
+    /// Returns the context of an execution, with its limits for memory and temporary files.
     fn context(&self, query: &Query<'_>) -> Result<Arc<TaskContext>, DataFusionError> {
         let mut context = TaskContext::from(&self.state);
         if let Some(directory) = self.spill.as_ref().filter(|_| query.limits.temporary.is_limited()) {
@@ -307,7 +315,7 @@ fn shown_types(select: &Select) -> Vec<Ty> {
     select.outputs[..select.visible].iter().map(|o| o.t.ty).collect()
 }
 
-/// The next batch; 57014 if the statement is to end.
+/// Returns the next batch. Returns error 57014 if the statement is cancelled.
 async fn next(
     stream: &mut SendableRecordBatchStream,
     around: &Around,
@@ -321,7 +329,7 @@ async fn next(
     .await
 }
 
-/// Gives out the rows of a batch.
+/// Passes the rows of a batch to `emit`.
 fn give(batch: &RecordBatch, types: &[Ty], emit: &mut Emit<'_>) -> varve_sql::Result<()> {
     let columns: Vec<Cells<'_>> =
         types.iter().zip(batch.columns()).map(|(t, array)| Cells::of(*t, array)).collect();

@@ -35,35 +35,36 @@ use crate::kept::Snapshot;
 use crate::partition;
 use crate::sieve::Sieve;
 
-/// What is read.
+/// Describes a scan: the table, the ranges, the condition and the columns.
 #[derive(Clone)]
 pub struct Scan {
     /// The table.
     pub table: Arc<Table>,
-    /// The tree that is followed.
+    /// The index that is read.
     pub index: ScanIndex,
-    /// The ranges of its keys.
+    /// The ranges of keys that are read.
     pub access: Access,
-    /// What rows have to satisfy beyond that.
+    /// The condition on the rows in these ranges.
     pub filter: Sieve,
-    /// Ordinals of the columns wanted; the one behind the last is the row's key.
+    /// The ordinals of the columns that are returned. The ordinal after the last column of the table means
+    /// the key of the row.
     pub columns: Vec<usize>,
-    /// Their types.
+    /// The types of these columns.
     pub types: Vec<Ty>,
-    /// The only columns of its rows that are read, by the filter too, if the index has them all.
+    /// The columns that the scan reads, including those of the filter, if the index contains all of them.
     pub reads: Option<Box<[usize]>>,
-    /// Rows that will do.
+    /// The maximum number of rows that are needed.
     pub limit: Option<usize>,
-    /// Gives readers.
+    /// The snapshot that is read.
     pub snapshot: Arc<Snapshot>,
-    /// What the filter may ask for.
+    /// The surroundings of the query, for the filter.
     pub around: Arc<Around>,
-    /// Counts the rows that the filter leaves out, if somebody asks.
+    /// A counter for the rows that the filter leaves out, if they are counted.
     pub left_out: Option<Arc<AtomicU64>>,
 }
 
 impl Scan {
-    /// The ranges as bytes, in order.
+    /// Returns the ranges of keys as bytes, in key order.
     fn ranges(&self) -> varve_sql::Result<Vec<KeyBytes>> {
         self.around.ranges(self.table.def(), &self.access)
     }
@@ -76,7 +77,7 @@ impl Scan {
     }
 }
 
-/// A scan as a physical plan.
+/// The physical plan node of a scan.
 pub struct ScanPlan {
     scan: Scan,
     /// The ranges of each part of the scan. `None` if there is one part. Its ranges are then computed at
@@ -86,7 +87,7 @@ pub struct ScanPlan {
 }
 
 impl ScanPlan {
-    /// The plan for this scan in up to `partitions` partitions.
+    /// Returns the node for this scan, with up to `partitions` partitions.
     pub fn new(scan: Scan, schema: SchemaRef, partitions: usize) -> varve_sql::Result<ScanPlan> {
         let partitions = if partitions > 1 { Some(dealt(&scan, partitions)?) } else { None };
         let properties = PlanProperties::new(
@@ -98,13 +99,13 @@ impl ScanPlan {
         Ok(ScanPlan { scan, partitions, properties: Arc::new(properties) })
     }
 
-    /// The same, but the rows that its filter leaves out are counted.
+    /// Returns a copy of this node that counts the rows that its filter leaves out.
     pub fn counting(&self, left_out: Arc<AtomicU64>) -> ScanPlan {
         let scan = Scan { left_out: Some(left_out), ..self.scan.clone() };
         ScanPlan { scan, partitions: self.partitions.clone(), properties: self.properties.clone() }
     }
 
-    /// What EXPLAIN calls it.
+    /// Returns the step that EXPLAIN shows for this node.
     pub fn step(&self) -> Step {
         let Scan { table, access, filter, columns, reads, .. } = &self.scan;
         let target = TableAccess {
@@ -120,7 +121,8 @@ impl ScanPlan {
     }
 }
 
-/// The ranges dealt out in runs of about equal number; a range that is alone is cut.
+/// Distributes the ranges to partitions with about the same number of ranges each. A single range is divided
+/// into parts.
 fn dealt(scan: &Scan, partitions: usize) -> varve_sql::Result<Vec<Vec<KeyBytes>>> {
     let ranges = scan.ranges()?;
     match ranges.as_slice() {
@@ -138,7 +140,7 @@ fn dealt(scan: &Scan, partitions: usize) -> varve_sql::Result<Vec<Vec<KeyBytes>>
     }
 }
 
-/// The place of the first or last row of a range; `None` if it has none.
+/// Returns the place of the first or last row of a range. Returns `None` if the range has no rows.
 fn edge(scan: &Scan, range: &KeyBytes, last: bool) -> varve_sql::Result<Option<Vec<u8>>> {
     let mut is_found = false;
     let spec = ScanSpec { reverse: last, columns: Some(&[]), ..range.spec(scan.index, Some(1)) };
@@ -150,8 +152,8 @@ fn edge(scan: &Scan, range: &KeyBytes, last: bool) -> varve_sql::Result<Option<V
     Ok(is_found.then(|| reader.place(scan.index).to_vec()))
 }
 
-/// The order of the rows, as far as it can be told in columns that are wanted and that Arrow compares as keys
-/// compare.
+/// Returns the order of the rows. It is the longest prefix of the key columns that are returned and that
+/// Arrow compares in the same way as keys.
 fn ordered_by_key(scan: &Scan, schema: SchemaRef) -> EquivalenceProperties {
     let def = scan.table.def();
     let key = match scan.index {
@@ -250,9 +252,9 @@ struct Batches {
     ranges: Vec<KeyBytes>,
     /// The range being read.
     at: usize,
-    /// Place of the last row given from it.
+    /// The place of the last row that was returned from this range.
     resume: Option<Vec<u8>>,
-    /// Rows still to give.
+    /// The number of rows that may still be returned.
     left: usize,
 }
 
@@ -271,7 +273,7 @@ impl Iterator for Batches {
 }
 
 impl Batches {
-    /// The columns of the next batch and how many rows they have; `None` at the end.
+    /// Returns the columns of the next batch and the number of its rows. Returns `None` at the end.
     fn batch(&mut self) -> varve_sql::Result<Option<(Vec<datafusion::arrow::array::ArrayRef>, usize)>> {
         let mut builders: Vec<CellsBuilder> = self.scan.types.iter().map(|t| CellsBuilder::new(*t)).collect();
         let wanted = self.left.min(BATCH_ROWS);
@@ -286,7 +288,7 @@ impl Batches {
         Ok(Some((builders.iter_mut().map(CellsBuilder::finish).collect(), rows)))
     }
 
-    /// Up to `wanted` rows of the present range.
+    /// Reads up to `wanted` rows of the current range, and returns their number.
     fn read(&mut self, wanted: usize, builders: &mut [CellsBuilder]) -> varve_sql::Result<usize> {
         let Batches { scan, reader, ranges, at, resume, .. } = self;
         let mut range = ranges[*at].clone();
@@ -307,7 +309,7 @@ impl Batches {
             },
             |key, row| {
                 for (column, builder) in scan.columns.iter().zip(builders.iter_mut()) {
-                    // Behind the table's columns there is only the key of the row.
+                    // The ordinal after the columns of the table means the key of the row.
                     builder.push(if *column < width { row.get(*column) } else { Datum::Bytea(key) });
                 }
                 rows += 1;

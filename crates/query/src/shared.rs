@@ -38,47 +38,47 @@ use crate::cells::{Cells, data_type};
 use crate::columns::column_name;
 use crate::error::wrapped;
 
-/// The rows that a turn of a recursion works on.
+/// The rows of the previous iteration of a recursion, which the next iteration reads.
 pub type WorkRows = Arc<parking_lot::Mutex<Vec<RecordBatch>>>;
 
-/// The queries of WITH of one statement: how often each is read, and those that were translated.
+/// The queries of WITH of one statement.
 #[derive(Default)]
 pub struct SharedQueries {
-    /// How often each is read.
+    /// How often each query is read.
     pub uses: HashMap<*const Shared, usize>,
-    /// Their rows, if several read them.
+    /// The tables of the queries that were already translated, if they are read several times.
     pub tables: HashMap<*const Shared, Arc<SharedTable>>,
 }
 
-/// What makes rows.
+/// The plans that compute the rows of a query.
 pub struct Maker {
-    /// The plan of the first rows.
+    /// The plan of the query, or of the first part of a recursive query.
     pub first: LogicalPlan,
-    /// What a recursion makes of the rows of a turn.
+    /// The second part of a recursive query.
     pub then: Option<Then>,
-    /// The surroundings of both.
+    /// The surroundings of both plans.
     pub around: Arc<Around>,
 }
 
 /// The second part of a recursive query.
 pub struct Then {
-    /// Its plan.
+    /// The plan of this part.
     pub plan: LogicalPlan,
-    /// Where it finds the rows of the turn before.
+    /// The rows of the previous iteration, which the plan reads.
     pub work: WorkRows,
-    /// UNION ALL: rows may come more than once.
+    /// Whether the parts are combined by UNION ALL, so that a row may occur more than once.
     pub all: bool,
 }
 
-/// How rows are kept.
+/// How the rows of a query are stored.
 pub struct Keeping {
-    /// They are read more than once.
+    /// Whether the rows are stored, because they are read more than once.
     pub keeps: bool,
-    /// They hang on what a subquery is given here.
+    /// If the rows depend on values that are given to a subquery, the surroundings of this subquery.
     pub of_runs: Option<Arc<Around>>,
 }
 
-/// Rows that are made once, as a table.
+/// A table of rows that are computed once.
 pub struct SharedTable {
     types: Vec<Ty>,
     schema: SchemaRef,
@@ -88,17 +88,17 @@ pub struct SharedTable {
     state: Mutex<State>,
 }
 
-/// What makes the rows, as physical plans.
+/// The physical plans that compute the rows.
 #[derive(Clone)]
 struct Plans {
     first: Arc<dyn ExecutionPlan>,
     then: Option<Arc<dyn ExecutionPlan>>,
 }
 
-/// How far the rows are made.
+/// The rows that were computed so far, and the stream of the other rows.
 #[derive(Default)]
 struct State {
-    /// The run of the subquery that they are for.
+    /// The run of the subquery to which the rows belong.
     run: u64,
     made: Vec<RecordBatch>,
     reserved: Option<MemoryReservation>,
@@ -106,7 +106,7 @@ struct State {
     is_done: bool,
 }
 
-/// The schema of columns of these types.
+/// Returns the schema of columns of these types.
 fn schema_of(types: &[Ty]) -> SchemaRef {
     let field = |(n, t): (usize, &Ty)| Field::new(column_name(n), data_type(*t), true);
     Arc::new(Schema::new(types.iter().enumerate().map(field).collect::<Vec<_>>()))
@@ -117,18 +117,18 @@ fn with_schema(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
 }
 
 impl SharedTable {
-    /// The rows that `maker` makes, whose columns have these types.
+    /// Returns a table of the rows that `maker` computes. Their columns have these types.
     pub fn new(types: Vec<Ty>, maker: Maker, keeping: Keeping) -> SharedTable {
         let (plans, state) = (Mutex::new(None), Mutex::new(State::default()));
         SharedTable { schema: schema_of(&types), types, maker, keeping, plans, state }
     }
 
-    /// Whether its rows are the same for the whole statement.
+    /// Whether the rows are the same for the whole statement.
     pub fn is_of_statement(&self) -> bool {
         self.keeping.of_runs.is_none()
     }
 
-    /// The physical plans, made when they are first asked for.
+    /// Makes the physical plans, if this is the first call.
     async fn plan(&self, session: &dyn Session) -> Result<()> {
         let mut plans = self.plans.lock().await;
         if plans.is_none() {
@@ -143,7 +143,7 @@ impl SharedTable {
         Ok(())
     }
 
-    /// Forgets its rows: an execution has ended.
+    /// Removes the stored rows after an execution has ended.
     pub fn forget(&self) {
         if let Some(mut state) = self.state.try_lock() {
             *state = State::default();
@@ -151,7 +151,7 @@ impl SharedTable {
         self.maker.then.iter().for_each(|then| then.work.lock().clear());
     }
 
-    /// Puts others in the place of its physical plans, which have been made.
+    /// Replaces the physical plans by the results of `change`. Does nothing if they have not been made.
     pub fn change_plans(
         &self,
         change: &mut impl FnMut(&Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>>,
@@ -188,7 +188,7 @@ impl SharedTable {
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema.clone(), batches)))
     }
 
-    /// The batch at this place; `None` behind the last one.
+    /// Returns the batch with this number, and computes it if necessary. Returns `None` after the last batch.
     async fn batch(&self, at: usize, context: &Arc<TaskContext>) -> Result<Option<RecordBatch>> {
         let mut state = self.state.lock().await;
         let run = self.keeping.of_runs.as_ref().map_or(0, |around| around.run());
@@ -230,7 +230,7 @@ impl fmt::Debug for SharedTable {
     }
 }
 
-/// One reader's view of shared rows, as a table.
+/// A table provider for one reader of shared rows.
 #[derive(Debug)]
 pub struct Reading(pub Arc<SharedTable>);
 
@@ -257,14 +257,14 @@ impl TableProvider for Reading {
     }
 }
 
-/// The rows of a recursion's turn, as a table.
+/// A table of the rows of the previous iteration of a recursion.
 pub struct WorkTable {
     rows: WorkRows,
     schema: SchemaRef,
 }
 
 impl WorkTable {
-    /// The rows, whose columns have these types.
+    /// Returns a table of the rows. Their columns have these types.
     pub fn new(rows: WorkRows, types: &[Ty]) -> WorkTable {
         WorkTable { rows, schema: schema_of(types) }
     }
@@ -298,14 +298,14 @@ impl TableProvider for WorkTable {
     }
 }
 
-/// Where a leaf has its rows from.
+/// The source of the rows of a leaf.
 #[derive(Clone)]
 enum Rows {
     Shared(Arc<SharedTable>),
     Work(WorkRows),
 }
 
-/// Reading shared rows, or those of a turn, as a physical plan.
+/// The physical plan node that reads shared rows or the rows of the previous iteration of a recursion.
 pub struct Leaf {
     rows: Rows,
     columns: Vec<usize>,
@@ -323,7 +323,7 @@ impl Leaf {
         Ok(Leaf { rows, columns, properties: Arc::new(properties) })
     }
 
-    /// The query of WITH that is read, if it is one.
+    /// Returns the query of WITH that is read, if it is not the previous iteration of a recursion.
     pub fn shared(&self) -> Option<&Arc<SharedTable>> {
         match &self.rows {
             Rows::Shared(table) => Some(table),
@@ -393,15 +393,15 @@ impl ExecutionPlan for Leaf {
     }
 }
 
-/// A recursion that runs.
+/// A running recursion.
 struct Turns {
-    /// The rows of this turn.
+    /// The stream of the rows of this iteration.
     rows: SendableRecordBatchStream,
     plan: Arc<dyn ExecutionPlan>,
     work: WorkRows,
-    /// What this turn has added so far.
+    /// The rows that this iteration has added so far.
     added: Vec<RecordBatch>,
-    /// Keys of all rows so far, if none may come twice.
+    /// The keys of all rows so far, if no row may occur twice.
     seen: Option<HashSet<Vec<u8>>>,
     types: Vec<Ty>,
     schema: SchemaRef,
@@ -434,7 +434,7 @@ impl Turns {
         }
     }
 
-    /// The rows of the batch that have not come before.
+    /// Returns the rows of the batch that did not occur before.
     fn new_rows(&mut self, batch: RecordBatch) -> Result<RecordBatch> {
         let Some(seen) = &mut self.seen else { return Ok(batch) };
         let columns: Vec<Cells<'_>> =

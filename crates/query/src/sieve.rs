@@ -16,33 +16,33 @@ use crate::vector::DAYS_MAX;
 #[derive(Debug, Clone)]
 pub struct Sieve {
     whole: Option<Expr>,
-    /// What it begins with.
+    /// Fast tests for conditions of the filter. No condition before them can fail.
     tests: Vec<Test>,
-    /// What is left of it.
+    /// The conditions of the filter without a fast test.
     rest: Option<Expr>,
 }
 
 #[derive(Debug, Clone)]
 enum Test {
-    /// A whole number, date or moment.
+    /// Compares a column with an integer, a date or a timestamp.
     Word(usize, CmpOp, i64),
-    /// Two of them.
+    /// Compares two columns with integers, dates or timestamps.
     Words(usize, CmpOp, usize),
-    /// A date and a moment.
+    /// Compares a date column with a timestamp.
     Day(usize, CmpOp, i64),
     Number(usize, CmpOp, (i64, u16)),
     Text(usize, CmpOp, Box<str>),
-    /// One of these whole numbers, which are in order.
+    /// Whether the column is one of these integers, which are sorted.
     AnyWord(usize, Box<[i64]>),
-    /// One of these texts, which are in order.
+    /// Whether the column is one of these texts, which are sorted.
     AnyText(usize, Box<[Box<str>]>),
     Like(usize, Box<str>, Box<Like>),
-    /// All of one of these hold.
+    /// Whether all tests of one of these lists hold.
     Any(Box<[Box<[Test]>]>),
 }
 
 impl Sieve {
-    /// The filter of rows whose columns have these types.
+    /// Returns the sieve for a filter. The columns of the rows have these types.
     pub fn of(whole: Option<Expr>, types: &[Ty]) -> Sieve {
         let (mut tests, mut rest, mut held_up) = (Vec::new(), Vec::new(), false);
         for condition in whole.iter().cloned().flat_map(conjuncts) {
@@ -67,7 +67,8 @@ impl Sieve {
         self.whole.is_none()
     }
 
-    /// What is left to check of a row.
+    /// Runs the fast tests on a row. Returns whether the row passes, or the condition that must still be
+    /// checked.
     #[inline]
     pub fn left(&self, row: &RowRef<'_>) -> Left<'_> {
         match (all(&self.tests, row), &self.rest) {
@@ -79,7 +80,8 @@ impl Sieve {
     }
 }
 
-/// Whether all tests hold; `None` if that has to be found out row by row.
+/// Returns whether all tests hold for the row. Returns `None` if a test can fail for this row, so that the
+/// whole filter must be evaluated.
 #[inline]
 fn all(tests: &[Test], row: &RowRef<'_>) -> Option<bool> {
     for test in tests {
@@ -115,7 +117,8 @@ fn test(condition: &Expr, types: &[Ty]) -> Option<Test> {
     }
 }
 
-/// The value of a column among constants of its type, none of them NULL.
+/// Returns the test that a column is one of the constants. Returns `None` if a constant is NULL, or has an
+/// unsuitable type.
 fn any_of(column: usize, list: &[Expr], ty: Ty) -> Option<Test> {
     let constants = || list.iter().map(|item| if let Expr::Const(value) = item { Some(value) } else { None });
     if is_text(ty) {

@@ -26,18 +26,18 @@ use futures::Stream;
 use varve_engine::TemporaryQuota;
 use varve_sql::SqlError;
 
-/// Bytes that are read at once.
+/// The number of bytes that are read at once.
 const PIECE_BYTES: u64 = 128 << 10;
 
-/// Makes files in one directory.
+/// Creates temporary files in one directory.
 pub struct Spills {
-    /// Where; it must exist once the first file is made.
+    /// The directory. It must exist when the first file is created.
     pub directory: PathBuf,
-    /// What they may take together with others.
+    /// The quota for these files together with other temporary files, if there is one.
     pub quota: Option<Arc<TemporaryQuota>>,
 }
 
-/// The same context with files that count for a quota.
+/// Returns the context with temporary files that count against the quota.
 pub fn limited(context: TaskContext, directory: PathBuf, quota: Arc<TemporaryQuota>) -> Result<TaskContext> {
     let spills = Spills { directory, quota: Some(quota) };
     let disk = DiskManagerBuilder::default().with_mode(DiskManagerMode::Custom(Arc::new(spills))).build()?;
@@ -81,7 +81,7 @@ impl SpillFile for Spilled {
     }
 }
 
-/// Appends.
+/// Appends bytes to a temporary file.
 struct Writer(Arc<Content>);
 
 impl io::Write for Writer {
@@ -109,7 +109,7 @@ impl SpillWriter for Writer {
     }
 }
 
-/// Reads from the beginning to the end.
+/// Reads a temporary file from the beginning to the end.
 struct Pieces {
     content: Arc<Content>,
     at: u64,

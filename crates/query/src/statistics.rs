@@ -20,62 +20,64 @@ use varve_sql::general::{Access, Expr, choose, conjuncts, joined, push_key};
 use crate::pushed;
 use crate::table::SnapshotTable;
 
-/// Leaves that a sample reads.
+/// The maximum number of leaves that a sample reads.
 const PLACES: usize = 24;
-/// Rows of a sample.
+/// The maximum number of rows of a sample.
 const ROWS: usize = 480;
-/// The part of the rows that passes a condition about which nothing is known.
+/// The assumed fraction of rows that satisfy a condition about which nothing is known.
 pub const GUESSED: f64 = 0.3;
 
 /// What is known about the rows of one scan.
 #[derive(Debug, Clone)]
 pub struct ScanFacts {
-    /// Rows of the whole table.
+    /// The number of rows of the whole table.
     pub table_rows: f64,
-    /// Rows that pass the scan's conditions.
+    /// The number of rows that satisfy the conditions of the scan.
     pub rows: f64,
-    /// Distinct values of the whole table's columns, by ordinal.
+    /// The number of distinct values in the whole table, by the ordinal of the column.
     distinct: HashMap<usize, f64>,
-    /// Ordinals of unique keys.
+    /// The columns of each unique key, as ordinals.
     unique: Vec<Vec<usize>>,
 }
 
 impl ScanFacts {
-    /// Nothing is known.
+    /// Returns the facts about a scan of which nothing is known.
     fn unknown() -> ScanFacts {
         ScanFacts { table_rows: 0.0, rows: 0.0, distinct: HashMap::new(), unique: Vec::new() }
     }
 
-    /// How many values these columns have together, in the whole table.
+    /// Returns the estimated number of distinct combinations of values of these columns in the whole table.
     pub fn distinct(&self, columns: &[usize]) -> f64 {
         if self.unique.iter().any(|key| key.iter().all(|c| columns.contains(c))) {
             return self.table_rows;
         }
         let mut counts: Vec<f64> = columns.iter().filter_map(|c| self.distinct.get(c).copied()).collect();
         counts.sort_by(|a, b| b.total_cmp(a));
-        // Columns are rarely independent: each further one counts by its root.
+        // Columns are rarely independent. So only the square root of the second count is used, the fourth
+        // root of the third count, and so on.
         let product = counts.iter().enumerate().map(|(n, d)| d.powf(0.5f64.powi(n as i32))).product::<f64>();
         product.clamp(1.0, self.table_rows.max(1.0))
     }
 }
 
-/// Rows that were looked at.
+/// The values in the sampled rows.
 #[derive(Default)]
 struct Seen {
     rows: usize,
-    /// How often each value of each wanted column came.
+    /// For each column of interest, how often each value occurs.
     values: Vec<HashMap<Vec<u8>, u32>>,
 }
 
 impl SnapshotTable {
-    /// Reads a sample for a scan with these conditions, of which `columns` are of interest.
+    /// Reads a sample for a scan with these conditions. Distinct values are counted only for `columns`.
     pub fn facts(&self, filters: &[Logical], columns: &[usize]) -> ScanFacts {
         let Ok(mut reader) = self.unnoted_reader() else { return ScanFacts::unknown() };
         let estimate = reader.estimate(self.table(), PLACES).unwrap_or_default();
         let table_rows = estimate.entries as f64;
         let conditions: Vec<Expr> =
             filters.iter().filter_map(pushed::condition).flat_map(conjuncts).collect();
-        // What may differ from call to call, or wait, is not called for an estimate.
+        // Volatile conditions are not evaluated for an estimate, because they may return other values at the
+        // next call, and they may wait.
         let (volatile, conditions): (Vec<Expr>, Vec<Expr>) =
             conditions.into_iter().partition(Expr::is_volatile);
         let seen = self.seen(&mut reader, &estimate.places, columns).unwrap_or_default();
@@ -91,7 +93,7 @@ impl SnapshotTable {
         ScanFacts { table_rows, rows, distinct: counts.collect(), unique }
     }
 
-    /// The number of rows if conditions name them by a unique key.
+    /// Returns the number of rows if the conditions fix the primary key.
     fn rows_by_key(&self, conditions: &[Expr]) -> Option<f64> {
         let def = self.table().def();
         match choose(def, conditions, None, false).access {
@@ -103,7 +105,8 @@ impl SnapshotTable {
         }
     }
 
-    /// The part of the rows that passes.
+    /// Returns the estimated fraction of the rows that satisfy the conditions. `of` is the number of rows of
+    /// the sample.
     fn passing(&self, reader: &mut Reader, places: &[Vec<u8>], conditions: Vec<Expr>, of: usize) -> f64 {
         let Some(filter) = joined(conditions) else { return 1.0 };
         let mut passed = 0usize;
@@ -158,7 +161,7 @@ impl SnapshotTable {
     }
 }
 
-/// A scan of some rows from this place on.
+/// Returns a scan of some rows from this place on. `places` is the number of places of the sample.
 fn from(place: &[u8], places: usize) -> ScanSpec<'_> {
     ScanSpec {
         index: ScanIndex::Primary,
