@@ -24,10 +24,10 @@ use crate::rows::RowsPlan;
 use crate::scan::ScanPlan;
 use crate::shared::Leaf;
 
-/// The steps of a plan.
+/// Returns the steps of a plan for EXPLAIN.
 ///
-/// Nodes that only compute columns, or give way to others now and then, are shown as part of those below
-/// them.
+/// Nodes that only compute columns, or that only return to the executor now and then, have no step of their
+/// own. They are shown as part of the step below them.
 pub fn step(node: &Node) -> Step {
     let mut inner: Vec<Step> = node.inner.iter().map(step).collect();
     let computes = node.plan.is::<ProjectionExec>();
@@ -51,7 +51,7 @@ pub fn step(node: &Node) -> Step {
     Step { label: node.label.clone(), verbose, outputs, actual, inner, ..named }
 }
 
-/// The step below a node that is no step of its own.
+/// Returns the step below a node that has no step of its own, with the data of this node added.
 fn merged(node: &Node, mut below: Step, computes: bool) -> Step {
     if let (Some(own), Some(actual)) = (node.actual(), &mut below.actual) {
         *actual = Actual { left_out: actual.left_out, spilled_bytes: actual.spilled_bytes, ..own };
@@ -62,7 +62,7 @@ fn merged(node: &Node, mut below: Step, computes: bool) -> Step {
     Step { label: node.label.clone().or(below.label), ..below }
 }
 
-/// A node as DataFusion shows it.
+/// Displays a node as DataFusion does.
 struct Line<'p>(&'p dyn ExecutionPlan);
 
 impl fmt::Display for Line<'_> {
@@ -122,7 +122,8 @@ fn plain_name(plan: &dyn ExecutionPlan) -> String {
     name.to_owned()
 }
 
-/// A join; DataFusion's left side is the one that is kept in memory.
+/// Returns the step of a join. The names of the join types refer to DataFusion's left side, which is kept in
+/// memory.
 fn joined(short: &str, node_type: &str, kind: JoinType) -> Step {
     let (word, fact) = match kind {
         JoinType::Inner => ("", "Inner"),

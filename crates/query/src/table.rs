@@ -36,7 +36,8 @@ pub struct SnapshotTable {
 }
 
 impl SnapshotTable {
-    /// The table at this snapshot; `keyed` adds the row's key, as bytes, behind the columns.
+    /// Returns the table at this snapshot. If `keyed` is set, the key of the row is added after the columns,
+    /// as bytes.
     pub fn new(
         table: Arc<Table>,
         keyed: bool,
@@ -55,18 +56,19 @@ impl SnapshotTable {
 }
 
 impl SnapshotTable {
-    /// The table.
+    /// Returns the table.
     pub fn table(&self) -> &Table {
         &self.table
     }
 
-    /// A reader of it of whose reads nobody hears.
+    /// Returns a reader of the snapshot whose reads are not recorded.
     pub fn unnoted_reader(&self) -> varve_sql::Result<Reader> {
         self.snapshot.unnoted_reader()
     }
 
-    /// All columns that a scan reads, the returned ones and those of its filter, if the index has them all.
-    /// The row's key, which an index entry stores after the columns, is returned with every row.
+    /// Returns all columns that a scan reads, if the index contains all of them. They are the returned
+    /// columns and those of the filter. The key of the row is not among them, because a scan of an index
+    /// returns it with every row.
     fn covered_reads(
         &self,
         index: ScanIndex,
@@ -79,7 +81,7 @@ impl SnapshotTable {
         self.table.def().covers(index, &columns).then(|| columns.into())
     }
 
-    /// What its conditions may ask for.
+    /// Returns the surroundings of the query, for the conditions.
     pub fn around(&self) -> &Around {
         &self.around
     }
@@ -116,7 +118,8 @@ impl TableProvider for SnapshotTable {
         filters: &[Logical],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        // One that was taken and changed since is still to be checked.
+        // DataFusion may have changed a condition after the table accepted it. So the condition is translated
+        // again.
         let known = |filter| pushed::condition(filter).ok_or_else(unknown_condition);
         let conditions = filters.iter().map(known).collect::<Result<Vec<_>>>()?;
         let conditions: Vec<_> = conditions.into_iter().flat_map(conjuncts).collect();

@@ -63,22 +63,22 @@ struct Part {
     columns: Vec<Typing>,
 }
 
-/// Makes one plan.
+/// Translates one query to a plan.
 pub struct Translator<'q> {
     tables: &'q [Arc<Table>],
     snapshot: Arc<Snapshot>,
     around: Arc<Around>,
-    /// The statement's own query, within which the others stand.
+    /// The outermost query of the statement.
     whole: &'q Select,
     names: usize,
-    /// Queries of WITH.
+    /// The queries of WITH.
     shared: Rc<RefCell<SharedQueries>>,
-    /// Recursive queries whose second part is translated, innermost last: their numbers, and the rows of a
-    /// turn.
+    /// The recursive queries whose second part is being translated, with the innermost one last. Each has its
+    /// number and the rows of the previous iteration.
     turns: Vec<(usize, WorkRows)>,
-    /// The query that is translated reads one row, by a unique key.
+    /// Whether the query that is being translated reads one row by its primary key.
     of_one_row: bool,
-    /// What the plan assumes, if it is to be kept.
+    /// The assumptions of the plan, if it will be cached.
     assumed: Option<Rc<RefCell<Assumed>>>,
 }
 
@@ -124,14 +124,14 @@ fn as_usize(n: u64) -> usize {
 }
 
 impl Translator<'_> {
-    /// Notes what a plan that is to be kept hangs on.
+    /// Records an assumption of the plan, if it will be cached.
     fn assume(&self, note: impl FnOnce(&mut Assumed)) {
         if let Some(assumed) = &self.assumed {
             note(&mut assumed.borrow_mut());
         }
     }
 
-    /// A name that no other column or relation of the plan has.
+    /// Returns a name that no other column or relation of the plan has.
     fn name(&mut self) -> String {
         self.names += 1;
         format!("v{}", self.names)
@@ -145,7 +145,7 @@ impl Translator<'_> {
         self.select_over(part, select)
     }
 
-    /// The query over the rows of its source.
+    /// Translates a query whose source is already translated.
     fn select_over(&mut self, part: Part, select: &Select) -> Result<Part> {
         let of_one_row = std::mem::replace(&mut self.of_one_row, reads_one(select));
         let part = match puts_off(select) {
@@ -156,8 +156,8 @@ impl Translator<'_> {
         part
     }
 
-    /// The query, but outputs by which nothing is ordered are computed in its order, only for the rows that
-    /// LIMIT leaves.
+    /// Translates a query so that some outputs are computed after the sort and only for the rows that LIMIT
+    /// returns. These are the outputs that are no sort keys.
     fn outputs_last(&mut self, part: Part, select: &Select) -> Result<Part> {
         let part = self.grouped_rows(part, select)?;
         let width = part.columns.len();
@@ -180,7 +180,8 @@ impl Translator<'_> {
         if !outputs.iter().any(|output| output.expr.has_subquery()) {
             return self.projected(part, &outputs);
         }
-        // A subquery may become a join, which does not keep the order of its rows.
+        // A subquery may become a join, which does not keep the order of its rows. So the rows are sorted
+        // again.
         let typed = |key: &SortKey| Typed::plain(part.columns[key.output].1);
         let key = |key: &SortKey| Output::new(Expr::Column(key.output), typed(key));
         let keys: Vec<Output> = order.iter().map(key).collect();
@@ -192,7 +193,8 @@ impl Translator<'_> {
         shown(sorted(part, &order)?, select.visible)
     }
 
-    /// The query without LIMIT and OFFSET, with the columns that served its order.
+    /// Translates a query without LIMIT and OFFSET. The columns that only ORDER BY uses are still in the
+    /// result.
     fn ordered_rows(&mut self, part: Part, select: &Select) -> Result<Part> {
         let mut part = self.grouped_rows(part, select)?;
         part = self.projected(part, &select.outputs)?;
@@ -205,7 +207,7 @@ impl Translator<'_> {
         sorted(part, &select.order)
     }
 
-    /// The rows, or groups of rows, that pass the conditions.
+    /// Translates the conditions, groups and window functions of a query.
     fn grouped_rows(&mut self, mut part: Part, select: &Select) -> Result<Part> {
         let conditions = select.filter.iter().cloned().flat_map(varve_sql::general::conjuncts).collect();
         part = self.filtered(part, conditions)?;
@@ -215,7 +217,7 @@ impl Translator<'_> {
         self.windowed(part, &select.windows)
     }
 
-    /// LIMIT and OFFSET; then only the columns that are shown.
+    /// Applies LIMIT and OFFSET, and removes the columns that the query does not return.
     fn cut(&mut self, part: Part, select: &Select) -> Result<Part> {
         let part = self.limited(part, select, &select.order)?;
         shown(part, select.visible)
@@ -277,7 +279,7 @@ impl Translator<'_> {
         Ok(Part { plan, columns: types.into_iter().enumerate().map(column).collect() })
     }
 
-    /// Rows of VALUES. One with a subquery becomes a query of its own.
+    /// Translates the rows of VALUES. A row with a subquery becomes a plan of its own.
     fn values(&mut self, rows: &[Vec<Expr>], types: &[Ty]) -> Result<Part> {
         let queries = |row: &Vec<Expr>| row.iter().any(Expr::has_subquery);
         let mut parts = Vec::new();
@@ -302,7 +304,7 @@ impl Translator<'_> {
         }
     }
 
-    /// An expression with what this subquery is given as parameters.
+    /// Returns the expression with the values that are given to this subquery replaced by parameters.
     fn own(&self, expr: &Expr) -> Expr {
         let first = self.around.statement_params();
         let mut expr = expr.clone();
@@ -318,7 +320,7 @@ impl Translator<'_> {
         exprs.iter().map(|e| self.own(e)).collect()
     }
 
-    /// A system table, whose rows are made now.
+    /// Translates a system table. Its rows are computed now and are part of the plan.
     fn system(&mut self, table: &SystemTable) -> Result<Part> {
         self.assume(|assumed| assumed.is_of_one_run = true);
         let types = || table.columns.iter().map(|(_, ty, _)| *ty);
@@ -350,7 +352,8 @@ impl Translator<'_> {
         };
         let mut on = self.conditions(on, &columns);
         if on.is_empty() {
-            // NATURAL without a column in common.
+            // The join has no condition, such as a NATURAL join without a common column. DataFusion needs
+            // one.
             on.push(lit(true));
         }
         if on.len() > 1 && planted("query: the last condition of a join is dropped") {
@@ -376,7 +379,8 @@ impl Translator<'_> {
             let width = part.columns.len();
             part = self.applied(part, std::slice::from_mut(&mut condition))?;
             part = self.kept(part, vec![condition])?;
-            // The binder does not know of the answers: what stands behind begins where they do.
+            // The binder does not know the columns with the answers of subqueries. So they are removed, and
+            // later columns are numbered without them.
             part.columns.truncate(width);
         }
         Ok(part)
@@ -390,8 +394,8 @@ impl Translator<'_> {
         Ok(Part { plan, ..part })
     }
 
-    /// Conditions of which each may be moved alone: one that may fail takes along those before it that can be
-    /// checked wherever it can.
+    /// Returns conditions that may each be moved separately. A condition that may fail is combined with the
+    /// earlier conditions that use no other relations.
     fn conditions(&mut self, conditions: Vec<Expr>, columns: &[Typing]) -> Vec<Logical> {
         let mut before: Vec<Expr> = Vec::new();
         let mut out = Vec::new();
@@ -422,7 +426,7 @@ impl Translator<'_> {
         self.computed(condition, Ty::Bool, columns)
     }
 
-    /// A side of a comparison and its type, if it reads columns and the type can be told.
+    /// Returns a side of a comparison and its type, if the side reads columns and its type is known.
     fn side(&mut self, side: &Expr, columns: &[Typing]) -> Option<(Logical, Ty)> {
         if side.is_constant() {
             return None;
@@ -431,7 +435,7 @@ impl Translator<'_> {
         Some((self.computed(side.clone(), ty, columns), ty))
     }
 
-    /// An expression over the columns of its input.
+    /// Translates an expression over the columns of its input.
     fn computed(&mut self, mut expr: Expr, result: Ty, columns: &[Typing]) -> Logical {
         if let Expr::Column(n) | Expr::Slot(n) = &expr {
             let n = &shifted(*n, columns);
@@ -449,13 +453,14 @@ impl Translator<'_> {
             }
         });
         let argument = |n: &usize| (Logical::Column(columns[*n].0.clone()), columns[*n].1);
-        // What a subquery is given differs from run to run, so it must not be computed once for the plan.
+        // The values that are given to a subquery differ from run to run. So an expression with such values
+        // must not be computed once for the plan.
         let varies = self.is_given(&expr) || self.assumed.is_some() && hangs_on_execution(&expr);
         let begun = varies.then(|| self.snapshot.begun());
         Computed::call(expr, result, read.iter().map(argument).collect(), begun, &self.around)
     }
 
-    /// Whether the expression reads what this subquery is given.
+    /// Returns whether the expression reads values that are given to this subquery.
     fn is_given(&self, expr: &Expr) -> bool {
         let first = self.around.statement_params();
         let mut given = false;
@@ -463,7 +468,7 @@ impl Translator<'_> {
         given
     }
 
-    /// Groups: their keys, then their aggregates.
+    /// Translates groups. The columns are the keys, followed by the aggregates.
     fn aggregated(&mut self, part: Part, aggregate: &Aggregate) -> Result<Part> {
         let mut keys = self.owned(&aggregate.keys);
         let mut calls = aggregate.calls.to_vec();
@@ -482,7 +487,7 @@ impl Translator<'_> {
         let keys: Vec<Key> = keys.map(|(e, t)| self.key(e, *t, &part.columns)).collect();
         let mut calls: Vec<(Logical, Ty)> = calls.iter().map(|call| self.call(call, &part.columns)).collect();
         if keys.is_empty() && calls.is_empty() {
-            // HAVING alone: DataFusion wants something to compute of the one group.
+            // The query has only HAVING. DataFusion needs an aggregate for the single group.
             let fold = Fold::Call { kind: AggKind::Count, distinct: false };
             calls.push((self::aggregate(fold, lit(1i64), Ty::Int8, Ty::Int8, None), Ty::Int8));
         }
@@ -522,7 +527,8 @@ impl Translator<'_> {
         (aggregate_of(fold, arguments, call.input, call.output, filter), call.output)
     }
 
-    /// Groups by `keys`. Where a key stands for its value, the value is that of the group's first row.
+    /// Groups by `keys`. If the grouping does not compare the values of a key directly, the value of the
+    /// group's first row is returned.
     fn grouped(
         &mut self,
         plan: LogicalPlanBuilder,
@@ -559,7 +565,7 @@ impl Translator<'_> {
         self.computed_columns(part, values)
     }
 
-    /// These values of each row, and nothing else.
+    /// Returns a part with exactly these values as columns.
     fn computed_columns(&mut self, part: Part, values: Vec<(Expr, Ty)>) -> Result<Part> {
         if values.is_empty() && part.plan.schema().fields().is_empty() {
             return Ok(part);
@@ -573,7 +579,8 @@ impl Translator<'_> {
         Ok(Part { plan: part.plan.project(exprs)?, columns })
     }
 
-    /// Of rows that are equal in the columns `on`, the first in this order.
+    /// Returns the first row of each group of rows that are equal in the columns `on`. `order` decides which
+    /// row is the first.
     fn first_of_each(&mut self, part: Part, on: &[usize], order: &[SortKey]) -> Result<Part> {
         let place = self.name();
         let column = |n: usize| Logical::Column(part.columns[n].0.clone());
@@ -596,14 +603,15 @@ impl Translator<'_> {
         Ok(Part { plan: plan.aggregate(keys, folds)?, columns })
     }
 
-    /// Each row once; the columns are of these types.
+    /// Returns each distinct row once. The columns have these types.
     fn distinct(&mut self, part: Part, types: impl Iterator<Item = Typed>) -> Result<Part> {
         let types = types.take(part.columns.len()).enumerate();
         let keys = types.map(|(n, t)| self.key(Expr::Column(n), t, &part.columns)).collect();
         self.grouped(part.plan, keys, Vec::new())
     }
 
-    /// A key of groups. Blanks at the end of char(n) do not count, and one without a length may have them.
+    /// Returns a key of groups. Blanks at the end of a char(n) are not compared. A char without a length may
+    /// have such blanks.
     fn key(&mut self, e: Expr, t: Typed, columns: &[Typing]) -> Key {
         let bare = t.may_have_blanks().then(|| {
             let bare = Expr::Cast(Box::new(e.clone()), Ty::Char, Typed::plain(Ty::Text), false);
@@ -613,11 +621,11 @@ impl Translator<'_> {
     }
 }
 
-/// What rows are grouped by.
+/// A key by which rows are grouped.
 struct Key {
     shown: Logical,
     ty: Ty,
-    /// What is compared, if that is not what is shown.
+    /// The value that is compared, if it differs from the value that is shown.
     bare: Option<Logical>,
 }
 
@@ -676,14 +684,15 @@ fn sort_keys(columns: &[Typing], order: &[SortKey]) -> Vec<Sort> {
     order.iter().map(key).collect()
 }
 
-/// The column's number, but for a fault that is planted: then that of its neighbour of the same type.
+/// Returns the number of the column. If a planted fault is active, returns the number of the previous column
+/// if it has the same type.
 fn shifted(n: usize, columns: &[Typing]) -> usize {
     let wrong = planted("query: a column is read from its neighbour");
     if wrong && n > 0 && columns[n - 1].1 == columns[n].1 { n - 1 } else { n }
 }
 
-/// Only the columns that the query shows. Columns that only ORDER BY needs, and the keys of groups, are left
-/// out.
+/// Returns only the columns that the query returns. Columns that only ORDER BY needs, and the keys of groups,
+/// are left out.
 fn shown(mut part: Part, visible: usize) -> Result<Part> {
     part.columns.truncate(visible);
     let schema = part.plan.schema();
@@ -708,7 +717,8 @@ fn puts_off(select: &Select) -> bool {
         && (is_cut && others().any(Expr::has_subquery) || (is_cut || is_ordered) && others().any(is_volatile))
 }
 
-/// Whether it calls a function that has effects, or another result each time.
+/// Returns whether the expression calls a function that has side effects or returns another result at each
+/// call.
 fn is_volatile(e: &Expr) -> bool {
     let mut found = false;
     e.walk(&mut |e| found |= matches!(e, Expr::Call(f, _) if f.volatile));
@@ -727,15 +737,16 @@ fn reads_one(select: &Select) -> bool {
     matches!(choose(table, &plain, None, false).access, Access::Point(_))
 }
 
-/// Whether the condition compares what one relation says with what another one says. Conditions on each of
-/// them alone are checked below the join.
+/// Returns whether the condition compares a value of one relation with a value of another relation.
+/// Conditions on one relation alone are checked below the join.
 fn is_join_key(condition: &Expr, columns: &[Typing]) -> bool {
     let Expr::Compare(_, sides) = condition else { return false };
     let (left, right) = (relations(&sides.0, columns), relations(&sides.1, columns));
     left.len() == 1 && right.len() == 1 && left != right
 }
 
-/// The relations that an expression reads; what is computed above a join counts as one.
+/// Returns the relations that an expression reads. All columns that are computed above a join count as one
+/// relation.
 fn relations<'c>(expr: &Expr, columns: &'c [Typing]) -> BTreeSet<Option<&'c str>> {
     let mut out = BTreeSet::new();
     expr.walk(&mut |e| {

@@ -7,12 +7,13 @@ use super::Translator;
 use crate::constants::{folded, hangs_on_execution};
 
 impl Translator<'_> {
-    /// The expression with the values of its constant parts.
+    /// Returns the expression with its constant parts replaced by their values.
     pub(super) fn folded(&self, expr: Expr) -> Expr {
         let first = self.around.statement_params();
         let keeps = self.assumed.is_some();
         folded(expr, &self.around, &|e| {
-            // A plan reads parameters where they are; what a subquery is given differs from run to run.
+            // A parameter alone is not replaced, because the plan can read it. Values that are given to a
+            // subquery differ from run to run.
             let mut given = matches!(e, Expr::Param(_));
             e.walk(&mut |e| given |= matches!(e, Expr::Param(n) if *n >= first));
             !(given || keeps && hangs_on_execution(e))

@@ -10,7 +10,8 @@ use super::{Part, Translator};
 use crate::expand::{Expanded, Spread};
 
 impl Translator<'_> {
-    /// The rows of a query, each as often as the functions give rows for it.
+    /// Translates the set-returning functions of a query. Each row of the query is repeated for each row of
+    /// the functions.
     pub(super) fn expanded(&mut self, expand: &Expand) -> Result<Part> {
         let mut part = self.select(&expand.rows)?;
         let width = part.columns.len();
@@ -34,7 +35,7 @@ impl Translator<'_> {
             around: self.around.clone(),
         };
         let plan = Expanded::plan(part.plan.build()?, arguments, spread, names.clone())?;
-        // What subqueries answered is known to nobody above.
+        // The columns with the answers of subqueries are removed, because the binder does not know them.
         part.columns.truncate(width);
         part.columns.extend(names.into_iter().map(Column::new_unqualified).zip(types));
         Ok(Part { plan: LogicalPlanBuilder::from(plan), columns: part.columns })

@@ -13,8 +13,8 @@ use varve_sql::general::{Expr, conjuncts, joined};
 
 use crate::failing::may_fail;
 
-/// The conditions, and the conditions derived from their disjunctions. `relations` returns the relations that
-/// an expression reads.
+/// Returns the conditions, with the conditions that are derived from each OR. `relations` returns the
+/// relations that an expression reads.
 pub fn factored<R: Ord>(conditions: Vec<Expr>, relations: &dyn Fn(&Expr) -> BTreeSet<R>) -> Vec<Expr> {
     let mut out = Vec::new();
     for condition in conditions {
@@ -33,7 +33,8 @@ fn spread<R: Ord>(branches: Box<[Expr]>, relations: &dyn Fn(&Expr) -> BTreeSet<R
         branch.retain(|e| !shared.iter().any(|s| same(s, e)));
     }
     out.extend(shared);
-    // A branch that asks nothing more is true where the shared conditions are, and with it the whole.
+    // If a branch has no other conditions, it is true whenever the shared conditions are true. So the whole
+    // OR is then true as well.
     if branches.iter().any(Vec::is_empty) {
         return;
     }
@@ -44,7 +45,7 @@ fn spread<R: Ord>(branches: Box<[Expr]>, relations: &dyn Fn(&Expr) -> BTreeSet<R
     out.push(Expr::Or(branches.into_iter().filter_map(joined).collect()));
 }
 
-/// The branches of an OR within an OR.
+/// Returns the branches of an expression. If the expression is an OR, nested ORs are resolved, too.
 fn alternatives(e: Expr) -> Vec<Expr> {
     match e {
         Expr::Or(list) => list.into_iter().flat_map(alternatives).collect(),
@@ -52,14 +53,15 @@ fn alternatives(e: Expr) -> Vec<Expr> {
     }
 }
 
-/// The conditions that stand in every branch.
+/// Returns the conditions that occur in every branch.
 fn shared(branches: &[Vec<Expr>]) -> Vec<Expr> {
     let Some((first, others)) = branches.split_first() else { return Vec::new() };
     let everywhere = |e: &&Expr| !may_fail(e) && others.iter().all(|b| b.iter().any(|o| same(o, e)));
     first.iter().filter(everywhere).cloned().collect()
 }
 
-/// What the branches ask of this relation alone, if each asks something.
+/// Returns the condition that the OR implies for this relation alone. Returns `None` if a branch has no
+/// condition on this relation alone.
 fn of_relation<R: Ord>(
     branches: &[Vec<Expr>],
     one: &R,
@@ -73,7 +75,7 @@ fn of_relation<R: Ord>(
     branches.iter().map(asked).collect::<Option<Box<[Expr]>>>().map(Expr::Or)
 }
 
-/// Whether two expressions of the common kinds are the same.
+/// Returns whether two expressions are the same. Only common kinds of expressions are compared.
 fn same(a: &Expr, b: &Expr) -> bool {
     match (a, b) {
         (Expr::Column(m), Expr::Column(n)) | (Expr::Slot(m), Expr::Slot(n)) => m == n,

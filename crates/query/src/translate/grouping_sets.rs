@@ -13,7 +13,7 @@ use super::{Part, Translator, Typing};
 use crate::expand::{Expanded, Spread};
 
 impl Translator<'_> {
-    /// Groups by each of the sets: the keys, the aggregates, the number of the set.
+    /// Groups by each of the sets. The columns are the keys, the aggregates and the number of the set.
     pub(super) fn grouped_by_sets(
         &mut self,
         part: Part,
@@ -28,7 +28,8 @@ impl Translator<'_> {
         let part = self.computed_columns(part, values)?;
         let number = part.columns.len();
         let part = self.copied(part, sets.len(), empty_sets(sets))?;
-        // A row that leads has the number of its set behind those of all.
+        // In a leading row, the number of its set is increased by the number of sets. So it is not less than
+        // the number of sets.
         let is_live = compared(CmpOp::Lt, number, sets.len() as i64);
         let mut masked: Vec<(Expr, Ty)> =
             part.columns.iter().enumerate().map(|(n, (_, t))| (Expr::Column(n), *t)).collect();
@@ -51,8 +52,8 @@ impl Translator<'_> {
         Ok(part)
     }
 
-    /// `count` copies of the rows, each with the number of its copy. Before them are rows of NULLs with the
-    /// numbers in `leading`.
+    /// Returns `count` copies of the rows, each with the number of its copy. Before them are rows of NULLs
+    /// with the numbers in `leading`.
     fn copied(&mut self, mut part: Part, count: usize, leading: Vec<i64>) -> Result<Part> {
         let name = self.name();
         let spread = Spread {
@@ -68,7 +69,7 @@ impl Translator<'_> {
     }
 }
 
-/// Numbers, behind those of all sets, of the sets without keys.
+/// Returns the numbers of the leading rows: for each set without keys, its number plus the number of sets.
 fn empty_sets(sets: &[Box<[usize]>]) -> Vec<i64> {
     let empty = sets.iter().enumerate().filter(|(_, set)| set.is_empty());
     empty.map(|(n, _)| (sets.len() + n) as i64).collect()
@@ -78,7 +79,8 @@ fn compared(op: CmpOp, column: usize, with: i64) -> Expr {
     Expr::Compare(op, Box::new((Expr::Column(column), Expr::Const(Value::Int8(with)))))
 }
 
-/// The key in the sets that have it, NULL in the others.
+/// Returns an expression for a key. It is the value of the key in the sets that have this key, and NULL in
+/// the other sets.
 fn where_in(sets: &[Box<[usize]>], key: usize, number: usize, value: Expr) -> Expr {
     let having = sets.iter().enumerate().filter(|(_, set)| set.contains(&key));
     let having: Box<[Expr]> = having.map(|(n, _)| Expr::Const(Value::Int8(n as i64))).collect();
@@ -89,7 +91,7 @@ fn where_in(sets: &[Box<[usize]>], key: usize, number: usize, value: Expr) -> Ex
     Expr::Case([(test, value)].into(), Box::new(Expr::NULL))
 }
 
-/// The number of the row's set, also for a row that leads.
+/// Returns an expression for the number of the row's set. It is also correct for a leading row.
 fn set_number(sets: &[Box<[usize]>], number: usize) -> Expr {
     let branch = |n: i64| (compared(CmpOp::Eq, number, n), Expr::Const(Value::Int8(n - sets.len() as i64)));
     let leading: Box<[(Expr, Expr)]> = empty_sets(sets).into_iter().map(branch).collect();
@@ -100,7 +102,7 @@ fn set_number(sets: &[Box<[usize]>], number: usize) -> Expr {
     }
 }
 
-/// The condition of an aggregate, and that the row is none of those that lead.
+/// Adds to the condition of an aggregate that the row is not a leading row.
 fn live(filter: Option<Expr>, column: usize) -> Expr {
     match filter {
         Some(filter) => Expr::And([Expr::Column(column), filter].into()),

@@ -20,16 +20,16 @@ use crate::apply::{Answer, Window};
 use crate::error::wrapped;
 use crate::translate::subqueries::Ran;
 
-/// A limit that no query reaches.
+/// A limit that is larger than the result of any query.
 const EVERY_ROW: u64 = 1 << 62;
 
-/// Whether LIMIT or OFFSET are known only when the query runs.
+/// Returns whether LIMIT or OFFSET is known only when the query runs.
 pub(super) fn is_found_late(select: &Select) -> bool {
     select.limit.iter().chain(&select.offset).any(|e| e.has_subquery() || e.reads_outer())
 }
 
 impl Translator<'_> {
-    /// LIMIT and OFFSET that are known now, over rows in this order.
+    /// Translates LIMIT and OFFSET whose values are known now. The rows are already sorted in this order.
     pub(super) fn limited(&mut self, mut part: Part, select: &Select, order: &[SortKey]) -> Result<Part> {
         let (skip, take) = self.around.window(&select.limit, &select.offset).map_err(wrapped)?;
         self.assume(|assumed| {
@@ -41,8 +41,9 @@ impl Translator<'_> {
             Some(count) if select.ties && count > 0 => return self.with_ties(part, order, skip, count),
             _ => {}
         }
-        // DataFusion forgets an order below OFFSET alone, but keeps one below LIMIT. The order of the whole
-        // statement it keeps always, and may sort it on disk.
+        // DataFusion drops a sort below an OFFSET without LIMIT, but keeps a sort below a LIMIT. So a
+        // subquery with OFFSET also gets a LIMIT. The sort of the whole statement needs no LIMIT, because
+        // DataFusion always keeps it. Without a LIMIT, this sort can spill.
         let is_within = !std::ptr::eq(select, self.whole);
         let take = take.or_else(|| (skip > 0 && is_within && !order.is_empty()).then_some(EVERY_ROW));
         if skip > 0 || take.is_some() {
@@ -51,7 +52,7 @@ impl Translator<'_> {
         Ok(part)
     }
 
-    /// The query, which is given its LIMIT and OFFSET when it runs.
+    /// Translates a query that is given the values of its LIMIT and OFFSET when it runs.
     pub(super) fn limited_late(&mut self, select: &Select) -> Result<Part> {
         if select.ties {
             return Err(wrapped(SqlError::unsupported("WITH TIES of a number that a subquery gives")));
@@ -61,7 +62,7 @@ impl Translator<'_> {
         let nothing = self.source(&varve_sql::general::Source::Nothing)?;
         let part = self.applied(nothing, &mut values)?;
         let part = self.computed_columns(part, values.into_iter().map(|e| (e, Ty::Int8)).collect())?;
-        // What this query is given itself, is given on.
+        // The values that are given to this query are passed on to the inner plan.
         let first = self.around.statement_params();
         let mut types: Vec<Typed> = self.around.given_types().iter().map(|t| Typed::plain(*t)).collect();
         let mut given: Vec<Expr> = (0..types.len()).map(|n| Expr::Param(first + n)).collect();

@@ -15,7 +15,8 @@ use crate::error::wrapped;
 use crate::rows::Rows;
 use crate::translate::subqueries::Ran;
 
-/// Columns of the right side are numbered from here on while it is not known how many the left one will have.
+/// The columns of the right side are numbered from here on, as long as the number of columns of the left side
+/// is unknown.
 const RIGHT: usize = usize::MAX / 4;
 
 /// The two inputs of a join.
@@ -25,7 +26,7 @@ struct Sides {
 }
 
 impl Translator<'_> {
-    /// A join.
+    /// Translates a join.
     pub(super) fn join(&mut self, join: &Join) -> Result<Part> {
         let left = self.source(&join.left)?;
         let right = match &join.lateral {
@@ -52,7 +53,7 @@ impl Translator<'_> {
         self.joined_by_answers(join.kind, left, right, [on, queries].concat())
     }
 
-    /// A join whose subqueries each read one side.
+    /// Translates a join with subqueries that each read only one side.
     fn joined_by_answers(
         &mut self,
         kind: JoinKind,
@@ -89,7 +90,7 @@ impl Translator<'_> {
         shown(part, widths.0 + widths.1)
     }
 
-    /// Answers the subqueries of an expression on the sides that they read.
+    /// Computes the subqueries of an expression on the side that each of them reads.
     fn answered_beside(&mut self, sides: &mut Sides, e: &mut Expr) -> Result<()> {
         if let Expr::Subquery(given, _) = e {
             let is_right = given.iter().any(|e| reads(e, &|n| n >= RIGHT));
@@ -118,7 +119,7 @@ impl Translator<'_> {
         state
     }
 
-    /// An outer join with a subquery that reads both sides.
+    /// Translates an outer join with a subquery that reads both sides.
     fn joined_by_pairs(&mut self, join: &Join, left: Part, right: Part, mut on: Vec<Expr>) -> Result<Part> {
         let nothing = Lateral { given: Box::default(), types: Box::default() };
         let widths = (left.columns.len(), right.columns.len());
@@ -129,7 +130,8 @@ impl Translator<'_> {
         if join.kind == JoinKind::Left {
             return self.lateral(left, &join.right, true, on, &nothing);
         }
-        // The right side keeps its rows: it stands first, then everything is put back.
+        // The right side keeps all its rows. So the sides are exchanged for the join, and the columns are put
+        // back into their order after it.
         for e in &mut on {
             e.walk_mut(&mut |e| {
                 if let Expr::Column(n) = e {
@@ -142,14 +144,14 @@ impl Translator<'_> {
         shown(part, widths.0 + widths.1)
     }
 
-    /// The rows of a source that is given values of the query around, none of the items beside it.
+    /// Translates a source that is given values of an outer query, but no values of other FROM items.
     fn given_rows(&mut self, source: &Source, lateral: &Lateral) -> Result<Part> {
         let given = self.owned(&lateral.given);
         let nothing = self.source(&Source::Nothing)?;
         self.run_once(nothing, given, &lateral.types, source)
     }
 
-    /// A source that is run for the one row of `part`, which gives it these values.
+    /// Translates a source that runs once, for the only row of `part`. This row gives it the values.
     fn run_once(&mut self, part: Part, given: Vec<Expr>, types: &[Typed], source: &Source) -> Result<Part> {
         let mut inner = self.nested(types.iter().map(|t| t.ty));
         let plan = inner.source(source)?;
@@ -163,7 +165,7 @@ impl Translator<'_> {
         shown(part, width)
     }
 
-    /// unnest, some of whose arrays a subquery gives.
+    /// Translates unnest with arrays that are computed by subqueries.
     pub(super) fn unnested_late(&mut self, unnest: &Unnest) -> Result<Part> {
         let types: Option<Vec<Ty>> = unnest.arrays.iter().map(|e| self.type_of(e)).collect();
         let types = types.ok_or_else(|| wrapped(SqlError::unsupported("a subquery here")))?;
@@ -173,7 +175,7 @@ impl Translator<'_> {
         })
     }
 
-    /// generate_series, some of whose bounds a subquery gives.
+    /// Translates generate_series with arguments that are computed by subqueries.
     pub(super) fn series_late(&mut self, bounds: &[Expr; 3], ty: Ty) -> Result<Part> {
         self.with_arguments(bounds, vec![ty; 3], |arguments| {
             let [first, last, step] =
@@ -186,7 +188,7 @@ impl Translator<'_> {
         self.own(e).type_in(&|_| Ty::Unknown, &|n| self.around.param_type(n))
     }
 
-    /// Rows of a function whose arguments are computed first.
+    /// Translates a function that returns rows, and whose arguments are computed first.
     fn with_arguments(
         &mut self,
         arguments: &[Expr],
@@ -219,7 +221,7 @@ fn reads(e: &Expr, wanted: &dyn Fn(usize) -> bool) -> bool {
     found
 }
 
-/// Whether each subquery of the expression reads one side at most.
+/// Returns whether each subquery of the expression reads at most one side.
 fn asks_one_side(e: &Expr, width: usize) -> bool {
     let mut one = true;
     e.walk(&mut |e| {

@@ -19,7 +19,7 @@ use crate::fold::Fold;
 use crate::rows::Rows;
 
 impl Translator<'_> {
-    /// The rows of a set operation.
+    /// Translates a set operation.
     pub(super) fn set_operation(&mut self, set: &SetOperation) -> Result<Part> {
         let mut parts = Vec::new();
         for run in set.sides.chunk_by(|a, b| is_row(a) && is_row(b)) {
@@ -37,7 +37,8 @@ impl Translator<'_> {
             };
         }
         let [left, right] = <[Part; 2]>::try_from(match parts.len() {
-            // Two rows of expressions are one run.
+            // If both sides are rows of expressions, they were translated together. Here each side needs its
+            // own plan.
             1 => vec![self.select(&set.sides[0])?, self.select(&set.sides[1])?],
             _ => parts,
         })
@@ -55,7 +56,7 @@ impl Translator<'_> {
         Ok(Part { plan: part.plan.project(columns)?, columns: part.columns })
     }
 
-    /// The rows of a side, or of several that are rows of expressions: these are one source.
+    /// Translates one side, or several sides that are rows of expressions. Several sides become one source.
     fn rows_of_sides(&mut self, run: &[Select]) -> Result<Part> {
         let [first, _, ..] = run else { return self.select(&run[0]) };
         let types = first.outputs.iter().map(|o| o.t.ty).collect();
@@ -64,7 +65,7 @@ impl Translator<'_> {
         self.rows(Rows::Values(rows), types)
     }
 
-    /// The rows of all parts, each with the marks of its part behind it.
+    /// Returns the rows of all parts. The marks of its part follow the columns of each row.
     pub(super) fn all_of(&mut self, parts: Vec<(Part, Vec<Logical>)>) -> Result<Part> {
         let (types, marks) = match parts.first() {
             Some((part, marks)) => (part.columns.iter().map(|(_, t)| *t).collect::<Vec<Ty>>(), marks.len()),
@@ -101,7 +102,7 @@ impl Translator<'_> {
         self.grouped(all.plan, keys, counts)
     }
 
-    /// Each row as often as `times` says.
+    /// Repeats each row. `times` is the number of copies.
     fn repeated(&mut self, part: Part, times: Expr) -> Result<Part> {
         let int = |n| Expr::Const(Value::Int8(n));
         let bounds = Box::new([int(1), Expr::Outer(0), int(1)]);
@@ -111,7 +112,7 @@ impl Translator<'_> {
     }
 }
 
-/// Whether the query is one row of expressions.
+/// Returns whether the query is one row of expressions.
 fn is_row(select: &Select) -> bool {
     matches!(select.source, Source::Nothing)
         && select.filter.is_none()
@@ -123,7 +124,7 @@ fn is_row(select: &Select) -> bool {
         && !select.outputs.iter().any(|o| o.expr.has_subquery())
 }
 
-/// Whether a row comes out at all.
+/// Returns the condition for a distinct row to be in the result.
 fn wanted(set: &SetOperation, width: usize) -> Expr {
     let more_than = |e: Expr, n| Expr::Compare(CmpOp::Gt, Box::new((e, Expr::Const(Value::Int8(n)))));
     let (left, right) = (Expr::Column(width), Expr::Column(width + 1));
@@ -137,7 +138,7 @@ fn wanted(set: &SetOperation, width: usize) -> Expr {
     }
 }
 
-/// How often a row comes out under ALL.
+/// Returns an expression for the number of times that a row is in the result with ALL.
 fn times(kind: SetKind, width: usize) -> Expr {
     let (left, right) = (Expr::Column(width), Expr::Column(width + 1));
     match kind {
