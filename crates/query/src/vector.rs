@@ -21,33 +21,33 @@ use varve_sql::general::{ArithOp, Class, CmpOp, Expr, Like, Ty, Typed, like_matc
 
 use crate::numbers::{Numbers, Scale};
 
-/// Days that are far within the range of timestamps, and not infinite.
+/// Dates of up to this number of days are far inside the range of timestamps, and are not infinite.
 pub const DAYS_MAX: u64 = 10_000_000;
-/// Digits after the point up to which PostgreSQL does not round a product.
+/// The number of digits after the decimal point up to which PostgreSQL does not round a product.
 const PRODUCT_SCALE_MAX: u16 = 1000;
 
-/// A longer list is hashed.
+/// A list of this length or longer is put into a hash set.
 const HASHED_MIN: usize = 16;
 
-/// Values of an expression for the rows of a batch.
+/// The values of an expression for the rows of a batch.
 #[derive(Clone)]
 enum Vector {
     Bool(BooleanArray),
     Int(Ints),
     Number(Numbers),
     Text(StringViewArray),
-    /// The same for all rows; not NULL.
+    /// One value for all rows, which is not NULL.
     One(Value),
 }
 
-/// Whole numbers, dates or moments.
+/// Integers, dates or timestamps.
 #[derive(Clone)]
 struct Ints {
     values: ScalarBuffer<i64>,
     nulls: Option<NullBuffer>,
 }
 
-/// Whether there is a fast way for the expression.
+/// Returns whether the kinds of operations in the expression have a fast method here.
 pub fn suits(expr: &Expr) -> bool {
     match expr {
         Expr::Column(_) | Expr::Slot(_) | Expr::Param(_) | Expr::Const(_) => true,
@@ -81,15 +81,15 @@ fn is_known_cast(from: Ty, to: Typed) -> bool {
 
 /// The columns that an expression reads, and the parameters.
 pub struct Rows<'a> {
-    /// Arrays of the slots, each as long as there are rows, and their types.
+    /// The arrays of the slots, and their types. Each array has one value for each row.
     pub slots: Vec<(&'a ArrayRef, Ty)>,
-    /// How many rows there are.
+    /// The number of rows.
     pub rows: usize,
-    /// The value of a parameter.
+    /// Returns the value of a parameter.
     pub param: &'a dyn Fn(usize) -> Value,
 }
 
-/// The expression's values, of type `result`.
+/// Returns the values of the expression, which have the type `result`.
 pub fn evaluate(expr: &Expr, result: Ty, rows: &Rows<'_>) -> Option<ArrayRef> {
     if rows.slots.iter().any(|(array, _)| array.len() != rows.rows) {
         return None;
@@ -140,7 +140,7 @@ impl Rows<'_> {
         }
     }
 
-    /// Whole numbers, dates or moments, also of one value.
+    /// Returns the vector as integers, dates or timestamps. A single value is repeated for all rows.
     fn ints(&self, vector: Vector) -> Option<Ints> {
         let value = match vector {
             Vector::Int(ints) => return Some(ints),
@@ -291,7 +291,8 @@ impl Rows<'_> {
     }
 }
 
-/// Which values are in a list of constants, none of them NULL; `None` for values without a fast way.
+/// Returns which values are in a list of constants without NULLs. Returns `None` for types without a fast
+/// method.
 fn members(operand: &Vector, list: &[Expr], negated: bool) -> Option<Vector> {
     let (found, nulls) = match operand {
         Vector::Int(ints) => {
@@ -334,7 +335,7 @@ fn ints<T: ArrowPrimitiveType<Native: Into<i64>>>(array: &ArrayRef) -> Ints {
     Ints { values, nulls: array.nulls().cloned() }
 }
 
-/// Strings compare by their bytes, in Arrow as here.
+/// Compares texts by their bytes, as Arrow does.
 fn texts(
     op: CmpOp,
     left: &StringViewArray,
@@ -377,7 +378,7 @@ fn compared_numbers(op: CmpOp, a: &Numbers, b: &Numbers) -> Option<BooleanArray>
     Some(BooleanArray::new(held(op, &a, &b), nulls))
 }
 
-/// a op b of each row; `None` if one overflows.
+/// Computes `a op b` for each row. Returns `None` if a result overflows.
 fn computed(op: ArithOp, a: &[i64], b: &[i64]) -> Option<ScalarBuffer<i64>> {
     let mut overflowed = false;
     let mut note = |(value, over): (i64, bool)| {
@@ -407,7 +408,7 @@ fn added_numbers(op: ArithOp, a: &Numbers, b: &Numbers) -> Option<Numbers> {
     (scale <= PRODUCT_SCALE_MAX).then_some(Numbers { values, scale: Scale::Same(scale), nulls })
 }
 
-/// The same values with so many more digits after the point.
+/// Returns the same values with `by` more digits after the decimal point.
 fn raised(values: &ScalarBuffer<i64>, by: u16) -> Option<ScalarBuffer<i64>> {
     if by == 0 {
         return Some(values.clone());
@@ -443,7 +444,7 @@ fn chosen_nulls(taken: &[usize], nulls: &[Option<&NullBuffer>]) -> Option<NullBu
 }
 
 impl Vector {
-    /// The array of a column of this type; `None` if the values are of another one.
+    /// Returns the values as an array of this type. Returns `None` if the values have another type.
     fn array(self, ty: Ty) -> Option<ArrayRef> {
         Some(match (self, ty) {
             (Vector::Bool(array), Ty::Bool) => Arc::new(array),

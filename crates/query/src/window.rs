@@ -24,24 +24,25 @@ use crate::cells::{Cells, CellsBuilder, data_type};
 use crate::error::wrapped;
 use crate::identity::{Identity, compared_by_identity};
 
-/// An end of a frame, ready to be counted.
+/// The start or the end of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// The partition's.
+    /// The start or the end of the partition.
     Unbounded,
-    /// The row or its equals.
+    /// The current row, or its peers.
     Current,
-    /// So many rows or groups before (negative) or behind.
+    /// This number of rows or groups after the current row, or before it if the number is negative.
     Count(i64),
-    /// As many as this argument says for the partition's first row: before it, if the flag is set.
+    /// A number of rows or groups after the current row, or before it if the flag is set. The number is the
+    /// value of this argument in the first row of the partition.
     Argument(usize, bool),
-    /// Up to the order key that stands in this argument; the distance, where it has yet to be checked, stands
-    /// in another one.
+    /// The rows up to the order key in this argument. If the distance must still be checked, it is in the
+    /// second argument.
     Key(usize, Option<usize>),
 }
 
 impl End {
-    /// The end for a partition with these arguments; `name` is that of the end.
+    /// Returns the bound for a partition with these arguments. `name` is used in errors.
     fn of(self, columns: &[Cells<'_>], name: &str) -> varve_sql::Result<End> {
         let first = |argument: usize| columns.get(argument).map_or(Datum::Null, |c| c.get(0)).to_value();
         match self {
@@ -55,7 +56,7 @@ impl End {
     }
 }
 
-/// How many rows or groups an end of a frame is away.
+/// Returns the number of rows or groups between the current row and a bound of the frame.
 pub fn count(value: &Value, name: &str) -> varve_sql::Result<i64> {
     match value {
         Value::Int8(n) if *n >= 0 => Ok(*n),
@@ -67,7 +68,7 @@ pub fn count(value: &Value, name: &str) -> varve_sql::Result<i64> {
     }
 }
 
-/// 22013 for a distance that is negative.
+/// Checks that a distance is not negative. Returns error 22013 if it is.
 pub fn check_distance(value: &Value, name: &str) -> varve_sql::Result<()> {
     let negative = match value {
         Value::Null => return Err(null_offset(name)),
@@ -106,18 +107,18 @@ pub struct WindowCall {
     pub end: End,
     /// The rows that the frame leaves out.
     pub exclude: Exclude,
-    /// Types of all arguments: the order key, perhaps keys of frame ends, perhaps a condition, then those
-    /// that were written.
+    /// The types of all arguments. The first argument is the order key. The values for the bounds of the
+    /// frame and the condition may follow. The arguments of the call in the statement come last.
     pub types: Vec<Ty>,
-    /// The argument that is a condition.
+    /// The number of the argument that is the condition of FILTER.
     pub filter: Option<usize>,
-    /// The first argument that was written.
+    /// The number of the first argument of the call in the statement.
     pub first: usize,
-    /// The result's type.
+    /// The type of the result.
     pub output: Ty,
 }
 
-/// A call of a window function, as DataFusion sees it.
+/// A call of a window function, as a function of DataFusion.
 #[derive(Debug)]
 struct Windowed {
     id: Identity,
@@ -127,7 +128,7 @@ struct Windowed {
 }
 
 impl WindowCall {
-    /// The function for DataFusion.
+    /// Returns the function for DataFusion.
     pub fn into_udf(self, around: Arc<Around>) -> WindowUDF {
         let arguments = self.types.iter().map(|t| data_type(*t)).collect();
         let signature = Signature::exact(arguments, Volatility::Immutable);
@@ -184,9 +185,9 @@ struct Partition<'a> {
     keys: &'a BinaryViewArray,
     columns: Vec<Cells<'a>>,
     arrays: &'a [ArrayRef],
-    /// The group of equals of each row.
+    /// The number of the peer group of each row.
     group: Vec<usize>,
-    /// Where each group begins; then the number of rows.
+    /// The first row of each peer group, followed by the number of rows.
     begins: Vec<usize>,
 }
 
@@ -211,7 +212,7 @@ impl<'a> Partition<'a> {
         Ok(Partition { call, around, start, end, rows, keys, columns, arrays, group, begins })
     }
 
-    /// The n-th argument that was written.
+    /// Returns argument `n` of the call in the statement, for one row.
     fn argument(&self, n: usize, row: usize) -> Datum<'_> {
         self.columns.get(self.call.first + n).map_or(Datum::Null, |c| c.get(row))
     }
@@ -220,7 +221,7 @@ impl<'a> Partition<'a> {
         self.columns.len() > self.call.first + n
     }
 
-    /// The group's first row, and the one behind its last.
+    /// Returns the rows of the row's peer group.
     fn equals(&self, row: usize) -> Range<usize> {
         let group = self.group[row];
         self.begins[group]..self.begins[group + 1]
@@ -262,7 +263,8 @@ impl<'a> Partition<'a> {
         })
     }
 
-    /// lag and lead: the value so many rows away, else the default.
+    /// Computes lag and lead: the value of a row that is some rows away, or the default if there is no such
+    /// row.
     fn beside(&self, row: usize, direction: i64) -> Datum<'_> {
         let offset = match self.argument(1, row) {
             _ if !self.has_argument(1) => 1,
@@ -292,8 +294,8 @@ impl<'a> Partition<'a> {
     }
 
     fn ntile(&self, out: &mut CellsBuilder) -> varve_sql::Result<()> {
-        // As in PostgreSQL, the first number that is not NULL holds for the rest of the partition; rows
-        // before it have NULL, and the buckets begin with it.
+        // As in PostgreSQL, the first number that is not NULL is used for the rest of the partition. The
+        // buckets begin at its row. The result for earlier rows is NULL.
         let number = |row: usize| match self.argument(0, row) {
             Datum::Int4(n) => Some((row, n)),
             _ => None,
@@ -316,8 +318,8 @@ impl<'a> Partition<'a> {
         Ok(())
     }
 
-    /// An aggregate over each row's frame: as long as frames only grow at their end, it goes on from the row
-    /// before.
+    /// Computes an aggregate over the frame of each row. If the frame has only grown at its end since the
+    /// previous row, only the new rows are added.
     fn aggregated(&self, out: &mut CellsBuilder) -> varve_sql::Result<()> {
         let WinFunction::Aggregate(kind) = self.call.function else { return Ok(()) };
         let input = self.call.types.get(self.call.first).copied().unwrap_or(Ty::Int8);
@@ -336,7 +338,8 @@ impl<'a> Partition<'a> {
         let (mut folded, mut taken, mut memory) = (fresh(), 0..0, Account::default());
         let mut result = folded.result()?;
         for row in 0..self.rows {
-            // A frame that moves is gone through again for each row.
+            // If the start of the frame moves, each row reads its whole frame. So each row checks for a
+            // cancel request.
             self.around.check_cancel()?;
             let frame = self.frame(row);
             if frame.start != taken.start || frame.end < taken.end {
@@ -375,15 +378,15 @@ impl<'a> Partition<'a> {
         folded.add(if self.has_argument(0) { self.argument(0, row) } else { Datum::Int8(1) })
     }
 
-    /// The rows of a row's frame; empty if it ends before it begins.
+    /// Returns the rows of a row's frame. It is empty if the end is before the start.
     fn frame(&self, row: usize) -> Range<usize> {
         let start = self.start(row).min(self.rows);
         let end = self.end(row).min(self.rows);
         start..end.max(start)
     }
 
-    /// The rows of a row's frame without those that EXCLUDE leaves out: pieces that follow each other, some
-    /// of them perhaps empty.
+    /// Returns the rows of a row's frame without those that EXCLUDE leaves out. They are three ranges in
+    /// ascending order, some of which may be empty.
     fn within(&self, row: usize) -> [Range<usize>; 3] {
         let frame = self.frame(row);
         let nothing = frame.end..frame.end;
@@ -435,7 +438,7 @@ impl<'a> Partition<'a> {
         }
     }
 
-    /// The first row whose key is not `before`.
+    /// Returns the first row for whose key `before` is false.
     fn place(&self, before: impl Fn(&[u8]) -> bool) -> usize {
         let (mut low, mut high) = (0, self.rows);
         while low < high {
@@ -450,7 +453,7 @@ fn whole(n: usize) -> Datum<'static> {
     Datum::Int8(n as i64)
 }
 
-/// `at` moved by `n`; `None` if that is before the first.
+/// Returns `at + n`, or `None` if the result is negative.
 fn shifted(at: usize, n: i64) -> Option<usize> {
     usize::try_from((at as i64).saturating_add(n)).ok()
 }

@@ -27,17 +27,17 @@ use super::{Key, Part, Translator, Typing, reads_one, shown};
 use crate::apply::{Answer, Apply, Inner, Window};
 use crate::failing::may_fail;
 
-/// The rows of a subquery beside those of the query around.
+/// The rows of a subquery, for a join with the rows of the outer query.
 struct Beside {
     part: Part,
-    /// Its conditions that read the query around, over both.
+    /// The conditions of the subquery that read the outer query, as expressions over both sides of the join.
     tests: Vec<Expr>,
-    /// Its outputs, over both.
+    /// The outputs of the subquery, as expressions over both sides of the join.
     outputs: Vec<Expr>,
 }
 
 impl Translator<'_> {
-    /// Adds a column for each subquery in the expressions, which then stands for it.
+    /// Adds a column for each subquery in the expressions, and replaces the subquery by this column.
     pub(super) fn applied(&mut self, mut part: Part, exprs: &mut [Expr]) -> Result<Part> {
         for e in exprs {
             part = self.applied_in(part, e, None)?;
@@ -45,7 +45,7 @@ impl Translator<'_> {
         Ok(part)
     }
 
-    /// The same for one expression, which is evaluated for rows for which `guard` is true.
+    /// Does the same for one expression. It is evaluated only for rows for which `guard` is true.
     fn applied_in(&mut self, mut part: Part, e: &mut Expr, guard: Option<&Expr>) -> Result<Part> {
         if !e.has_subquery() {
             return Ok(part);
@@ -79,7 +79,8 @@ impl Translator<'_> {
         }
     }
 
-    /// Each of these is evaluated only where `goes_on` holds for those before it.
+    /// Does the same for several expressions. Each of them is evaluated only for rows for which `goes_on`
+    /// holds for all earlier ones.
     fn applied_in_turn(
         &mut self,
         mut part: Part,
@@ -103,7 +104,8 @@ impl Translator<'_> {
         for e in &mut given {
             part = self.applied_in(part, e, guard)?;
         }
-        // What a branch of CASE asks may fail where that branch is not taken.
+        // A subquery in a branch of CASE could fail for a row that does not take the branch. So it is not run
+        // for such rows.
         let guard = guard.filter(|guard| can_fail(&subquery) && !reads_held(guard));
         let (part, value) = match self.grouped_value(&part, &given, &subquery)? {
             Some(joined) => joined,
@@ -113,7 +115,7 @@ impl Translator<'_> {
         Ok(part)
     }
 
-    /// A translator for what is run again with values of these types.
+    /// Returns a translator for a plan that runs several times, each time with values of these types.
     pub(super) fn nested(&self, types: impl Iterator<Item = Ty>) -> Translator<'_> {
         Translator {
             tables: self.tables,
@@ -128,7 +130,7 @@ impl Translator<'_> {
         }
     }
 
-    /// The part with the subquery's answer for each row.
+    /// Adds a column with the answer of the subquery for each row.
     fn answered(
         &mut self,
         part: Part,
@@ -222,7 +224,7 @@ impl Translator<'_> {
         self.computed_columns(rows, vec![(test, Ty::Bool)])
     }
 
-    /// Runs a plan for each row.
+    /// Adds an `Apply` node, which runs a plan for each row.
     pub(super) fn apply(&mut self, part: Part, given: Vec<Expr>, ran: Ran<'_>) -> Result<Part> {
         let types: Vec<Ty> = ran.types.iter().map(|t| t.ty).collect();
         let mut values: Vec<Logical> =
@@ -248,7 +250,8 @@ impl Translator<'_> {
         Ok(Part { plan: LogicalPlanBuilder::from(plan), columns })
     }
 
-    /// A condition that is a subquery as a join with its rows; `None` if it can't be one.
+    /// Translates a condition that is a subquery to a join with the rows of the subquery. Returns `None` if
+    /// this is not possible.
     pub(super) fn member(&mut self, part: &Part, condition: &Expr) -> Result<Option<Part>> {
         let (negated, subquery) = match condition {
             Expr::Not(inner) => (true, inner.as_ref()),
@@ -261,8 +264,8 @@ impl Translator<'_> {
         if given.iter().any(Expr::has_subquery) {
             return Ok(None);
         }
-        // For one row the rows that it asks for are sought, which an index may know; a join would read all of
-        // them.
+        // For a single outer row, it is better to run the subquery with the values of this row, because an
+        // index may find the rows. A join would read all rows of the subquery.
         if self.of_one_row && matches!(subquery.kind, SubqueryKind::Exists) && !given.is_empty() {
             return Ok(None);
         }
@@ -291,7 +294,7 @@ impl Translator<'_> {
         Ok(Some(Part { plan, columns: part.columns.clone() }))
     }
 
-    /// The test of IN with the outputs for their slots.
+    /// Returns the test of IN, with its slots replaced by the outputs.
     fn own_slots(&self, test: &Expr, outputs: &[Expr]) -> Expr {
         match test {
             Expr::Slot(n) => outputs[*n].clone(),
@@ -303,8 +306,8 @@ impl Translator<'_> {
         }
     }
 
-    /// The rows of a subquery without the conditions that read the query around; `None` if it reads that
-    /// elsewhere too.
+    /// Translates a subquery without its conditions that read the outer query. Returns `None` if other parts
+    /// of the subquery read the outer query, too.
     fn beside(&mut self, width: usize, given: &[Expr], select: &Select) -> Result<Option<Beside>> {
         if !select.reads_outer() {
             let part = self.select(select)?;
@@ -329,8 +332,8 @@ impl Translator<'_> {
         Ok(Some(Beside { part, tests, outputs }))
     }
 
-    /// The rows of a query's source that pass the conditions which don't read the query around, and the other
-    /// conditions; `None` if the source reads it.
+    /// Translates the source of a query, with those conditions that do not read the outer query. Returns it
+    /// with the other conditions. Returns `None` if the source reads the outer query.
     fn uncorrelated_rows(&mut self, select: &Select) -> Result<Option<(Part, Vec<Expr>)>> {
         let mut reads = false;
         select.source.walk(&mut |e| reads |= matches!(e, Expr::Outer(_)));
@@ -343,7 +346,8 @@ impl Translator<'_> {
         Ok(Some((self.filtered(part, plain)?, correlated)))
     }
 
-    /// An aggregate over rows that equal the row around in some values: all groups of these are formed once.
+    /// Translates an aggregate over rows with values that are equal to values of the outer row. All groups
+    /// are computed once and joined. Returns `None` for any other subquery.
     fn grouped_value(
         &mut self,
         part: &Part,
@@ -361,7 +365,7 @@ impl Translator<'_> {
             || select.limit.is_some()
             || select.offset.is_some()
             || select.outputs[0].expr.has_subquery()
-            // Groups that no row asks for would be formed as well.
+            // For a single outer row, most of the groups would be computed in vain.
             || self.of_one_row
             || arguments.any(|e| opaque(e) || may_fail_beyond_numeric(e))
         {
@@ -399,7 +403,8 @@ impl Translator<'_> {
         Ok(Some((joined, value)))
     }
 
-    /// The rows of a lateral join's right side, and the LIMIT of these that is known only when they are run.
+    /// Translates the right side of a lateral join. Returns it with its LIMIT and OFFSET, if they are known
+    /// only when it runs.
     fn lateral_rows(&mut self, right: &Source, outer: bool) -> Result<(Part, Window)> {
         if let Source::Query(select) = right
             && !outer
@@ -433,7 +438,8 @@ impl Translator<'_> {
         }
     }
 
-    /// A join whose right side is run for each row of the left one, which stays without a partner if `outer`.
+    /// Translates a join whose right side runs for each row of the left side. If `outer` is set, a left row
+    /// without a partner stays in the result.
     pub(super) fn lateral(
         &mut self,
         left: Part,
@@ -445,8 +451,8 @@ impl Translator<'_> {
         let mut given = self.owned(&lateral.given);
         let mut types = lateral.types.to_vec();
         let first = self.around.statement_params() + given.len();
-        // Rows without a partner are found inside, so the condition is checked there, on what the left row
-        // gives.
+        // The right side must know which left rows have no partner. So it checks the condition itself, and
+        // the left row gives it the values that the condition needs.
         if outer {
             given.extend((0..left.columns.len()).map(Expr::Column));
             types.extend(left.columns.iter().map(|(_, t)| Typed::plain(*t)));
@@ -458,7 +464,7 @@ impl Translator<'_> {
         if outer {
             let count = rows.columns.len();
             rows = inner.filtered(rows, on.iter().map(|e| inside(e.clone(), width, first)).collect())?;
-            // Answers of subqueries among the conditions are no part of the rows.
+            // The columns with the answers of subqueries in the conditions are not part of the result.
             rows = shown(rows, count)?;
         }
         let around = inner.around.clone();
@@ -476,8 +482,8 @@ impl Translator<'_> {
     }
 }
 
-/// The sides of the test of `x IN (SELECT ...)`, if the query reads nothing around: what is wanted, and the
-/// row's value.
+/// Returns the two sides of the test of `x IN (SELECT ...)`, if the subquery reads no values of an outer
+/// query. The first side is `x`, and the second side is the value of the subquery's row.
 fn equal_to_slot(subquery: &Subquery) -> Option<(&Expr, &Expr)> {
     let SubqueryKind::Any(Expr::Compare(CmpOp::Eq, sides)) = &subquery.kind else { return None };
     let reads = |e: &Expr| {
@@ -519,7 +525,7 @@ fn reads_held(e: &Expr) -> bool {
     found
 }
 
-/// Whether a subquery can end in an error.
+/// Returns whether a subquery can fail with an error.
 fn can_fail(subquery: &Subquery) -> bool {
     let select = &subquery.select;
     let is_one = select.aggregate.as_ref().is_some_and(|a| a.single);
@@ -532,8 +538,8 @@ fn can_fail(subquery: &Subquery) -> bool {
     fails
 }
 
-/// Whether evaluating the expression can end in an error, sums and products of numeric left aside: they have
-/// room.
+/// Returns whether the evaluation of the expression can fail with an error. Sums, differences and products of
+/// numeric values are assumed not to fail, because the range of numeric is very large.
 fn may_fail_beyond_numeric(e: &Expr) -> bool {
     match e {
         Expr::Arith(op, Class::Numeric, sides) if !matches!(op, ArithOp::Divide | ArithOp::Remainder) => {
@@ -544,7 +550,7 @@ fn may_fail_beyond_numeric(e: &Expr) -> bool {
     }
 }
 
-/// What is run for each row.
+/// A plan that runs for each row, and its properties.
 pub(super) struct Ran<'a> {
     pub(super) plan: Part,
     pub(super) around: Arc<varve_sql::general::Around>,
@@ -552,7 +558,7 @@ pub(super) struct Ran<'a> {
     pub(super) answer: Answer,
     pub(super) varies: bool,
     pub(super) window: Window,
-    /// It is run only for rows for which this is true; the others get NULL.
+    /// The plan runs only for rows for which this is true. The answer for other rows is NULL.
     pub(super) guard: Option<&'a Expr>,
 }
 
@@ -562,8 +568,9 @@ fn reads_outer(e: &Expr) -> bool {
     found
 }
 
-/// An expression of the inner rows over both sides: its columns behind the `width` of the outer ones, and
-/// what it is given for what stands for that.
+/// Changes an expression over the inner rows to an expression over both sides of a join. The numbers of its
+/// columns are increased by `width`, the number of outer columns. References to outer values are replaced by
+/// the values in `given`.
 fn over_both(e: Expr, width: usize, given: &[Expr]) -> Expr {
     match e {
         Expr::Column(n) | Expr::Slot(n) => Expr::Column(n + width),
@@ -578,7 +585,8 @@ fn over_both(e: Expr, width: usize, given: &[Expr]) -> Expr {
     }
 }
 
-/// A condition over both sides of a lateral join as its right side sees it.
+/// Changes a condition over both sides of a lateral join to a condition inside the right side. Columns of the
+/// left side become parameters.
 fn inside(mut e: Expr, width: usize, first: usize) -> Expr {
     e.walk_mut(&mut |e| {
         if let Expr::Column(n) = e {
@@ -588,7 +596,7 @@ fn inside(mut e: Expr, width: usize, first: usize) -> Expr {
     e
 }
 
-/// The sides of `inner = outer`, if the condition is that.
+/// Returns the inner and the outer side of a condition `inner = outer`. Returns `None` for other conditions.
 fn equal_sides(condition: &Expr) -> Option<(&Expr, &Expr)> {
     let Expr::Compare(CmpOp::Eq, sides) = condition else { return None };
     let has_columns = |e: &Expr| {
@@ -605,7 +613,8 @@ fn equal_sides(condition: &Expr) -> Option<(&Expr, &Expr)> {
     (plain && !has_columns(pair.1)).then_some(pair)
 }
 
-/// An aggregate's column behind a left join: count of no rows is 0.
+/// Returns the value of an aggregate after a left join. For a count, NULL becomes 0, because the count of no
+/// rows is 0.
 fn of_no_rows(kind: AggKind, column: Expr) -> Expr {
     match kind {
         AggKind::Count | AggKind::Moment(Moment::RegrCount) => {
@@ -615,7 +624,7 @@ fn of_no_rows(kind: AggKind, column: Expr) -> Expr {
     }
 }
 
-/// Whether the comparison is of columns that are never NULL.
+/// Returns whether the test is a comparison of values that are never NULL.
 fn never_null(test: &Expr, left: &Part, right: &Part) -> bool {
     let Expr::Compare(_, sides) = test else { return false };
     let known = |e: &Expr| match e {

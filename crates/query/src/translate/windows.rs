@@ -17,21 +17,21 @@ use crate::computed::{Direction, comparable, order_of};
 use crate::error::wrapped;
 use crate::window::{End, WindowCall, check_distance, count};
 
-/// Columns of one window.
+/// The columns by which the rows of one window are partitioned and sorted.
 #[derive(Clone)]
 struct Keys {
     partition: Vec<Column>,
     order: Column,
 }
 
-/// What a call reads: columns, their types, and how those are computed that are not there yet.
+/// The arguments of a call: the columns, their types, and the expressions for columns that must be added.
 struct Arguments {
     columns: Vec<Column>,
     types: Vec<Ty>,
     added: Vec<Logical>,
 }
 
-/// A side of a window frame.
+/// The start or the end of a window frame.
 #[derive(Clone, Copy)]
 enum FrameSide {
     Start,
@@ -39,7 +39,7 @@ enum FrameSide {
 }
 
 impl Arguments {
-    /// Adds a column of this name; which argument it is.
+    /// Adds a column with this name. Returns the number of the argument.
     fn push(&mut self, value: Logical, ty: Ty, name: String) -> usize {
         self.added.push(value.alias(&name));
         self.columns.push(Column::new_unqualified(name));
@@ -49,9 +49,9 @@ impl Arguments {
 }
 
 impl Translator<'_> {
-    /// Adds a column for each call.
+    /// Adds a column for each call of a window function.
     pub(super) fn windowed(&mut self, mut part: Part, calls: &[WinCall]) -> Result<Part> {
-        // Windows that are written alike share their columns, so that rows are sorted once.
+        // Equal windows share their columns, so that the rows are sorted only once.
         let mut known: HashMap<String, Keys> = HashMap::new();
         let below = part.columns.len();
         let mut calls = calls.to_vec();
@@ -73,12 +73,13 @@ impl Translator<'_> {
             };
             part = self.window(part, call, &over, &keys, added)?;
         }
-        // The binder counts the calls from the width of what it knows, without answers of subqueries.
+        // The binder does not know the columns with the answers of subqueries. So they are removed, and the
+        // columns of the calls follow the columns that the binder knows.
         part.columns.drain(below..width);
         Ok(part)
     }
 
-    /// The call with what this subquery is given, and with the answers of subqueries in it.
+    /// Replaces outer values in the call by parameters, and subqueries by columns with their answers.
     fn owned_call(&mut self, mut part: Part, call: &mut WinCall) -> Result<Part> {
         let mut state = Ok(());
         call.each_mut(&mut |e| {
@@ -93,7 +94,7 @@ impl Translator<'_> {
         state.map(|()| part)
     }
 
-    /// The columns by which a window is cut and ordered.
+    /// Returns the columns by which the rows of a window are partitioned and sorted.
     fn window_keys(&mut self, call: &WinCall, over: &[Typing], added: &mut Vec<Logical>) -> Keys {
         let mut partition = Vec::new();
         for (e, ty) in &call.partition {
@@ -106,7 +107,8 @@ impl Translator<'_> {
         Keys { partition, order }
     }
 
-    /// A column with the order's key; with `value` for the value of its only part, if that is given.
+    /// Adds a column with the sort key of the rows. If `value` is given, it replaces the value of the single
+    /// ORDER BY expression.
     fn order_key(
         &mut self,
         order: &[OrderKey],
@@ -132,7 +134,7 @@ impl Translator<'_> {
         Column::new_unqualified(name)
     }
 
-    /// The key by which an aggregate that collects values sorts them.
+    /// Returns the sort key for an aggregate that collects values and sorts them.
     pub(super) fn order_of_call(&mut self, order: &[OrderKey], over: &[Typing]) -> Logical {
         let parts: Vec<(Logical, Ty, Direction)> = order
             .iter()
@@ -202,14 +204,14 @@ impl Translator<'_> {
         Ok(Part { plan, columns })
     }
 
-    /// A plan that is kept is for this value of a constant.
+    /// Records that the plan is valid only for this value of a constant.
     fn assume_value(&self, e: &Expr) -> Result<()> {
         let image = crate::kept::image(e, &self.around).map_err(wrapped)?;
         self.assume(|assumed| assumed.values.push((e.clone(), image)));
         Ok(())
     }
 
-    /// An end of a frame, with what it reads among the arguments.
+    /// Returns the start or the end of a frame. The values that it reads are added to the arguments.
     fn frame_end(
         &mut self,
         side: FrameSide,
@@ -249,20 +251,20 @@ impl Translator<'_> {
         })
     }
 
-    /// How many rows or groups an end of a frame is away.
+    /// Returns the number of rows or groups between the current row and a bound of the frame.
     fn frame_offset(&self, offset: &Expr, which: &str) -> Result<i64> {
         self.assume_value(offset)?;
         self.around.value(offset).and_then(|value| count(&value, which)).map_err(wrapped)
     }
 
-    /// 22013 for a distance that is negative.
+    /// Checks that a distance is not negative. Returns error 22013 if it is.
     fn known_distance(&self, offset: &Expr, which: &str) -> Result<()> {
         self.assume_value(offset)?;
         self.around.value(offset).and_then(|value| check_distance(&value, which)).map_err(wrapped)
     }
 
-    /// Whether the value can be computed before the plan runs: it depends neither on a subquery nor on an
-    /// outer query.
+    /// Returns whether the value can be computed before the plan runs. It can be if it depends neither on a
+    /// subquery nor on an outer query.
     fn is_known(&self, e: &Expr) -> bool {
         e.is_constant() && !e.is_volatile() && !self.is_given(e)
     }
@@ -272,7 +274,8 @@ impl Translator<'_> {
     }
 }
 
-/// Blanks at the end of char(n) do not count; one without a length may have them.
+/// Removes blanks at the end of a value of type char, because they do not count in comparisons. A char
+/// without a length may have such blanks.
 pub(super) fn without_blanks(e: Expr, ty: Ty) -> Expr {
     match ty {
         Ty::Char => Expr::Cast(Box::new(e), Ty::Char, Typed::plain(Ty::Text), false),
@@ -280,7 +283,8 @@ pub(super) fn without_blanks(e: Expr, ty: Ty) -> Expr {
     }
 }
 
-/// Frames are found by the function, which gets whole partitions.
+/// Returns a frame that is the whole partition. The function gets whole partitions and finds the frames
+/// itself.
 fn whole_partition() -> WindowFrame {
     let whole = ScalarValue::UInt64(None);
     let bounds = (WindowFrameBound::Preceding(whole.clone()), WindowFrameBound::Following(whole));

@@ -13,7 +13,7 @@ use crate::error::wrapped;
 use crate::shared::{Keeping, Maker, Reading, SharedTable, Then, WorkRows, WorkTable};
 
 impl Translator<'_> {
-    /// The rows of a query of WITH.
+    /// Translates a reference to a query of WITH.
     pub(super) fn shared_rows(&mut self, shared: &Arc<Shared>) -> Result<Part> {
         let uses = self.shared.borrow().uses.get(&Arc::as_ptr(shared)).copied().unwrap_or(1);
         let one = match (&shared.body, shared.materialized) {
@@ -29,7 +29,7 @@ impl Translator<'_> {
         if let Some(known) = known {
             return Ok(known);
         }
-        // A plan that is run again reads its rows again.
+        // A plan that runs several times reads the rows several times.
         let runs_again = self.around.is_within() || !self.turns.is_empty();
         let mut keeping = Keeping { keeps: is_read_again || runs_again, of_runs: None };
         let maker = match &shared.body {
@@ -45,8 +45,8 @@ impl Translator<'_> {
         };
         let table = Arc::new(SharedTable::new(shared.types.to_vec(), maker, keeping));
         self.assume(|assumed| assumed.shared.push(table.clone()));
-        // What is given something here, or is read at one place, may be wanted in another way if it is
-        // translated again.
+        // The table is shared only if it is read several times and does not depend on outer values. Otherwise
+        // another translation of the query may need a table with other properties.
         if is_read_again && table.is_of_statement() {
             self.shared.borrow_mut().tables.insert(Arc::as_ptr(shared), table.clone());
         }
@@ -64,7 +64,7 @@ impl Translator<'_> {
         Ok(Maker { first, then, around: self.around.clone() })
     }
 
-    /// The rows that the turn before has added to a recursive query.
+    /// Returns the rows that the previous iteration of a recursive query has added.
     pub(super) fn work_rows(&mut self, id: usize, types: &[Ty]) -> Result<Part> {
         let Some((_, rows)) = self.turns.iter().rfind(|(n, _)| *n == id) else {
             return Err(wrapped(SqlError::internal("a recursive query is read outside of itself")));
