@@ -26,17 +26,17 @@ use crate::writer::{RowList, RowWriter, WriterShape};
 
 pub use crate::groups::MergeStates;
 
-/// Partitions of one pass at most.
+/// The maximum number of partitions of one pass.
 const PARTITIONS_MAX: usize = 32;
-/// Memory of a partition besides its buffer.
+/// The memory of a partition in addition to its buffer.
 const PARTITION_BYTES: usize = size_of::<RowWriter>() + 2 * size_of::<Waiting>();
 
-/// Sizes of an aggregation.
+/// The sizes of pages and requests of an aggregation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AggregateSettings {
-    /// Bytes of a page of the temporary space.
+    /// The size of a page of the temporary space, in bytes.
     pub page_bytes: usize,
-    /// Pages of a request.
+    /// The number of pages of a request.
     pub block_pages: usize,
 }
 
@@ -67,7 +67,7 @@ struct Pass {
 }
 
 impl<'a> Aggregator<'a> {
-    /// An aggregation that uses all that is left of the budget.
+    /// Returns an aggregation that uses the whole rest of the budget.
     pub fn new(
         space: &Arc<TemporarySpace>,
         memory: &Arc<MemoryBudget>,
@@ -91,7 +91,8 @@ impl<'a> Aggregator<'a> {
             Merged::Failed(error) => Err(error),
             Merged::Full => self.spill(row, row_hash),
             Merged::Outgrown => {
-                // The merged state is longer, and there is no room for it: the group moves to a partition.
+                // The merged state is longer than the old one, and there is no room for it. So the group
+                // moves to a partition.
                 let state = self.pass.groups.take_merged();
                 let spilled = self.spill(Row::new(row.key, &state), row_hash);
                 self.pass.groups.reuse(state);
@@ -139,7 +140,7 @@ impl<'a> Aggregator<'a> {
         }
     }
 
-    /// Gives the memory of the pass back, and lets its partitions wait.
+    /// Returns the memory of the pass, and adds its partitions to the waiting partitions.
     fn end_pass(&mut self) -> Result<()> {
         self.pass.groups = Groups::new(&self.memory, 0, 0)?;
         for writer in std::mem::take(&mut self.pass.writers) {

@@ -8,19 +8,19 @@
 //! 2. A buffer that is too small for two passes gets the largest allocation that is possible. The join then
 //!    recurses or merges more often.
 
-/// Space that a hash table or a tree takes for each byte of rows.
+/// The memory that a hash table or a tree uses for each byte of rows.
 pub const FUDGE: f64 = 1.2;
 
-/// Times of a drive, in microseconds.
+/// The access times and speeds of a drive.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DriveTimes {
-    /// Average seek (Ds); 0 for flash.
+    /// The average time of a seek, in microseconds (Ds). It is 0 for flash.
     pub seek_us: f64,
-    /// Rotational delay, or access time of flash (Dl).
+    /// The rotational delay, or the access time of flash, in microseconds (Dl).
     pub latency_us: f64,
-    /// Bytes read in a microsecond.
+    /// The number of bytes that are read in a microsecond.
     pub read_bytes_per_us: f64,
-    /// Bytes written in a microsecond.
+    /// The number of bytes that are written in a microsecond.
     pub write_bytes_per_us: f64,
 }
 
@@ -37,13 +37,13 @@ impl DriveTimes {
     pub const FLASH: DriveTimes =
         DriveTimes { seek_us: 0.0, latency_us: 350.0, read_bytes_per_us: 120.0, write_bytes_per_us: 80.0 };
 
-    /// Transfer of a page that is read (Dx).
+    /// Returns the time to transfer a page that is read, in microseconds (Dx).
     pub fn page_us(&self, page_bytes: usize) -> f64 {
         page_bytes as f64 / self.read_bytes_per_us
     }
 }
 
-/// Sizes of a join, in pages.
+/// The sizes of the inputs and of the buffer of a join, in pages.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct JoinPages {
     /// The smaller input (R).
@@ -54,7 +54,7 @@ pub struct JoinPages {
     pub buffer: usize,
 }
 
-/// Buffers of a block nested loops join, in pages.
+/// The sizes of the buffers of a block nested loops join, in pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NestedLoopsBuffers {
     /// A chunk of the build input and its hash table.
@@ -63,30 +63,30 @@ pub struct NestedLoopsBuffers {
     pub inner: usize,
 }
 
-/// Buffers of the first phase of a sort-merge join, in pages.
+/// The sizes of the buffers of the first phase of a sort-merge join, in pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SortMergeBuffers {
-    /// The buffer that reads an input; the buffer that writes runs has the same size.
+    /// The buffer that reads an input. The buffer that writes runs has the same size.
     pub input: usize,
-    /// Working space of run generation.
+    /// The memory in which runs are generated.
     pub workspace: usize,
 }
 
-/// Buffers of the first phase of a hash join, in pages.
+/// The sizes of the buffers of the first phase of a hash join, in pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PartitionBuffers {
-    /// Partitions on the drive (k).
+    /// The number of partitions on the drive (k).
     pub partitions: usize,
     /// The buffer that reads an input.
     pub input: usize,
     /// The buffer of each partition.
     pub output: usize,
-    /// Memory for the partition that stays; 0 in a Grace join.
+    /// The memory for the partition that stays in memory. It is 0 in a Grace join.
     pub workspace: usize,
 }
 
 impl JoinPages {
-    /// Block nested loops.
+    /// Divides the buffer for block nested loops.
     pub fn nested_loops(&self, times: DriveTimes, page_bytes: usize) -> NestedLoopsBuffers {
         let (y, s, b) =
             (times.latency_us / times.page_us(page_bytes), self.probe.max(1.0), self.buffer as f64);
@@ -95,7 +95,7 @@ impl JoinPages {
         NestedLoopsBuffers { outer: self.buffer.saturating_sub(inner).max(1), inner }
     }
 
-    /// Sort-merge. The formula minimises 2 Dl / I + z Dl / (2 (B - 2 I)).
+    /// Divides the buffer for a sort-merge join. The formula minimises 2 Dl / I + z Dl / (2 (B - 2 I)).
     pub fn sort_merge(&self, times: DriveTimes) -> SortMergeBuffers {
         let b = self.buffer as f64;
         let access = (times.latency_us + times.seek_us) / times.latency_us;
@@ -105,7 +105,7 @@ impl JoinPages {
         SortMergeBuffers { input, workspace: self.buffer.saturating_sub(2 * input).max(1) }
     }
 
-    /// Grace hash join.
+    /// Divides the buffer for a Grace hash join.
     pub fn grace(&self, partitions_max: usize) -> PartitionBuffers {
         let (table, b) = (self.build * FUDGE, self.buffer as f64);
         let k = (table + (table * table + 4.0 * b * table).sqrt()) / (2.0 * b);
@@ -116,7 +116,7 @@ impl JoinPages {
         PartitionBuffers { partitions, input, output, workspace: 0 }
     }
 
-    /// Hybrid hash join with blocks of 1.1 sqrt(B) pages, or of one page.
+    /// Divides the buffer for a hybrid hash join with blocks of 1.1 sqrt(B) pages, or of one page.
     pub fn hybrid(&self, is_blocked: bool, partitions_max: usize) -> PartitionBuffers {
         let block = if is_blocked { (1.1 * (self.buffer as f64).sqrt()).ceil() as usize } else { 1 };
         let block = block.clamp(1, (self.buffer / 4).max(1));
@@ -136,7 +136,7 @@ impl JoinPages {
 mod tests {
     use super::*;
 
-    /// Sizes of the thesis: pages of 8 KiB that are 80 % full, and a buffer of 100 MB.
+    /// The sizes in the thesis: pages of 8 KiB that are 80 % full, and a buffer of 100 MB.
     const THESIS: JoinPages = JoinPages { build: 93_440.0, probe: 640_000.0, buffer: 12_800 };
 
     #[test]
@@ -155,7 +155,7 @@ mod tests {
         assert!(THESIS.build * FUDGE / grace.partitions as f64 <= THESIS.buffer as f64);
     }
 
-    /// The published minima are minima: a neighbour is not better.
+    /// Checks that the published minima are minima: neighbouring sizes have no lower cost.
     #[test]
     fn blocks_minimise_their_costs() {
         let times = DriveTimes::DISK;

@@ -1,10 +1,10 @@
 //! A list of bits in the temporary space, one for each row of an input, in the order of the input.
 //!
-//! A join that scans its probe input several times notes in it which rows have matched. Each scan reads the
-//! list of the scan before and writes a new one.
+//! A join that scans its probe input several times records in this list which rows have matched. Each scan
+//! reads the list of the previous scan and writes a new one.
 //!
 //! Invariants
-//! 1. Memory is one page for the list that is read and one for the list that is written.
+//! 1. The list that is read and the list that is written each use one page of memory.
 
 use std::sync::Arc;
 
@@ -15,15 +15,15 @@ use crate::row::{Row, RowSource};
 use crate::space::{SpillPurpose, TemporarySpace};
 use crate::writer::{RowList, RowWriter, WriterShape};
 
-/// Bytes of a row of bits.
+/// The size of a row of bits, in bytes.
 const GROUP_BYTES: usize = 128;
 
-/// Memory of a list that is read and of one that is written.
+/// Returns the memory for a list that is read and a list that is written.
 pub(crate) fn memory_bytes(page_bytes: usize) -> usize {
     2 * page_bytes + GROUP_BYTES + 64
 }
 
-/// Writes bits.
+/// Writes a list of bits.
 pub(crate) struct BitWriter {
     writer: RowWriter,
     group: [u8; GROUP_BYTES],
@@ -61,7 +61,7 @@ impl BitWriter {
     }
 }
 
-/// Reads bits; all are 0 if there is no list.
+/// Reads a list of bits. If there is no list, all bits are 0.
 pub(crate) struct BitReader {
     reader: Option<RowReader>,
     next: usize,

@@ -1,11 +1,12 @@
 //! Rows in memory with a hash table: a chunk of a join's build input. Rows and buckets share one allocation.
 //!
-//! A cell: the next cell of the bucket (u32; the low bits of the hash until the table is built), a tag (u32),
-//! the row. The tag has other bits of the hash; its lowest bit is set when the row has matched. The buckets
-//! are at the end of the memory, one for each row.
+//! A cell has three parts: the next cell of the bucket (u32), a tag (u32), and the row. Until the table is
+//! built, the low bits of the hash are stored in place of the next cell. The tag has other bits of the hash.
+//! Its lowest bit is set when the row has matched. The buckets are at the end of the memory, one for each
+//! row.
 //!
 //! Invariants
-//! 1. No allocation follows the first one. A row that does not fit is refused.
+//! 1. All memory is allocated at once. A row that does not fit is refused.
 //! 2. Rows that never match are in no bucket.
 
 use std::sync::Arc;
@@ -20,7 +21,7 @@ const BUCKET_BYTES: usize = 4;
 const NIL: u32 = u32::MAX;
 const HAS_MATCHED: u32 = 1;
 
-/// Memory of a chunk for each row besides the row's stored bytes.
+/// The memory of a chunk for each row, in addition to the stored bytes of the row.
 pub(crate) const CHUNK_ROW_BYTES: usize = CELL_HEAD_BYTES + BUCKET_BYTES;
 
 /// The position of a row in a chunk.
@@ -30,10 +31,10 @@ pub(crate) struct Cell(u32);
 /// A chunk of rows.
 pub(crate) struct HashChunk {
     bytes: Bytes,
-    /// End of the cells.
+    /// The end of the cells.
     top: usize,
     rows: usize,
-    /// Begin of the buckets, once built.
+    /// The beginning of the buckets, if the table is built.
     buckets_at: usize,
 }
 
@@ -42,7 +43,7 @@ fn tag_of(hash: u64) -> u32 {
 }
 
 impl HashChunk {
-    /// An empty chunk of this many bytes, at most 4 GiB.
+    /// Returns an empty chunk of this number of bytes, but of at most 4 GiB.
     pub(crate) fn new(memory: &Arc<MemoryBudget>, len_bytes: usize) -> Result<HashChunk> {
         let len_bytes = len_bytes.min(u32::MAX as usize);
         Ok(HashChunk { bytes: Bytes::new(memory, len_bytes)?, top: 0, rows: 0, buckets_at: 0 })
@@ -52,12 +53,12 @@ impl HashChunk {
         self.rows == 0
     }
 
-    /// Forgets all rows.
+    /// Removes all rows.
     pub(crate) fn clear(&mut self) {
         (self.top, self.rows) = (0, 0);
     }
 
-    /// Adds a row; false if there is no room. The table is built later.
+    /// Adds a row. Returns false if there is no room. The table is built later.
     pub(crate) fn load(&mut self, row: Row<'_>, hash: u64) -> bool {
         let at = self.top;
         let end = at + CELL_HEAD_BYTES + row.stored_bytes();
@@ -72,7 +73,7 @@ impl HashChunk {
         true
     }
 
-    /// The error for a row that does not fit in an empty chunk.
+    /// Returns the error for a row that does not fit in an empty chunk.
     #[cold]
     pub(crate) fn too_small(&self, row: Row<'_>) -> SpillError {
         let wanted_bytes = row.stored_bytes() + CHUNK_ROW_BYTES;
@@ -102,7 +103,7 @@ impl HashChunk {
         self.buckets_at + number as usize * BUCKET_BYTES
     }
 
-    /// The first row with this key.
+    /// Returns the first row with this key.
     #[inline]
     pub(crate) fn find(&self, hash: u64, key: &[u8]) -> Option<Cell> {
         if self.rows == 0 {
@@ -111,7 +112,7 @@ impl HashChunk {
         self.find_from(self.word(self.bucket(hash as u32)), hash, key)
     }
 
-    /// The next row with this key, behind a row that has it.
+    /// Returns the next row with this key after a row with this key.
     #[inline]
     pub(crate) fn find_next(&self, cell: Cell, hash: u64, key: &[u8]) -> Option<Cell> {
         self.find_from(self.word(cell.0 as usize), hash, key)
@@ -129,7 +130,7 @@ impl HashChunk {
         None
     }
 
-    /// Notes that a row has matched.
+    /// Records that a row has matched.
     #[inline]
     pub(crate) fn mark(&mut self, cell: Cell) {
         let at = cell.0 as usize + 4;
@@ -145,12 +146,12 @@ impl HashChunk {
         row_in(&self.bytes[cell.0 as usize + CELL_HEAD_BYTES..])
     }
 
-    /// The row that was loaded first.
+    /// Returns the row that was loaded first.
     pub(crate) fn first_cell(&self) -> Option<Cell> {
         (self.top > 0).then_some(Cell(0))
     }
 
-    /// The row that was loaded next.
+    /// Returns the row that was loaded after this row.
     pub(crate) fn next_cell(&self, cell: Cell) -> Option<Cell> {
         let next = cell.0 as usize + CELL_HEAD_BYTES + self.row(cell).stored_bytes();
         (next < self.top).then_some(Cell(next as u32))

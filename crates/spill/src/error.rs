@@ -1,15 +1,15 @@
 //! Errors of operators that use the temporary space.
 //!
 //! Invariants
-//! 1. A full space and a spent budget are errors of their own, because the user can act on them.
+//! 1. A full space and a used-up budget have errors of their own, because the user can act on them.
 //! 2. Damaged bytes are an error, never a panic.
 
 use varve_device::DeviceError;
 
-/// Result of an operator.
+/// The result of an operator.
 pub type Result<T> = std::result::Result<T, SpillError>;
 
-/// Why an operator failed. It has removed its temporary files.
+/// The reason why an operator failed. The operator has removed its temporary files.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SpillError {
     /// The device failed.
@@ -21,11 +21,11 @@ pub enum SpillError {
          (limit: {limit_bytes} bytes)"
     )]
     Full {
-        /// Location of the space.
+        /// The location of the space.
         space: String,
-        /// Bytes in use by all operators.
+        /// The number of bytes that all operators use.
         used_bytes: u64,
-        /// Bytes that were asked for.
+        /// The number of bytes that the operator requested.
         wanted_bytes: u64,
         /// The limit.
         limit_bytes: u64,
@@ -36,11 +36,11 @@ pub enum SpillError {
          {wanted_bytes} more are needed"
     )]
     DeviceFull {
-        /// Location of the space.
+        /// The location of the space.
         space: String,
-        /// Bytes in use by all operators.
+        /// The number of bytes that all operators use.
         used_bytes: u64,
-        /// Bytes that were asked for.
+        /// The number of bytes that the operator requested.
         wanted_bytes: u64,
     },
     /// A step needs more memory at once than the budget has.
@@ -48,27 +48,27 @@ pub enum SpillError {
         "the step needs {wanted_bytes} bytes of memory; its budget has {left_bytes} of {limit_bytes} left"
     )]
     Memory {
-        /// Bytes that were asked for.
+        /// The number of bytes that the operator requested.
         wanted_bytes: usize,
-        /// Bytes that are left.
+        /// The number of bytes that are left.
         left_bytes: usize,
-        /// The budget.
+        /// The size of the budget.
         limit_bytes: usize,
     },
     /// A page or a row of the temporary space is damaged.
     #[error("page {page} of the temporary file {file} is damaged: {what}")]
     Corrupt {
-        /// Location of the file.
+        /// The location of the file.
         file: String,
-        /// Number of the page in the file.
+        /// The number of the page in the file.
         page: u32,
-        /// What is wrong with it.
+        /// A description of the damage.
         what: &'static str,
     },
-    /// A setting is not possible.
+    /// A setting is invalid.
     #[error("{0}")]
     Setting(&'static str),
-    /// The operator has an error of its own, which no input explains.
+    /// The operator has a bug. No input can cause this error.
     #[error("defect of an operator of the temporary space: {0}")]
     Defect(&'static str),
     /// The caller's input or output failed.

@@ -1,13 +1,14 @@
 //! Groups in memory: a hash table from keys to states of any length.
 //!
-//! A cell: next cell of the bucket u32, tag u32, bytes for the state u32, the row (key and state). A state
-//! that is not longer than its cell permits replaces the old one. A longer one gets a new cell, of twice its
-//! length if there is room. So the old cells of a state that grows take about as much as its last cell.
-//! Cells and buckets share one allocation.
+//! A cell has four parts: the next cell of the bucket (u32), a tag (u32), the room for the state in bytes
+//! (u32), and the row (key and state). A merged state that fits into the cell replaces the old state. A
+//! longer state gets a new cell, with room for twice its length if possible. So the old cells of a growing
+//! state need about as much memory as its last cell. Cells and buckets share one allocation.
 //!
 //! Invariants
-//! 1. No allocation follows the first one, except for one merged state. A part of the memory is left for it.
-//! 2. Once a row was refused, no further group begins, so a group is never in memory and in a partition.
+//! 1. All memory is allocated at once, except for one merged state. A part of the memory is left for this
+//!    state.
+//! 2. After a row was refused, no new group is added. So a group is never both in memory and in a partition.
 //! 3. The last group in memory may use the memory of all old cells.
 
 use std::sync::Arc;
@@ -19,25 +20,26 @@ use crate::row::Row;
 
 const CELL_HEAD_BYTES: usize = 12;
 const NIL: u32 = u32::MAX;
-/// The part of the memory that is left for a merged state.
+/// The memory divided by this number is left for a merged state.
 const MERGED_SHARE: usize = 8;
-/// Memory for which there is one bucket.
+/// There is one bucket for this number of bytes of memory.
 const BYTES_OF_BUCKET: usize = 64;
 
-/// Merges states of a group. States are bytes; their format is the caller's.
+/// Merges states of a group. States are bytes, whose format only the caller knows.
 pub trait MergeStates {
-    /// Writes the state that follows from two states of a group into `merged`, which is empty.
+    /// Merges two states of a group, and writes the result into `merged`, which is empty.
     fn merge(&self, state: &[u8], other: &[u8], merged: &mut Vec<u8>) -> Result<()>;
 }
 
-/// What became of a row.
+/// The result of merging a row into its group.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Merged {
-    /// Its group is in memory.
+    /// The group of the row is in memory.
     InMemory,
-    /// Its group is not in memory, and there is no room.
+    /// The group of the row is not in memory, and there is no room for it.
     Full,
-    /// Its group was in memory, and the merged state has no room. The group is no longer in memory.
+    /// The group of the row was in memory, but there is no room for the merged state. The group was removed
+    /// from memory.
     Outgrown,
     /// The caller's function failed.
     Failed(SpillError),
@@ -46,23 +48,24 @@ pub(crate) enum Merged {
 /// Groups in memory.
 pub(crate) struct Groups {
     bytes: Bytes,
-    /// End of the buckets.
+    /// The end of the buckets.
     begin: usize,
     top: usize,
     groups: usize,
-    /// Rows of further groups were refused, so no group may begin any more.
+    /// Whether a row of a new group was refused. No new group may be added then.
     is_frozen: bool,
     merged: Vec<u8>,
     memory: Arc<MemoryBudget>,
-    /// Memory that is granted for a merged state, and the grants.
+    /// The memory that is granted for a merged state. The field `merged_grants` has its grants.
     merged_bytes: usize,
     merged_grants: Vec<MemoryGrant>,
 }
 
 impl Groups {
-    /// No groups, in this much memory (at most 4 GiB). Rows of `row_bytes_max` are known to follow.
+    /// Returns an empty table with this number of bytes (at most 4 GiB). Rows of up to `row_bytes_max` bytes
+    /// are expected.
     pub(crate) fn new(memory: &Arc<MemoryBudget>, len_bytes: usize, row_bytes_max: usize) -> Result<Groups> {
-        // A state grows in steps that double its memory.
+        // The memory of a merged state grows by doubling.
         let merged_bytes = (len_bytes / MERGED_SHARE).max(2 * row_bytes_max).min(len_bytes / 2);
         let merged_grants = vec![memory.take(merged_bytes)?];
         let mut bytes = Bytes::new(memory, (len_bytes - merged_bytes).min(u32::MAX as usize))?;
@@ -85,14 +88,14 @@ impl Groups {
         self.groups == 0
     }
 
-    /// The error for a row that does not fit in the empty table.
+    /// Returns the error for a row that does not fit in an empty table.
     #[cold]
     pub(crate) fn too_small(&self, row: Row<'_>) -> SpillError {
         let wanted_bytes = row.stored_bytes() + CELL_HEAD_BYTES + BYTES_OF_BUCKET;
         SpillError::Memory { wanted_bytes, left_bytes: self.bytes.len(), limit_bytes: self.bytes.len() }
     }
 
-    /// The merged state of a group that was outgrown.
+    /// Takes the merged state of a group that has no room in memory any more.
     pub(crate) fn take_merged(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.merged)
     }
@@ -102,7 +105,7 @@ impl Groups {
         self.merged = merged;
     }
 
-    /// Merges a row into its group, or makes a group of it.
+    /// Merges a row into its group, or adds a new group with this row.
     pub(crate) fn merge(&mut self, row: Row<'_>, hash: u64, states: &dyn MergeStates) -> Merged {
         let Some(bucket) = self.bucket(hash) else { return Merged::Full };
         let tag = (hash >> 32) as u32;
@@ -133,8 +136,8 @@ impl Groups {
             let (next, tag) = (self.word(cell), self.word(cell + 4));
             self.set_word(link, next);
             self.groups -= 1;
-            // Nothing leads to the old cell any more. Its memory is free when the pass ends, or when no
-            // other group is in memory.
+            // The old cell is no longer linked. Its memory is reused when the pass ends, or when no other
+            // group is in memory.
             if self.groups == 0 {
                 self.top = self.begin;
             }
@@ -147,7 +150,7 @@ impl Groups {
         outcome
     }
 
-    /// Takes memory for a merged state that is longer than all before it.
+    /// Takes more memory from the budget, if a merged state is longer than all earlier ones.
     #[inline]
     fn account_for(&mut self, capacity_bytes: usize) -> Result<()> {
         if capacity_bytes > self.merged_bytes {
@@ -162,7 +165,7 @@ impl Groups {
         (buckets > 0).then(|| ((u64::from(hash as u32) * buckets as u64) >> 32) as usize * 4)
     }
 
-    /// Adds a cell behind a link, with room for a state of `state_bytes`; false if there is no room.
+    /// Adds a cell after a link, with room for a state of `state_bytes`. Returns false if there is no room.
     fn add(&mut self, link: usize, tag: u32, row: Row<'_>, state_bytes: usize) -> bool {
         let spare_bytes = state_bytes.saturating_sub(row.payload.len());
         let (at, end) = (self.top, self.top + CELL_HEAD_BYTES + row.stored_bytes() + spare_bytes);
@@ -180,7 +183,7 @@ impl Groups {
         true
     }
 
-    /// Hands all groups to `output`.
+    /// Passes all groups to `output`.
     pub(crate) fn for_each(&self, output: &mut dyn FnMut(Row<'_>) -> Result<()>) -> Result<()> {
         for bucket in (0..self.begin).step_by(4) {
             let mut at = self.word(bucket);

@@ -1,13 +1,13 @@
-//! varve-spill: operators whose rows may not fit in memory: sort, joins, aggregation.
+//! varve-spill has operators whose rows may not fit in memory: sort, joins and aggregation.
 //!
-//! An operator has a budget of memory. Rows beyond the budget are written to the temporary space, which is on
-//! a device of its own if the user wants that.
+//! An operator has a memory budget. Rows that exceed the budget are written to the temporary space. The user
+//! can put the temporary space on a separate device.
 //!
 //! Invariants
-//! 1. Memory of an operator never passes its budget ([`MemoryBudget`]).
-//! 2. The temporary space never passes its limit ([`TemporarySpace`]). Its files are removed with the
-//!    operator, also after an error, and at the next start after a crash.
-//! 3. Damaged bytes of the temporary space are an error, never a panic and never a wrong row.
+//! 1. The memory of an operator never exceeds its budget ([`MemoryBudget`]).
+//! 2. The temporary space never exceeds its limit ([`TemporarySpace`]). Its files are removed when the
+//!    operator ends, also after an error. After a crash, they are removed at the next start.
+//! 3. Damaged bytes in the temporary space cause an error, but never a panic or a wrong row.
 //! 4. Results do not depend on budgets, page sizes or devices, except for the order of rows.
 //!
 //! The crate does not know SQL, types, pages of tables, or transactions. A row is a key, which is compared as

@@ -14,7 +14,7 @@ use varve_device::AlignedBuf;
 
 use crate::error::{Result, SpillError};
 
-/// Memory of one operator, in bytes.
+/// The memory budget of one operator, in bytes.
 #[derive(Debug)]
 pub struct MemoryBudget {
     limit_bytes: usize,
@@ -23,13 +23,13 @@ pub struct MemoryBudget {
 }
 
 impl MemoryBudget {
-    /// A budget of this many bytes.
+    /// Returns a budget of this number of bytes.
     pub fn new(limit_bytes: usize) -> Arc<MemoryBudget> {
         let (used_bytes, peak_bytes) = (AtomicUsize::new(0), AtomicUsize::new(0));
         Arc::new(MemoryBudget { limit_bytes, used_bytes, peak_bytes })
     }
 
-    /// Takes a part of the budget. Fails with [`SpillError::Memory`] if there is too little left.
+    /// Takes a part of the budget. Fails with [`SpillError::Memory`] if too little is left.
     pub fn take(self: &Arc<Self>, wanted_bytes: usize) -> Result<MemoryGrant> {
         let more = |used: usize| used.checked_add(wanted_bytes).filter(|sum| *sum <= self.limit_bytes);
         match self.used_bytes.fetch_update(Relaxed, Relaxed, more) {
@@ -45,23 +45,23 @@ impl MemoryBudget {
         }
     }
 
-    /// Bytes that are left.
+    /// Returns the number of bytes that are left.
     pub fn left_bytes(&self) -> usize {
         self.limit_bytes - self.used_bytes.load(Relaxed)
     }
 
-    /// The budget.
+    /// Returns the size of the budget, in bytes.
     pub fn limit_bytes(&self) -> usize {
         self.limit_bytes
     }
 
-    /// The largest sum of grants so far.
+    /// Returns the largest sum of grants so far.
     pub fn peak_bytes(&self) -> usize {
         self.peak_bytes.load(Relaxed)
     }
 }
 
-/// A part of a budget; returned when dropped.
+/// A part of a budget. It is returned to the budget when it is dropped.
 #[derive(Debug)]
 pub struct MemoryGrant {
     budget: Arc<MemoryBudget>,
@@ -81,7 +81,7 @@ pub(crate) struct Buffer {
 }
 
 impl Buffer {
-    /// A zeroed buffer.
+    /// Returns a buffer filled with zeros.
     pub(crate) fn new(memory: &Arc<MemoryBudget>, len_bytes: usize) -> Result<Buffer> {
         let grant = memory.take(len_bytes)?;
         Ok(Buffer { bytes: AlignedBuf::new(len_bytes), _grant: grant })
@@ -108,7 +108,7 @@ pub(crate) struct Bytes {
 }
 
 impl Bytes {
-    /// Zeroed bytes.
+    /// Returns bytes filled with zeros.
     pub(crate) fn new(memory: &Arc<MemoryBudget>, len_bytes: usize) -> Result<Bytes> {
         let grant = memory.take(len_bytes)?;
         Ok(Bytes { bytes: vec![0; len_bytes].into_boxed_slice(), _grant: grant })

@@ -1,10 +1,11 @@
-//! Merges sorted runs by a tree of losers, and reduces the number of runs until one merge can read them all.
+//! Merges sorted runs with a tree of losers. Reduces the number of runs until one merge can read all of them.
 //!
 //! Invariants
 //! 1. Rows are returned in the order of their keys.
-//! 2. A merge compares about log2 of its runs for each row, mostly by the first eight bytes of keys.
+//! 2. For n runs, a merge makes about log2(n) comparisons for each row, mostly of the first eight bytes of
+//!    keys.
 //! 3. A merge pass reads the shortest runs, and only as many of them as needed. So the last merge reads as
-//!    many runs as its memory permits.
+//!    many runs as its memory allows.
 //!
 //! Source: Knuth, The Art of Computer Programming, volume 3, section 5.4.1 (trees of losers) and 5.4.9
 //! (which runs to merge).
@@ -18,32 +19,33 @@ use crate::row::{Row, RowSource};
 use crate::space::{SpillPurpose, TemporarySpace};
 use crate::writer::{RowList, RowWriter, WriterShape};
 
-/// Memory of a run that is merged, besides its buffer and the room for a row.
+/// The memory of a run that is merged, in addition to its buffer and the room for a row.
 pub(crate) const RUN_BYTES: usize = READER_BYTES + 32;
 
-/// Sizes of the requests of merges.
+/// The sizes of the requests of merges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct MergeShape {
     pub page_bytes: usize,
-    /// Bytes of one request that reads a run (the cluster); `None`: the memory is divided by the runs.
+    /// The bytes of one request that reads a run (the cluster). If it is `None`, all runs get equal shares of
+    /// the memory.
     pub cluster_bytes: Option<usize>,
-    /// Pages of a request that writes a merged run.
+    /// The number of pages of a request that writes a merged run.
     pub write_pages: usize,
 }
 
 impl MergeShape {
-    /// Memory for each run: buffer, room for the longest row, and structures.
+    /// Returns the memory for each run: the buffer, room for the longest row, and structures.
     fn bytes_each(&self, runs: &[RowList]) -> usize {
         let row_bytes = runs.iter().map(RowReader::row_memory_bytes).max().unwrap_or(0);
         self.cluster_bytes.unwrap_or(self.page_bytes).max(self.page_bytes) + row_bytes + RUN_BYTES
     }
 
-    /// Runs that can be merged at once with this memory.
+    /// Returns the number of runs that can be merged at once with this memory.
     pub(crate) fn fan_in(&self, runs: &[RowList], left_bytes: usize) -> usize {
         left_bytes / self.bytes_each(runs)
     }
 
-    /// The request size of a merge of all these runs.
+    /// Returns the request size of a merge of all these runs.
     pub(crate) fn cluster_of(&self, runs: &[RowList], left_bytes: usize) -> usize {
         let rows_bytes: usize = runs.iter().map(RowReader::row_memory_bytes).sum();
         let structures_bytes = runs.len() * RUN_BYTES + rows_bytes;
@@ -55,9 +57,9 @@ impl MergeShape {
 /// A merge of sorted runs.
 pub(crate) struct Merger {
     readers: Vec<RowReader>,
-    /// First bytes of each run's row; `None` behind the last row.
+    /// The first bytes of the current key of each run, or `None` after the last row.
     prefixes: Vec<Option<u64>>,
-    /// Element 0 is the winner; the others are the losers of the games above the leaves.
+    /// Element 0 is the winner. The other elements are the losers of the games above the leaves.
     tree: Vec<u32>,
     is_begun: bool,
     _grant: MemoryGrant,
@@ -71,7 +73,7 @@ fn prefix(key: &[u8]) -> u64 {
 }
 
 impl Merger {
-    /// Opens all runs with buffers that fit in `memory_bytes` together.
+    /// Opens all runs, with buffers that together fit in `memory_bytes`.
     pub(crate) fn new(
         runs: Vec<RowList>,
         memory: &Arc<MemoryBudget>,
@@ -98,7 +100,7 @@ impl Merger {
         Ok(merger)
     }
 
-    /// Whether the row of run `a` comes before the row of run `b`.
+    /// Returns whether the row of run `a` comes before the row of run `b`.
     fn is_before(&self, a: u32, b: u32) -> bool {
         let prefix = |run: u32| self.prefixes.get(run as usize).copied().flatten();
         match (prefix(a), prefix(b)) {
@@ -118,8 +120,8 @@ impl Merger {
         for leaf in 0..count {
             let mut winner = leaf as u32;
             let mut game = (leaf + count) / 2;
-            // The first run that reaches a game waits there. The second one plays against it, and the winner
-            // goes on.
+            // The first run that reaches a game waits there. The second run plays against it, and the winner
+            // goes on to the next game.
             while game > 0 {
                 let waiting = self.tree[game];
                 if waiting == 0 {
@@ -154,7 +156,7 @@ impl Merger {
         self.tree[0] = winner;
     }
 
-    /// Goes to the next row; false behind the last row.
+    /// Moves to the next row. Returns false after the last row.
     pub(crate) fn advance(&mut self) -> Result<bool> {
         let winner = self.tree[0];
         if self.is_begun
@@ -167,14 +169,14 @@ impl Merger {
         Ok(self.prefixes.get(self.tree[0] as usize).is_some_and(Option::is_some))
     }
 
-    /// The row to which [`Merger::advance`] went.
+    /// Returns the current row, to which [`Merger::advance`] moved.
     pub(crate) fn row(&self) -> Row<'_> {
         let reader = self.readers.get(self.tree[0] as usize);
         reader.map_or(Row::new(&[], &[]), |reader| reader.row())
     }
 }
 
-/// Merges the shortest runs until `runs_max` are left. Each merge may use all that is left of the budget.
+/// Merges the shortest runs until `runs_max` runs are left. Each merge may use the whole rest of the budget.
 pub(crate) fn reduce(
     mut runs: Vec<RowList>,
     space: &Arc<TemporarySpace>,
@@ -192,7 +194,7 @@ pub(crate) fn reduce(
     Ok(runs)
 }
 
-/// Pages of the buffer that the writer of a merge takes.
+/// Returns the number of pages of the buffer with which a merge writes.
 fn write_pages(memory: &MemoryBudget, shape: MergeShape) -> usize {
     shape.write_pages.min(memory.left_bytes() / 4 / shape.page_bytes).max(1)
 }

@@ -1,30 +1,30 @@
 //! The format of pages of the temporary space, and of rows in them.
 //!
-//! A page, little endian:
+//! The format of a page, in little endian:
 //!
 //! | offset | bytes | content |
 //! |---|---|---|
 //! | 0 | 4 | CRC-32C of the rest of the page, of the file's salt and of the page's number |
 //! | 4 | 2 | bytes of rows in this page |
-//! | 6 | 2 | where the first row begins, counted behind the header; 0xFFFF if no row begins here |
+//! | 6 | 2 | offset after the header of the first row that begins here; 0xFFFF if no row begins here |
 //! | 8 | 4 | first page of the block before this one in its partition |
-//! | 12 | 4 | pages of that block; 0 if there is none |
+//! | 12 | 4 | number of pages of that block; 0 if there is no such block |
 //! | 16 | | rows, one after the other; a row may continue in the next page |
 //!
-//! A row: length of the key u32 (its highest bit is set if the row never matches), length of the payload u32,
-//! key, payload.
+//! A row has four parts: the length of the key (u32), the length of the payload (u32), the key, and the
+//! payload. The highest bit of the first length is set if the row never matches.
 //!
 //! Invariants
-//! 1. A page that was written for another place or another file does not pass the check.
-//! 2. Nothing here panics, whatever the bytes are.
+//! 1. A page that was written to another place or another file does not pass the check.
+//! 2. No function here panics, whatever the bytes are.
 
 use crate::row::{ROW_HEAD_BYTES, Row};
 
-/// Bytes in front of the rows of a page.
+/// The size of the header of a page, in bytes.
 pub(crate) const HEADER_BYTES: usize = 16;
-/// Smallest page.
+/// The smallest size of a page.
 pub(crate) const PAGE_BYTES_MIN: usize = 512;
-/// Largest page: lengths in the header are 16 bits.
+/// The largest size of a page. Lengths in the header have 16 bits.
 pub(crate) const PAGE_BYTES_MAX: usize = 32 << 10;
 
 const NO_ROW: u16 = 0xFFFF;
@@ -34,15 +34,15 @@ const NEVER_MATCHES: u32 = 1 << 31;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Block {
     pub first: u32,
-    /// 0: there is no such block.
+    /// The number of pages. It is 0 if there is no such block.
     pub pages: u32,
 }
 
-/// What the header of a page says.
+/// The content of the header of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PageHeader {
     pub used_bytes: usize,
-    /// Where the first row begins.
+    /// The position of the first row that begins in the page.
     pub first_row: Option<usize>,
     pub previous: Block,
 }
@@ -62,7 +62,7 @@ fn checksum(page: &[u8], salt: u32, number: u32) -> u32 {
 }
 
 impl PageHeader {
-    /// Writes the header, without the checksum. `page` is at least a header long.
+    /// Writes the header without the checksum. `page` must be at least as long as a header.
     pub(crate) fn encode(&self, page: &mut [u8]) {
         let first = self.first_row.map_or(NO_ROW, |at| at as u16);
         page[4..6].copy_from_slice(&(self.used_bytes as u16).to_le_bytes());
@@ -71,7 +71,8 @@ impl PageHeader {
         page[12..16].copy_from_slice(&self.previous.pages.to_le_bytes());
     }
 
-    /// Reads a page's header and checks it. The error is the text for [`crate::SpillError::Corrupt`].
+    /// Reads the header of a page, and checks the page. The error is the text for
+    /// [`crate::SpillError::Corrupt`].
     pub(crate) fn decode(page: &[u8], salt: u32, number: u32) -> Result<PageHeader, &'static str> {
         if u32_at(page, 0) != checksum(page, salt, number) {
             return Err("its checksum is wrong");
@@ -96,7 +97,7 @@ pub(crate) fn seal(page: &mut [u8], salt: u32, number: u32) {
     page[..4].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// The bytes in front of a row.
+/// The bytes before the key of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RowHead {
     pub key_bytes: usize,
@@ -127,13 +128,13 @@ impl RowHead {
         }
     }
 
-    /// Length of the row with this head.
+    /// Returns the length of the row with this head, including the head.
     pub(crate) fn row_bytes(self) -> usize {
         ROW_HEAD_BYTES + self.key_bytes + self.payload_bytes
     }
 }
 
-/// The row at the start of `bytes`, which was checked or never left memory.
+/// Returns the row at the start of `bytes`, which were checked or never left memory.
 #[inline]
 pub(crate) fn row_in(bytes: &[u8]) -> Row<'_> {
     let head = bytes.first_chunk().map_or([0; ROW_HEAD_BYTES], |head| *head);
@@ -146,7 +147,7 @@ pub(crate) fn row_in(bytes: &[u8]) -> Row<'_> {
     }
 }
 
-/// Writes a row at the start of `bytes`, which is long enough.
+/// Writes a row at the start of `bytes`, which must be long enough.
 #[inline]
 pub(crate) fn put_row(bytes: &mut [u8], row: Row<'_>) {
     let key_end = ROW_HEAD_BYTES + row.key.len();

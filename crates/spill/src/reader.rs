@@ -1,12 +1,12 @@
 //! Reads the rows of a list in the temporary space.
 //!
 //! The rows of a run are read in their order. The blocks of a partition are read from the last to the first,
-//! because a block is linked to the block before it. A row that continues in the next block is put together:
-//! its end was kept when that block was read.
+//! because a block is linked to the block before it. If a row continues in the next block, its end was kept
+//! when that block was read. So the row can be assembled.
 //!
 //! Invariants
-//! 1. A row that lies in one page is returned without a copy.
-//! 2. Memory of a reader is its buffer, and room for one row (a run) or three rows (a partition).
+//! 1. A row inside one page is returned without a copy.
+//! 2. The memory of a reader is its buffer, and room for one row (in a run) or three rows (in a partition).
 //! 3. A reader returns as many rows as were written, or an error.
 
 use std::sync::Arc;
@@ -18,18 +18,18 @@ use crate::row::{ROW_HEAD_BYTES, Row, RowSource};
 use crate::space::SpillPurpose;
 use crate::writer::{Layout, RowList};
 
-/// Bytes of a reader that are no buffer, for accounts of many readers.
+/// The memory of a reader without its buffer. It is counted where there are many readers.
 pub(crate) const READER_BYTES: usize = size_of::<RowReader>();
 
 /// The row that was read last.
 #[derive(Clone, Copy)]
 enum Current {
-    /// In the buffer, from this byte on.
+    /// The row is in the buffer, from this byte on.
     InBuffer(usize),
     Assembled,
 }
 
-/// Memory of an open reader.
+/// The memory of an open reader.
 struct Memory {
     buffer: Buffer,
     _rows: MemoryGrant,
@@ -40,29 +40,30 @@ pub(crate) struct RowReader {
     list: RowList,
     purpose: SpillPurpose,
     memory: Option<Memory>,
-    /// Pages that are still to be read by requests, in the block or run.
+    /// The pages of the block or run that were not read yet.
     next: Block,
     /// The block before the current one.
     previous: Block,
-    /// Number of the page at hand, its begin in the buffer, and the pages in the buffer behind it.
+    /// The number of the current page. The next fields are its position in the buffer, and the number of
+    /// pages after it in the buffer.
     page: u32,
     page_at: usize,
     pages_behind: usize,
-    /// Where the first row of this page begins, behind its header.
+    /// The position of the first row that begins in this page, counted from the end of the header.
     first_row: Option<usize>,
     at: usize,
     end: usize,
     rows_left: u64,
     current: Current,
     assembled: Vec<u8>,
-    /// The end of the last row of this block, from the block behind it.
+    /// The end of the last row of this block, which was in the next block.
     tail: Vec<u8>,
-    /// The bytes in front of the first row of this block.
+    /// The bytes before the first row of this block.
     lead: Vec<u8>,
 }
 
 impl RowReader {
-    /// A reader without a buffer; [`RowSource::rewind`] opens it.
+    /// Returns a reader without a buffer. [`RowSource::rewind`] opens it.
     pub(crate) fn new(list: RowList) -> RowReader {
         RowReader {
             purpose: list.purpose,
@@ -84,7 +85,7 @@ impl RowReader {
         }
     }
 
-    /// An open reader that is accounted to this purpose.
+    /// Returns an open reader. Its reads are counted for this purpose.
     pub(crate) fn open(
         list: RowList,
         memory: &Arc<MemoryBudget>,
@@ -96,7 +97,7 @@ impl RowReader {
         Ok(reader)
     }
 
-    /// Memory that a reader of a list takes besides its buffer.
+    /// Returns the memory that a reader of a list needs in addition to its buffer.
     pub(crate) fn row_memory_bytes(list: &RowList) -> usize {
         match list.layout {
             Layout::Run { .. } => list.row_bytes_max,
@@ -108,7 +109,7 @@ impl RowReader {
         matches!(self.list.layout, Layout::Partition { .. })
     }
 
-    /// Goes to the next page of the run or block; false if there is none.
+    /// Moves to the next page of the run or block. Returns false if there is none.
     fn next_page(&mut self) -> Result<bool> {
         let Some(memory) = &mut self.memory else { return Ok(false) };
         let page_bytes = self.list.file.page_bytes();
@@ -133,7 +134,8 @@ impl RowReader {
         Ok(true)
     }
 
-    /// Goes to the block before the current one, and to its first row; false if there is none.
+    /// Moves to the block before the current one, and to its first row. Returns false if there is no such
+    /// block.
     fn next_block(&mut self) -> Result<bool> {
         if !self.tail.is_empty() {
             return Err(self.corrupt("the end of a row has no begin"));
@@ -148,7 +150,7 @@ impl RowReader {
             if self.find_first_row()? {
                 return Ok(true);
             }
-            // All of the block is part of one row, in front of what is known of its end.
+            // The whole block is part of one row. Its bytes come before the known end of this row.
             if self.lead.len() + self.tail.len() > self.list.row_bytes_max {
                 return Err(self.corrupt("a row is longer than the longest row"));
             }
@@ -157,7 +159,7 @@ impl RowReader {
         }
     }
 
-    /// Collects the bytes in front of the first row of a block; false if no row begins in it.
+    /// Collects the bytes before the first row of a block. Returns false if no row begins in the block.
     fn find_first_row(&mut self) -> Result<bool> {
         while self.next_page()? {
             let first_row = self.first_row;
@@ -176,7 +178,7 @@ impl RowReader {
         Ok(false)
     }
 
-    /// Puts together a row that lies in several pages.
+    /// Assembles a row from several pages.
     fn assemble(&mut self) -> Result<()> {
         self.assembled.clear();
         self.fill(ROW_HEAD_BYTES)?;
@@ -207,7 +209,7 @@ impl RowReader {
         Ok(())
     }
 
-    /// Goes to a page with bytes of rows; false if there is none.
+    /// Moves to a page with bytes of rows. Returns false if there is none.
     fn ready(&mut self) -> Result<bool> {
         while self.at == self.end {
             let has_page = self.next_page()? || (self.is_partition() && self.next_block()?);
@@ -297,7 +299,7 @@ mod tests {
 
     const PAGES: u32 = 24;
 
-    /// Pages with sound checksums and random contents, most of which look like rows.
+    /// Returns pages with correct checksums and random contents, most of which look like rows.
     fn random_pages(random: &mut impl FnMut(u64) -> u64) -> AlignedBuf {
         let mut pages = AlignedBuf::new(PAGES as usize * PAGE_BYTES_MIN);
         for (number, page) in pages.chunks_exact_mut(PAGE_BYTES_MIN).enumerate() {

@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //! 1. Keys are compared as bytes. Equal keys are the same bytes.
-//! 2. A row that never matches (in SQL: a key with NULL) is returned by outer joins and anti joins only.
+//! 2. A row that never matches (in SQL, a key with a NULL) is returned only by outer joins and anti joins.
 
 use std::sync::Arc;
 
@@ -11,33 +11,33 @@ use twox_hash::XxHash64;
 use crate::error::Result;
 use crate::memory::MemoryBudget;
 
-/// Bytes in front of the key of a row in the temporary space.
+/// The number of bytes before the key of a row in the temporary space.
 pub(crate) const ROW_HEAD_BYTES: usize = 8;
 
-/// A row: its key and the bytes behind it.
+/// A row, with a key and other bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Row<'a> {
-    /// Bytes by which rows are sorted, matched or grouped.
+    /// The bytes by which rows are sorted, matched or grouped.
     pub key: &'a [u8],
-    /// Other bytes, which no operator looks at.
+    /// The other bytes, which no operator reads.
     pub payload: &'a [u8],
-    /// The key equals no other key.
+    /// Whether the key counts as different from all keys.
     pub never_matches: bool,
 }
 
 impl<'a> Row<'a> {
-    /// A row that can match.
+    /// Returns a row that can match.
     pub fn new(key: &'a [u8], payload: &'a [u8]) -> Row<'a> {
         Row { key, payload, never_matches: false }
     }
 
-    /// Bytes of the row in the temporary space.
+    /// Returns the number of bytes of the row in the temporary space.
     pub fn stored_bytes(&self) -> usize {
         ROW_HEAD_BYTES + self.key.len() + self.payload.len()
     }
 }
 
-/// The hash of a key. Each level of partitioning has a seed of its own.
+/// Returns the hash of a key. Each level of partitioning has its own seed.
 #[inline]
 pub(crate) fn hash(key: &[u8], seed: u64) -> u64 {
     XxHash64::oneshot(seed, key)
@@ -49,28 +49,28 @@ pub trait RowSource: Send + Sync {
     /// buffer of an earlier call. A source that can be read only once fails at the second call.
     fn rewind(&mut self, memory: &Arc<MemoryBudget>, read_bytes: usize) -> Result<()>;
 
-    /// Goes to the next row; false behind the last row, and if the source waits.
+    /// Moves to the next row. Returns false after the last row, and if the source waits.
     fn advance(&mut self) -> Result<bool>;
 
-    /// Whether the source has more rows, but not yet. A join then ends its step, and asks again in the next
-    /// one.
+    /// Returns whether the source waits for its next row. A join then ends its step, and tries again in the
+    /// next step.
     fn waits(&self) -> bool {
         false
     }
 
-    /// Whether [`RowSource::rewind`] may be called again. If not, a join keeps a copy of the rows where it
-    /// needs them twice.
+    /// Returns whether [`RowSource::rewind`] may be called again. If not, a join that needs the rows twice
+    /// keeps a copy of them.
     fn can_rewind(&self) -> bool {
         true
     }
 
-    /// The row to which [`RowSource::advance`] went.
+    /// Returns the current row, to which [`RowSource::advance`] moved.
     fn row(&self) -> Row<'_>;
 
-    /// Gives the buffer back. Only [`RowSource::rewind`] may follow.
+    /// Returns the memory of the buffer. After this, only [`RowSource::rewind`] may be called.
     fn release(&mut self) {}
 
-    /// Memory that [`RowSource::rewind`] takes for this read size at most.
+    /// Returns the maximum memory that [`RowSource::rewind`] takes for this read size.
     fn memory_bytes(&self, read_bytes: usize) -> usize {
         read_bytes
     }

@@ -1,8 +1,8 @@
 //! External sort: takes rows in any order, and returns them in the order of their keys.
 //!
 //! Rows that fit in the budget are sorted in memory. Otherwise sorted runs are written to the temporary space
-//! and merged. Runs are made by replacement selection, which makes runs of about twice the memory, or by
-//! quicksort.
+//! and merged. Runs are made by quicksort, or by replacement selection, whose runs are about twice as long as
+//! the memory.
 //!
 //! ```text
 //!   push: rows in memory --(full)--> runs --(too many)--> merge passes
@@ -10,9 +10,9 @@
 //! ```
 //!
 //! Invariants
-//! 1. Memory never passes the budget, whatever the number of runs is.
+//! 1. The memory never exceeds the budget, whatever the number of runs is.
 //! 2. Rows with equal keys have no particular order.
-//! 3. Files are removed with the sorter or its result.
+//! 3. The files are removed when the sorter or its result is dropped.
 //!
 //! Sources: Do 2012, section 2.3.2 (tournament sort); Lee 2008, section 6.1 (the cluster of the merge).
 
@@ -29,28 +29,28 @@ use crate::writer::{RowList, RowWriter, WriterShape};
 /// How sorted runs are made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RunMethod {
-    /// Replacement selection by a heap: runs of about twice the memory on random input.
+    /// Replacement selection with a heap. On random input, runs are about twice as long as the memory.
     ReplacementSelection,
-    /// Memory is filled, sorted and written: runs as long as the memory.
+    /// The memory is filled, sorted and written, so runs are as long as the memory.
     Quicksort,
 }
 
-/// Sizes of a sort.
+/// The settings of a sort.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SortSettings {
-    /// Bytes of a page of the temporary space.
+    /// The size of a page of the temporary space, in bytes.
     pub page_bytes: usize,
-    /// Pages of a request that writes runs.
+    /// The number of pages of a request that writes runs.
     pub write_pages: usize,
-    /// Bytes of a request that reads a run in a merge, a multiple of the page. `None`: each run gets an equal
-    /// share of the memory.
+    /// The bytes of a request that reads a run in a merge, a multiple of the page size. If it is `None`, each
+    /// run gets an equal share of the memory.
     pub cluster_bytes: Option<usize>,
     /// How runs are made.
     pub runs: RunMethod,
 }
 
 impl SortSettings {
-    /// Pages of 8 KiB, runs by replacement selection, and blocked I/O.
+    /// Returns the default settings: pages of 8 KiB, replacement selection, and requests of several pages.
     pub fn new() -> SortSettings {
         SortSettings {
             page_bytes: 8 << 10,
@@ -72,14 +72,14 @@ impl Default for SortSettings {
     }
 }
 
-/// Memory while runs are made.
+/// The memory that is used while runs are made.
 struct Making {
     rows: Workspace,
     writer: Option<RowWriter>,
     file: Option<Arc<TemporaryFile>>,
     /// The run that is being written.
     run: u32,
-    /// The row that was written last. Its memory is still in use, because later rows are compared to it.
+    /// The row that was written last. Its memory is not free yet, because later rows are compared to it.
     last: Option<Entry>,
 }
 
@@ -88,7 +88,7 @@ pub struct Sorter {
     space: Arc<TemporarySpace>,
     memory: Arc<MemoryBudget>,
     settings: SortSettings,
-    /// Bytes of the working space.
+    /// The size of the working space, in bytes.
     rows_bytes: usize,
     making: Making,
     runs: Vec<RowList>,
@@ -96,19 +96,19 @@ pub struct Sorter {
     runs_grant: MemoryGrant,
 }
 
-/// Sorted runs, and memory for two lists of them.
+/// Sorted runs, and a grant for the memory of two lists of them.
 pub(crate) struct ListedRuns {
     pub runs: Vec<RowList>,
     pub grant: MemoryGrant,
 }
 
-/// Runs that may be listed before they are merged, for a budget of this many bytes.
+/// Returns the maximum number of runs before runs are merged, for a budget of this number of bytes.
 fn runs_max(memory_bytes: usize) -> usize {
     (memory_bytes / 32 / size_of::<RowList>()).max(8)
 }
 
 impl Sorter {
-    /// A sorter that uses all that is left of the budget.
+    /// Returns a sorter that uses the whole rest of the budget.
     pub fn new(
         space: &Arc<TemporarySpace>,
         memory: &Arc<MemoryBudget>,
@@ -117,8 +117,8 @@ impl Sorter {
         Sorter::with_rows_bytes(space, memory, settings, usize::MAX)
     }
 
-    /// A sorter whose working space has at most this many bytes. While it takes rows it uses this, and the
-    /// buffer of `write_pages`.
+    /// Returns a sorter whose working space has at most this number of bytes. While rows are added, the
+    /// sorter uses the working space and a buffer of `write_pages` pages.
     pub(crate) fn with_rows_bytes(
         space: &Arc<TemporarySpace>,
         memory: &Arc<MemoryBudget>,
@@ -126,7 +126,7 @@ impl Sorter {
         rows_bytes: usize,
     ) -> Result<Sorter> {
         let runs_max = runs_max(memory.left_bytes());
-        // A merge has a second list, of the runs that it reads.
+        // A merge has a second list, which contains the runs that it reads.
         let grant = memory.take(2 * runs_max * size_of::<RowList>())?;
         let left_bytes = memory.left_bytes();
         settings.write_pages = settings.write_pages.min(left_bytes / 4 / settings.page_bytes.max(1)).max(1);
@@ -161,7 +161,7 @@ impl Sorter {
         if self.making.rows.push(row, 0) { Ok(()) } else { Err(self.making.rows.too_small(row)) }
     }
 
-    /// Writes all rows in memory as one run, also those of the next run.
+    /// Writes all rows in memory as one run, including those of the next run.
     fn write_sorted(&mut self) -> Result<()> {
         self.open_writer()?;
         self.making.rows.sort();
@@ -188,7 +188,7 @@ impl Sorter {
         }
     }
 
-    /// Writes the smallest row; false if all memory is free.
+    /// Writes the smallest row. Returns false if no row is left and all memory is free.
     fn write_first(&mut self) -> Result<bool> {
         let last = self.making.last.take();
         if let Some(last) = last {
@@ -237,8 +237,8 @@ impl Sorter {
         Ok(())
     }
 
-    /// Merges runs while rows are still taken, because no more runs may be listed. No rows are in memory.
-    /// This happens with small budgets only.
+    /// Merges runs while rows are still added, because the list of runs is full. No rows are in memory. This
+    /// happens only with small budgets.
     fn merge_early(&mut self) -> Result<()> {
         self.making.rows = Workspace::new(&self.memory, 0)?;
         let few = self.runs_max / 2;
@@ -249,7 +249,7 @@ impl Sorter {
         Ok(())
     }
 
-    /// All rows in order. `reserve_bytes` of the budget are left to the caller.
+    /// Returns all rows in order. `reserve_bytes` of the budget are left for the caller.
     pub fn finish(mut self, reserve_bytes: usize) -> Result<SortedRows> {
         if self.runs.is_empty() && self.making.writer.is_none() {
             self.making.rows.sort();
@@ -265,7 +265,8 @@ impl Sorter {
         Ok(SortedRows { state: SortedState::Merging(merger) })
     }
 
-    /// Writes all rows, and merges runs until one merge can read them without `reserve_bytes` of the budget.
+    /// Writes all rows, and merges runs until one merge can read the others. `reserve_bytes` of the budget
+    /// are left for the caller.
     pub(crate) fn into_runs(mut self, reserve_bytes: usize) -> Result<ListedRuns> {
         match self.settings.runs {
             RunMethod::Quicksort if self.making.rows.is_empty() => {}
@@ -284,7 +285,7 @@ impl Sorter {
         Ok(ListedRuns { runs, grant })
     }
 
-    /// Runs that were written so far.
+    /// Returns the number of runs that were written so far.
     pub fn runs(&self) -> usize {
         self.runs.len()
     }
@@ -301,7 +302,7 @@ pub struct SortedRows {
 }
 
 impl SortedRows {
-    /// Goes to the next row; false behind the last row.
+    /// Moves to the next row. Returns false after the last row.
     pub fn advance(&mut self) -> Result<bool> {
         match &mut self.state {
             SortedState::Merging(merger) => merger.advance(),
@@ -313,7 +314,7 @@ impl SortedRows {
         }
     }
 
-    /// The row to which [`SortedRows::advance`] went.
+    /// Returns the current row, to which [`SortedRows::advance`] moved.
     pub fn row(&self) -> Row<'_> {
         match &self.state {
             SortedState::Merging(merger) => merger.row(),

@@ -1,14 +1,14 @@
 //! The temporary space: files of pages on one device, for rows that do not fit in the memory of an operator.
 //!
-//! A file grows by extents and is written by appending. Its pages are read in any order. There is one file
-//! for each step that writes (runs of a sort, a merge pass, partitions of a join).
+//! A file grows by extents and is written by appending. Its pages are read in any order. Each step that
+//! writes has one file (the runs of a sort, a merge pass, the partitions of a join).
 //!
 //! Invariants
-//! 1. A file is removed when its last user drops it, so also after an error. Files that a crash left are
-//!    removed when the space is opened.
+//! 1. A file is removed when its last user drops it, also after an error. Files that are left after a crash
+//!    are removed when the space is opened.
 //! 2. The files together are never longer than the limit.
 //! 3. Each page that is read is checked (see `page.rs`).
-//! 4. A file of the space is never flushed: after a crash it is not needed.
+//! 4. A file of the space is never flushed, because it is not needed after a crash.
 //!
 //! This module does not know what rows are.
 
@@ -21,28 +21,28 @@ use crate::error::{Result, SpillError};
 use crate::page::{self, PAGE_BYTES_MAX, PAGE_BYTES_MIN, PageHeader};
 
 const PREFIX: &str = "spill-";
-/// Unit in which a file grows.
+/// The number of bytes by which a file grows.
 const EXTENT_BYTES: u64 = 1 << 20;
 
-/// Why a page of the temporary space is read or written; a key of the accounting.
+/// The purpose for which a page of the temporary space is read or written. Requests are counted by purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SpillPurpose {
     /// Sorted runs made from the input, and the last merge, which reads them.
     Runs,
-    /// Merge passes that write longer runs.
+    /// Merges that write longer runs.
     Merges,
-    /// Partitions by hash.
+    /// Partitions of rows by the hashes of their keys.
     Partitions,
-    /// Rows kept in their order to be read again, and lists of bits.
+    /// Rows that are stored in their order to be read again, and lists of bits.
     Lists,
 }
 
 impl SpillPurpose {
-    /// All purposes, in accounting order.
+    /// All purposes, in the order in which they are counted.
     pub const ALL: [SpillPurpose; 4] =
         [SpillPurpose::Runs, SpillPurpose::Merges, SpillPurpose::Partitions, SpillPurpose::Lists];
 
-    /// Lower-case name for reports.
+    /// Returns the lower-case name of the purpose in reports.
     pub fn name(self) -> &'static str {
         match self {
             SpillPurpose::Runs => "runs",
@@ -53,12 +53,12 @@ impl SpillPurpose {
     }
 }
 
-/// Requests and bytes of one purpose.
+/// The requests and bytes of one purpose.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SpillTally {
-    /// Reads.
+    /// The reads.
     pub read: Tally,
-    /// Writes.
+    /// The writes.
     pub written: Tally,
 }
 
@@ -98,7 +98,7 @@ pub struct TemporarySpace {
 }
 
 impl TemporarySpace {
-    /// Opens the space in a directory, and removes the files that a crash left there.
+    /// Opens the space in a directory, and removes the files that are left there after a crash.
     pub fn open(directory: Arc<dyn Directory>, limit_bytes: u64) -> Result<Arc<TemporarySpace>> {
         for name in directory.list()?.iter().filter(|name| name.starts_with(PREFIX)) {
             directory.remove(name)?;
@@ -119,17 +119,17 @@ impl TemporarySpace {
         self.limit_bytes.store(limit_bytes, Relaxed);
     }
 
-    /// Bytes of all files.
+    /// Returns the number of bytes of all files.
     pub fn used_bytes(&self) -> u64 {
         self.used_bytes.load(Relaxed)
     }
 
-    /// The largest number of bytes of all files so far.
+    /// Returns the largest number of bytes of all files so far.
     pub fn peak_bytes(&self) -> u64 {
         self.peak_bytes.load(Relaxed)
     }
 
-    /// Requests and bytes of one purpose.
+    /// Returns the requests and bytes of one purpose.
     pub fn tally(&self, purpose: SpillPurpose) -> SpillTally {
         let of = |counters: &[Counter; 4]| counters.get(purpose as usize).map(Counter::tally);
         SpillTally {
@@ -138,13 +138,14 @@ impl TemporarySpace {
         }
     }
 
-    /// Requests and bytes of all purposes.
+    /// Returns the requests and bytes of all purposes.
     pub fn tally_all(&self) -> SpillTally {
         let tallies = SpillPurpose::ALL.into_iter().map(|purpose| self.tally(purpose));
         tallies.fold(SpillTally::default(), |sum, tally| sum + tally)
     }
 
-    /// A new, empty file with pages of this size: 512 bytes to 32 KiB, a multiple of the device's sector.
+    /// Creates an empty file with pages of this size. The size must be 512 bytes to 32 KiB, and a multiple of
+    /// the sector size of the device.
     pub(crate) fn create(self: &Arc<Self>, page_bytes: usize) -> Result<Arc<TemporaryFile>> {
         if !(PAGE_BYTES_MIN..=PAGE_BYTES_MAX).contains(&page_bytes) {
             return Err(SpillError::Setting("a page of the temporary space has 512 bytes to 32 KiB"));
@@ -167,7 +168,7 @@ impl TemporarySpace {
         Ok(Arc::new(file))
     }
 
-    /// Takes a part of the limit: `wished_bytes`, or else `needed_bytes`.
+    /// Reserves a part of the limit: `wished_bytes` if possible, or else `needed_bytes`.
     fn reserve(&self, wished_bytes: u64, needed_bytes: u64) -> Result<u64> {
         let limit_bytes = self.limit_bytes.load(Relaxed);
         for bytes in [wished_bytes, needed_bytes] {
@@ -190,7 +191,7 @@ impl TemporarySpace {
         }
     }
 
-    /// An error of the device, or [`SpillError::DeviceFull`] if the device is full.
+    /// Returns the error for an error of the device. It is [`SpillError::DeviceFull`] if the device is full.
     #[cold]
     fn device_error(&self, error: DeviceError, wanted_bytes: usize) -> SpillError {
         if !error.is_no_space() {
@@ -204,7 +205,7 @@ impl TemporarySpace {
     }
 }
 
-/// A file of pages. It is appended to by one step at a time, and may be read by several.
+/// A file of pages. Only one step at a time appends to it, but several steps may read it.
 pub(crate) struct TemporaryFile {
     space: Arc<TemporarySpace>,
     name: String,
@@ -220,7 +221,7 @@ impl TemporaryFile {
         self.page_bytes
     }
 
-    /// Takes the next pages at the end of the file; returns the first of them.
+    /// Allocates the next pages at the end of the file. Returns the number of the first one.
     fn allocate(&self, pages: u32) -> Result<u32> {
         let first = self.pages.load(Relaxed);
         let end = first
@@ -240,7 +241,8 @@ impl TemporaryFile {
         Ok(first)
     }
 
-    /// Appends pages by one request, and writes their checksums. Returns the first page's number.
+    /// Writes the checksums of pages, and appends the pages with one request. Returns the number of the first
+    /// page.
     pub(crate) fn append(&self, pages: &mut [u8], purpose: SpillPurpose) -> Result<u32> {
         let count = pages.len() / self.page_bytes;
         let first = self.allocate(count as u32)?;
@@ -256,7 +258,7 @@ impl TemporaryFile {
         Ok(first)
     }
 
-    /// Reads pages by one request. They are checked by [`TemporaryFile::header`].
+    /// Reads pages with one request. They are checked later, by [`TemporaryFile::header`].
     pub(crate) fn read(&self, first: u32, pages: &mut [u8], purpose: SpillPurpose) -> Result<()> {
         let at = u64::from(first) * self.page_bytes as u64;
         self.file.read_at(at, pages, Purpose::Temporary)?;
@@ -279,7 +281,7 @@ impl TemporaryFile {
 
 impl Drop for TemporaryFile {
     fn drop(&mut self) {
-        // A file that stays is removed when the space is opened again.
+        // If the file could not be removed, it is removed when the space is opened again.
         let _ = self.space.directory.remove(&self.name);
         self.space.used_bytes.fetch_sub(self.reserved_bytes.load(Relaxed), Relaxed);
     }

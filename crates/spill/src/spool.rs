@@ -1,8 +1,8 @@
-//! Rows that are kept in their order in the temporary space, and can be read several times: for an input that
-//! a join must rewind, and for heap files of experiments.
+//! A spool stores rows in their order in the temporary space. The rows can be read several times. Spools are
+//! used for an input that a join must rewind, and for heap files in experiments.
 //!
 //! Invariants
-//! 1. Memory is one buffer, for writing or for reading.
+//! 1. The memory of a spool is one buffer, for writing or for reading.
 
 use std::sync::Arc;
 
@@ -14,24 +14,24 @@ use crate::row::{Row, RowSource};
 use crate::space::{SpillPurpose, TemporarySpace};
 use crate::writer::{RowWriter, WriterShape};
 
-/// Sizes of a spool.
+/// The settings of a spool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SpoolSettings {
-    /// Bytes of a page.
+    /// The size of a page, in bytes.
     pub page_bytes: usize,
-    /// Pages of a request that writes.
+    /// The number of pages of a write request.
     pub write_pages: usize,
-    /// How full pages are, in percent (1 to 100).
+    /// The fill level of the pages, in percent (1 to 100).
     pub fill_percent: usize,
 }
 
-/// Takes the rows of a spool.
+/// Writes the rows of a spool.
 pub struct SpoolWriter {
     writer: RowWriter,
 }
 
 impl SpoolWriter {
-    /// An empty spool.
+    /// Returns a writer for an empty spool.
     pub fn new(
         space: &Arc<TemporarySpace>,
         memory: &Arc<MemoryBudget>,
@@ -54,7 +54,7 @@ impl SpoolWriter {
         self.writer.push(row)
     }
 
-    /// Ends the spool, which can then be read.
+    /// Ends the writing. Returns the spool, which can be read.
     pub fn finish(self) -> Result<Spool> {
         let list = self.writer.finish()?;
         Ok(Spool { rows: list.rows, bytes: list.bytes, reader: RowReader::new(list) })
@@ -69,12 +69,12 @@ pub struct Spool {
 }
 
 impl Spool {
-    /// Number of rows.
+    /// Returns the number of rows.
     pub fn rows(&self) -> u64 {
         self.rows
     }
 
-    /// Bytes of the rows ([`Row::stored_bytes`]).
+    /// Returns the bytes of the rows ([`Row::stored_bytes`]).
     pub fn bytes(&self) -> u64 {
         self.bytes
     }

@@ -1,6 +1,7 @@
-//! Steps of an operator: an operator is a future that pauses, and the caller polls it step by step.
+//! Steps of an operator. An operator is a future that pauses after each step, and the caller polls it for the
+//! next step.
 //!
-//! The caller needs no executor. A paused operator wakes nobody. It goes on when it is polled again.
+//! The caller needs no executor. A paused operator wakes no task, and continues when it is polled again.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -18,7 +19,7 @@ pub(crate) async fn pause() {
     .await;
 }
 
-/// Makes all steps of an operator.
+/// Runs all steps of an operator.
 pub(crate) fn run<T>(operator: impl Future<Output = T>) -> T {
     let mut operator = pin!(operator);
     let mut context = Context::from_waker(Waker::noop());
@@ -31,7 +32,7 @@ pub(crate) fn run<T>(operator: impl Future<Output = T>) -> T {
 
 /// An operator that the caller runs step by step. It owns its inputs and its output.
 pub struct Steps<'a> {
-    /// `None` once it has ended.
+    /// The operator, or `None` after it has ended.
     operator: Option<Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>>>,
 }
 
@@ -40,8 +41,9 @@ impl<'a> Steps<'a> {
         Steps { operator: Some(Box::pin(operator)) }
     }
 
-    /// Makes a step; true if the operator has ended. It ends its step when an input waits or the output is
-    /// full, and after some thousand rows. Its memory and files are released when it ends, also by an error.
+    /// Runs a step. Returns true if the operator has ended. A step ends when an input waits, when the output
+    /// is full, or after some thousand rows. When the operator ends, also with an error, its memory and files
+    /// are released.
     pub fn step(&mut self) -> Result<bool> {
         let Some(operator) = &mut self.operator else { return Ok(true) };
         match operator.as_mut().poll(&mut Context::from_waker(Waker::noop())) {

@@ -1,8 +1,9 @@
-//! The working space of run generation: one piece of memory with rows at its begin and the entries of a heap
-//! at its end. Both grow towards each other, so no share has to be guessed.
+//! The working space of run generation. It is one piece of memory, with rows at the beginning and the entries
+//! of a heap at the end. Both parts grow towards each other, so the size of neither must be known in advance.
 //!
-//! A row is in a cell, a multiple of 16 bytes. Free cells are in lists by size and are merged with free
-//! neighbours (boundary tags: Knuth, The Art of Computer Programming, volume 1, section 2.5).
+//! A row is stored in a cell, whose size is a multiple of 16 bytes. Free cells are in lists by size, and are
+//! merged with free neighbours (boundary tags: Knuth, The Art of Computer Programming, volume 1, section
+//! 2.5).
 //!
 //! | offset in a cell | bytes | content |
 //! |---|---|---|
@@ -11,12 +12,13 @@
 //! | end - 4 | 4 | in a free cell: its size again |
 //!
 //! Invariants
-//! 1. No allocation follows the first one.
-//! 2. Two free cells are never neighbours, and the last cell before the gap is in use.
-//! 3. The entries are a heap by run, prefix of the key, and key; [`Workspace::sort`] puts them in order.
+//! 1. All memory is allocated at once.
+//! 2. Two free cells are never neighbours, and the last cell before the gap is never free.
+//! 3. The entries form a heap, ordered by run, prefix of the key, and key. [`Workspace::sort`] sorts them
+//!    completely.
 //!
-//! Source of replacement selection with rows of several lengths: Larson and Graefe, "Memory Management during
-//! Run Generation in External Sorting" (1998).
+//! Source of replacement selection with rows of different lengths: Larson and Graefe, "Memory Management
+//! during Run Generation in External Sorting" (1998).
 
 use std::sync::Arc;
 
@@ -31,21 +33,21 @@ const ENTRY_BYTES: usize = 16;
 const BEFORE_IS_FREE: u32 = 1 << 30;
 const IS_FREE: u32 = 1 << 31;
 const SIZE: u32 = BEFORE_IS_FREE - 1;
-/// Lists of one size each; further lists are for sizes up to the next power of two.
+/// The number of lists for exactly one size. Each further list is for the sizes up to the next power of two.
 const EXACT_LISTS: usize = 64;
 const LISTS: usize = 96;
 const NIL: u32 = u32::MAX;
-/// Free cells that are looked at in a list of several sizes.
+/// The maximum number of free cells that are checked in one list.
 const STEPS_MAX: usize = 8;
 
-/// What the heap knows of a row.
+/// An entry of the heap, which describes a row.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// Number of the run to which the row belongs.
+    /// The number of the run to which the row belongs.
     pub run: u32,
-    /// Where its cell is.
+    /// The position of the cell of the row.
     at: u32,
-    /// The first bytes of the key as a number in the same order.
+    /// The first bytes of the key, as a number that has the same order.
     prefix: u64,
 }
 
@@ -68,7 +70,7 @@ impl Entry {
     }
 }
 
-/// The first bytes of a key as a number in the same order.
+/// Returns the first bytes of a key, as a number that has the same order.
 fn prefix(key: &[u8]) -> u64 {
     let mut head = [0; 8];
     let known = key.len().min(head.len());
@@ -76,17 +78,17 @@ fn prefix(key: &[u8]) -> u64 {
     u64::from_be_bytes(head)
 }
 
-/// Rows in memory with a heap over them.
+/// Rows in memory, with a heap of their entries.
 pub(crate) struct Workspace {
     bytes: Bytes,
-    /// End of the cells.
+    /// The end of the cells.
     top: usize,
     entries: usize,
     lists: [u32; LISTS],
 }
 
 impl Workspace {
-    /// A working space of this many bytes, less than 4 GiB.
+    /// Returns a working space of this number of bytes, but of less than 4 GiB.
     pub(crate) fn new(memory: &Arc<MemoryBudget>, len_bytes: usize) -> Result<Workspace> {
         let len_bytes = len_bytes.min(u32::MAX as usize) / UNIT_BYTES * UNIT_BYTES;
         Ok(Workspace { bytes: Bytes::new(memory, len_bytes)?, top: 0, entries: 0, lists: [NIL; LISTS] })
@@ -100,19 +102,19 @@ impl Workspace {
         self.entries == 0
     }
 
-    /// Forgets all rows.
+    /// Removes all rows.
     pub(crate) fn clear(&mut self) {
         (self.top, self.entries, self.lists) = (0, 0, [NIL; LISTS]);
     }
 
-    /// The error for a row that does not fit in the empty space.
+    /// Returns the error for a row that does not fit in an empty working space.
     #[cold]
     pub(crate) fn too_small(&self, row: Row<'_>) -> SpillError {
         let wanted_bytes = row.stored_bytes() + ENTRY_BYTES + UNIT_BYTES;
         SpillError::Memory { wanted_bytes, left_bytes: self.bytes.len(), limit_bytes: self.bytes.len() }
     }
 
-    /// Adds a row and its entry, without order; false if there is no room.
+    /// Adds a row and its entry, but does not order the entries. Returns false if there is no room.
     pub(crate) fn push(&mut self, row: Row<'_>, run: u32) -> bool {
         let Some(at) = self.allocate(row.stored_bytes()) else { return false };
         put_row(&mut self.bytes[at + TAG_BYTES..], row);
@@ -121,7 +123,7 @@ impl Workspace {
         true
     }
 
-    /// Adds a row to the heap; false if there is no room.
+    /// Adds a row to the heap. Returns false if there is no room.
     pub(crate) fn insert(&mut self, row: Row<'_>, run: u32) -> bool {
         let is_added = self.push(row, run);
         if is_added {
@@ -130,22 +132,23 @@ impl Workspace {
         is_added
     }
 
-    /// The smallest entry of the heap.
+    /// Returns the smallest entry of the heap.
     pub(crate) fn first(&self) -> Option<Entry> {
         (self.entries > 0).then(|| self.entry(0))
     }
 
-    /// The row of an entry.
+    /// Returns the row of an entry.
     pub(crate) fn row(&self, entry: Entry) -> Row<'_> {
         row_in(&self.bytes[entry.at as usize + TAG_BYTES..])
     }
 
-    /// The row at a place in the order; only after [`Workspace::sort`].
+    /// Returns row `n` in the sorted order. May be called only after [`Workspace::sort`].
     pub(crate) fn row_at(&self, n: usize) -> Row<'_> {
         self.row(self.entry(n))
     }
 
-    /// Takes the smallest entry out of the heap. Its row stays until [`Workspace::free_row`].
+    /// Removes the smallest entry from the heap. Its row stays in memory until [`Workspace::free_row`] is
+    /// called.
     pub(crate) fn take_first(&mut self) -> Option<Entry> {
         let first = self.first()?;
         let last = self.entry(self.entries - 1);
@@ -156,12 +159,12 @@ impl Workspace {
         Some(first)
     }
 
-    /// Frees the memory of a row whose entry was taken.
+    /// Frees the memory of a row whose entry was removed from the heap.
     pub(crate) fn free_row(&mut self, entry: Entry) {
         self.free(entry.at as usize);
     }
 
-    /// Makes all rows belong to one run. The entries are no heap until they are sorted.
+    /// Assigns all rows to one run. After this, the entries form no heap until they are sorted.
     pub(crate) fn join_runs(&mut self) {
         for n in 0..self.entries {
             let entry = self.entry(n);
@@ -175,7 +178,7 @@ impl Workspace {
         let (rows, entries) = self.bytes.split_at_mut(begin);
         let (entries, _) = entries.as_chunks_mut::<ENTRY_BYTES>();
         let key = |entry: Entry| row_in(&rows[entry.at as usize + TAG_BYTES..]).key;
-        // The entry at the end is the first one.
+        // The entries are stored backwards: the first entry is at the end of the memory.
         entries.sort_unstable_by(|a, b| {
             let (a, b) = (Entry::decode(a), Entry::decode(b));
             (b.run, b.prefix).cmp(&(a.run, a.prefix)).then_with(|| key(b).cmp(key(a)))
@@ -209,7 +212,7 @@ impl Workspace {
         self.set_entry(n, entry);
     }
 
-    /// Puts an entry in the place of the first one.
+    /// Replaces the first entry of the heap by this entry.
     fn sift_down(&mut self, entry: Entry) {
         let mut n = 0;
         loop {
@@ -249,7 +252,7 @@ impl Workspace {
         if units < EXACT_LISTS { units } else { (EXACT_LISTS + above - 1).min(LISTS - 1) }
     }
 
-    /// A cell for a row, in use.
+    /// Allocates a cell for a row.
     fn allocate(&mut self, row_bytes: usize) -> Option<usize> {
         let size_bytes = (TAG_BYTES + row_bytes).next_multiple_of(UNIT_BYTES);
         let gap_end = self.bytes.len() - self.entries * ENTRY_BYTES;
@@ -268,7 +271,7 @@ impl Workspace {
         Some(at)
     }
 
-    /// A free cell of at least this size.
+    /// Returns a free cell of at least this size.
     fn find(&self, size_bytes: usize) -> Option<usize> {
         let fits = |at: u32| self.size_bytes(at as usize) >= size_bytes;
         (Self::list_of(size_bytes)..LISTS).find_map(|list| {
@@ -283,7 +286,7 @@ impl Workspace {
         })
     }
 
-    /// Takes a free cell, and gives the rest of it back.
+    /// Allocates a part of a free cell. The rest of the cell stays free.
     fn use_free(&mut self, at: usize, size_bytes: usize) -> usize {
         let whole_bytes = self.size_bytes(at);
         self.unlink(at);
@@ -295,7 +298,7 @@ impl Workspace {
         at
     }
 
-    /// Gives the cell of a row back.
+    /// Frees the cell of a row.
     fn free(&mut self, mut at: usize) {
         let mut size_bytes = self.size_bytes(at);
         if self.word(at) & BEFORE_IS_FREE != 0 {
@@ -316,7 +319,7 @@ impl Workspace {
         self.link(at, size_bytes);
     }
 
-    /// Notes at a cell whether the one before it is free.
+    /// Records in a cell whether the cell before it is free.
     fn mark_before(&mut self, at: usize, is_free: bool) {
         if at < self.top {
             let word = self.word(at);
@@ -324,7 +327,7 @@ impl Workspace {
         }
     }
 
-    /// Makes a cell free. The cells around it are in use.
+    /// Makes a cell free. Its neighbours must not be free.
     fn link(&mut self, at: usize, size_bytes: usize) {
         let units = (size_bytes / UNIT_BYTES) as u32;
         let list = Self::list_of(size_bytes);
@@ -339,7 +342,7 @@ impl Workspace {
         self.mark_before(at + size_bytes, true);
     }
 
-    /// Takes a free cell out of its list.
+    /// Removes a free cell from its list.
     fn unlink(&mut self, at: usize) {
         let (next, previous) = (self.word(at + 4), self.word(at + 8));
         match previous {

@@ -1,13 +1,14 @@
-//! Writes rows into pages of a temporary file: a run or list (pages one after the other), or a partition
-//! (blocks anywhere in a file that several partitions share, each linked to the block before it).
+//! Writes rows into pages of a temporary file. The rows are a run or list, or a partition. The pages of a run
+//! or list are adjacent. The blocks of a partition are anywhere in a file that several partitions share, and
+//! each block is linked to the block before it.
 //!
 //! Invariants
 //! 1. A block is written when its buffer is full and more bytes follow, and at the end. All blocks of a
 //!    writer have as many pages as its buffer, except the last one.
-//! 2. Memory of a writer is its buffer, however many rows there are.
+//! 2. The memory of a writer is its buffer, whatever the number of rows is.
 //! 3. The pages of a run are adjacent, because nothing else is appended to its file in the meantime.
 //!
-//! Source of appending partitions to one area: Lee 2008, section 6.2.
+//! Source of the idea to append all partitions to one area: Lee 2008, section 6.2.
 
 use std::sync::Arc;
 
@@ -17,16 +18,16 @@ use crate::page::{Block, HEADER_BYTES, PageHeader, RowHead};
 use crate::row::Row;
 use crate::space::{SpillPurpose, TemporaryFile};
 
-/// Where the pages of a list of rows are.
+/// The places of the pages of a list of rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Layout {
-    /// Adjacent pages, read from the first to the last.
+    /// Adjacent pages, which are read from the first to the last.
     Run { first: u32, pages: u32 },
-    /// Linked blocks, read from the last to the first.
+    /// Linked blocks, which are read from the last to the first.
     Partition { last: Block },
 }
 
-/// Rows in the temporary space. The file is removed with the last list in it.
+/// A list of rows in the temporary space. Its file is removed when the last list in it is dropped.
 #[derive(Clone)]
 pub struct RowList {
     pub(crate) file: Arc<TemporaryFile>,
@@ -38,35 +39,35 @@ pub struct RowList {
 }
 
 impl RowList {
-    /// Number of rows.
+    /// Returns the number of rows.
     pub fn rows(&self) -> u64 {
         self.rows
     }
 
-    /// Bytes of the rows with their heads, without the headers of pages.
+    /// Returns the bytes of the rows with their heads, without the headers of pages.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Length of the longest row with its head.
+    /// Returns the length of the longest row with its head.
     pub fn row_bytes_max(&self) -> usize {
         self.row_bytes_max
     }
 }
 
-/// How a writer lays out its pages.
+/// Describes the layout of the pages of a writer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WriterShape {
-    /// Pages of the buffer, and of a request; at least one.
+    /// The number of pages of the buffer and of a request, at least one.
     pub buffer_pages: usize,
     pub is_partition: bool,
-    /// Bytes of rows in a page at most.
+    /// The maximum number of bytes of rows in a page.
     pub fill_bytes: usize,
     pub purpose: SpillPurpose,
 }
 
 impl WriterShape {
-    /// Full pages, for a file with pages of `page_bytes`.
+    /// Returns the layout with full pages, for a file with pages of `page_bytes`.
     pub(crate) fn full(page_bytes: usize, buffer_pages: usize, purpose: SpillPurpose) -> WriterShape {
         let fill_bytes = page_bytes - HEADER_BYTES;
         WriterShape { buffer_pages, is_partition: purpose == SpillPurpose::Partitions, fill_bytes, purpose }
@@ -78,12 +79,12 @@ pub(crate) struct RowWriter {
     file: Arc<TemporaryFile>,
     shape: WriterShape,
     buffer: Buffer,
-    /// Page of the buffer that is being filled.
+    /// The page of the buffer that is being filled.
     page: usize,
-    /// Bytes of rows in this page.
+    /// The number of bytes of rows in this page.
     used_bytes: usize,
     first_row: Option<usize>,
-    /// The first page of the run, once written.
+    /// The first page of the run, if it was written.
     first_page: Option<u32>,
     last: Block,
     list: RowList,
@@ -192,7 +193,7 @@ impl RowWriter {
         }
     }
 
-    /// Writes the rest.
+    /// Writes the rest of the rows, and returns the list.
     pub(crate) fn finish(mut self) -> Result<RowList> {
         if self.used_bytes > 0 {
             self.close_page();

@@ -19,72 +19,72 @@ use crate::merge::RUN_BYTES;
 
 use super::{BlockIo, InputSize, Join, JoinMethod};
 
-/// Bytes that a row takes in the working space of run generation besides its stored bytes, on average.
+/// The average number of bytes that a row uses during run generation, in addition to its stored bytes.
 const WORKSPACE_ROW_BYTES: f64 = 28.0;
 /// The share of the memory that a sort uses for rows and buffers.
 const SORT_SHARE: f64 = 0.93;
-/// Levels of partitions that are predicted.
+/// The maximum number of levels of partitions that are predicted.
 const DEPTH_MAX: u32 = 4;
 
 /// The inputs of a join, for a prediction.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct JoinShape {
-    /// The build input.
+    /// The size of the build input.
     pub build: InputSize,
-    /// The probe input.
+    /// The size of the probe input.
     pub probe: InputSize,
-    /// How full the pages of the inputs are (0 to 1).
+    /// The fill level of the pages of the inputs (0 to 1).
     pub input_fill: f64,
-    /// The inputs are on the drive of the temporary space.
+    /// Whether the inputs are on the same drive as the temporary space.
     pub is_one_drive: bool,
 }
 
-/// Requests to a drive.
+/// The requests to a drive.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct IoCount {
-    /// Number of requests.
+    /// The number of requests.
     pub requests: f64,
-    /// Requests that do not follow their predecessor on the drive.
+    /// The number of requests that are not directly after their predecessor on the drive.
     pub random: f64,
-    /// Bytes.
+    /// The number of bytes.
     pub bytes: f64,
 }
 
-/// One phase of a join.
+/// The cost of one phase of a join.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct PhaseCost {
-    /// Reads of the inputs.
+    /// The reads of the inputs.
     pub input: IoCount,
-    /// Writes of the temporary space.
+    /// The writes to the temporary space.
     pub written: IoCount,
-    /// Reads of the temporary space.
+    /// The reads of the temporary space.
     pub read: IoCount,
-    /// Rows that are hashed, looked up or copied.
+    /// The number of rows that are hashed, looked up or copied.
     pub rows: f64,
-    /// Comparisons of keys.
+    /// The number of comparisons of keys.
     pub comparisons: f64,
 }
 
-/// A whole join.
+/// The cost of a whole join.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct JoinCost {
-    /// Reading, dividing or sorting the inputs. All of block nested loops.
+    /// The phase that reads and divides or sorts the inputs. Block nested loops have only this phase.
     pub first: PhaseCost,
-    /// Joining partitions or runs.
+    /// The phase that joins partitions or runs.
     pub second: PhaseCost,
 }
 
-/// Times of a processor, in microseconds.
+/// The times of a processor, in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ProcessorTimes {
-    /// Hashing a row and copying it or looking it up.
+    /// The time to hash a row, and to copy it or look it up.
     pub row_us: f64,
-    /// Comparing two keys in a heap or a tree.
+    /// The time to compare two keys in a heap or a tree.
     pub comparison_us: f64,
 }
 
 impl ProcessorTimes {
-    /// A server of today, by the order of magnitude.
+    /// The approximate times of a current server.
     pub const TODAY: ProcessorTimes = ProcessorTimes { row_us: 0.15, comparison_us: 0.02 };
 }
 
@@ -113,13 +113,13 @@ impl IoCount {
 }
 
 impl PhaseCost {
-    /// Time of the I/O on this drive, in microseconds. Requests do not overlap.
+    /// Returns the time of the I/O on this drive, in microseconds. Requests do not overlap.
     pub fn io_us(&self, drive: DriveTimes) -> f64 {
         let read = self.input.plus(self.read);
         read.us(drive, drive.read_bytes_per_us) + self.written.us(drive, drive.write_bytes_per_us)
     }
 
-    /// Time of the processor, in microseconds.
+    /// Returns the time of the processor, in microseconds.
     pub fn processor_us(&self, times: ProcessorTimes) -> f64 {
         self.rows * times.row_us + self.comparisons * times.comparison_us
     }
@@ -144,7 +144,8 @@ impl PhaseCost {
         }
     }
 
-    /// Notes how many of the reads and writes of this phase are random, if both alternate.
+    /// Sets the number of random reads and writes of this phase. Reads and writes alternate if both are on
+    /// one drive.
     fn alternate(mut self, is_one_drive: bool, is_regular: bool) -> PhaseCost {
         let writes_between = self.written.requests / self.input.requests.max(1.0);
         let gaps = if is_regular { writes_between.min(1.0) } else { 1.0 - (-writes_between).exp() };
@@ -156,12 +157,12 @@ impl PhaseCost {
 }
 
 impl JoinCost {
-    /// Time of the I/O on this drive, in microseconds.
+    /// Returns the time of the I/O on this drive, in microseconds.
     pub fn io_us(&self, drive: DriveTimes) -> f64 {
         self.first.io_us(drive) + self.second.io_us(drive)
     }
 
-    /// Time of I/O and processor, one after the other, in microseconds.
+    /// Returns the sum of the times of I/O and processor, in microseconds.
     pub fn total_us(&self, drive: DriveTimes, processor: ProcessorTimes) -> f64 {
         let processor_us = self.first.processor_us(processor) + self.second.processor_us(processor);
         self.io_us(drive) + processor_us
@@ -194,8 +195,8 @@ impl Join {
         }
     }
 
-    /// The algorithm with the least predicted time. Block nested loops is considered only if the probe input
-    /// can be rewound.
+    /// Returns the algorithm with the shortest predicted time. Block nested loops are considered only if the
+    /// probe input can be rewound.
     pub fn choose(
         &self,
         shape: JoinShape,
@@ -240,7 +241,8 @@ impl Join {
         let workspace = (left_bytes * SORT_SHARE - buffers_bytes).max(self.page_bytes());
         let memory_rows =
             |size: InputSize| workspace / (size.bytes as f64 / size.rows.max(1) as f64 + WORKSPACE_ROW_BYTES);
-        // The first run is shorter than twice the memory, and the last one is what is left.
+        // A run has twice the rows that fit in memory, except for the first and the last run, which are
+        // shorter.
         let runs_of = |size: InputSize| (size.rows as f64 / (2.0 * memory_rows(size)) + 0.6).max(1.0);
         let runs = runs_of(shape.build) + runs_of(shape.probe);
         let all = pages.build + pages.probe;

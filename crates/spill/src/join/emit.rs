@@ -1,8 +1,8 @@
-//! Kinds of joins, and which rows each kind returns. Ends the steps of a join.
+//! Kinds of joins, and which rows each kind returns. This module also ends the steps of a join.
 //!
 //! Invariants
 //! 1. A semi join and an anti join return rows of the left input only, each at most once.
-//! 2. A step ends when the output is full or an input waits, and after `STEP_ROWS` rows.
+//! 2. A step ends when the output is full, when an input waits, or after `STEP_ROWS` rows.
 
 use crate::error::Result;
 use crate::row::{Row, RowSource};
@@ -10,7 +10,7 @@ use crate::step::pause;
 
 use super::RowPair;
 
-/// Rows that are read in one step at most.
+/// The maximum number of rows that are read in one step.
 const STEP_ROWS: u32 = 4096;
 
 /// An input of a join.
@@ -23,7 +23,7 @@ pub enum Side {
 }
 
 impl Side {
-    /// The other side.
+    /// Returns the other side.
     pub fn other(self) -> Side {
         match self {
             Side::Left => Side::Right,
@@ -32,16 +32,17 @@ impl Side {
     }
 }
 
-/// Which rows a join returns.
+/// Which rows a join returns. Two rows are partners if their keys are equal and they pass the condition of
+/// the join, if there is one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JoinKind {
-    /// Pairs of rows with equal keys.
+    /// Pairs of partners.
     Inner,
-    /// Pairs, and left rows without a partner.
+    /// Pairs of partners, and left rows without a partner.
     Left,
-    /// Pairs, and right rows without a partner.
+    /// Pairs of partners, and right rows without a partner.
     Right,
-    /// Pairs, and rows of both sides without a partner.
+    /// Pairs of partners, and rows of both sides without a partner.
     Full,
     /// Left rows with a partner.
     Semi,
@@ -77,30 +78,32 @@ pub struct Joined<'a> {
     pub right: Option<Row<'a>>,
 }
 
-/// Takes the result of a join.
+/// Receives the result of a join.
 pub trait JoinOutput: Send {
-    /// Takes a row. An error ends the join.
+    /// Receives a row. An error ends the join.
     fn joined(&mut self, row: Joined<'_>) -> Result<()>;
 
-    /// The first phase has ended: both inputs were read and divided or sorted.
+    /// Is called when the first phase has ended: both inputs were read, and were divided or sorted.
     fn second_phase(&mut self) {}
 
-    /// Whether the output takes no more rows in this step. A join may add one row for each of its loops.
+    /// Returns whether the output accepts no more rows in this step. After this, each loop of the join may
+    /// still add one row.
     fn is_full(&mut self) -> bool {
         false
     }
 
-    /// Whether rows with equal keys are partners only if [`JoinOutput::passes`] says so.
+    /// Returns whether the join has a condition. If it has one, two rows with equal keys are partners only if
+    /// [`JoinOutput::passes`] returns true.
     fn has_condition(&self) -> bool {
         false
     }
 
-    /// Whether two rows with equal keys are partners.
+    /// Returns whether two rows with equal keys pass the condition.
     fn passes(&mut self, _left: Row<'_>, _right: Row<'_>) -> Result<bool> {
         Ok(true)
     }
 
-    /// The join has ended.
+    /// Is called when the join has ended.
     fn end(&mut self) -> Result<()> {
         Ok(())
     }
@@ -112,12 +115,12 @@ impl<F: FnMut(Joined<'_>) -> Result<()> + Send> JoinOutput for F {
     }
 }
 
-/// Hands rows to the output, as the kind of join asks.
+/// Passes those rows to the output that the kind of join returns.
 pub(super) struct Emitter<'a> {
     kind: JoinKind,
     build: Side,
     has_condition: bool,
-    /// Rows that were read in this step.
+    /// The number of rows that were read in this step.
     rows: u32,
     output: &'a mut dyn JoinOutput,
 }
@@ -128,7 +131,7 @@ impl<'a> Emitter<'a> {
         Emitter { kind, build, has_condition, rows: 0, output }
     }
 
-    /// Counts a row into the step, which may end.
+    /// Counts a row of the step. Ends the step if it has read `STEP_ROWS` rows.
     #[inline]
     pub(super) async fn count_row(&mut self) {
         self.rows += 1;
@@ -138,7 +141,7 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Goes to the next row of an input; false behind the last row.
+    /// Moves to the next row of an input. Returns false after the last row.
     #[inline]
     pub(super) async fn advance(&mut self, source: &mut dyn RowSource) -> Result<bool> {
         self.count_row().await;
@@ -167,7 +170,7 @@ impl<'a> Emitter<'a> {
         self.has_condition
     }
 
-    /// Whether two rows with equal keys are partners.
+    /// Returns whether two rows with equal keys are partners.
     #[inline]
     pub(super) fn are_partners(&mut self, pair: RowPair<'_>) -> Result<bool> {
         match (self.has_condition, self.build) {
@@ -185,7 +188,7 @@ impl<'a> Emitter<'a> {
         self.output.second_phase();
     }
 
-    /// Lets the inputs change their parts: what was the probe input builds.
+    /// Exchanges the roles of the inputs: the probe input becomes the build input.
     pub(super) fn swap(&mut self) {
         self.build = self.build.other();
     }
@@ -194,7 +197,8 @@ impl<'a> Emitter<'a> {
         self.kind.returns_pairs()
     }
 
-    /// Whether rows of the build input are returned alone if they have a partner, or if they have none.
+    /// Returns whether the join returns build rows alone. `has_partner` says whether rows with a partner or
+    /// rows without a partner are meant.
     pub(super) fn wants_build(&self, has_partner: bool) -> bool {
         self.kind.returns_alone(self.build, has_partner)
     }
@@ -203,7 +207,7 @@ impl<'a> Emitter<'a> {
         self.kind.returns_alone(self.build.other(), has_partner)
     }
 
-    /// Whether it matters which rows of the build input have matched.
+    /// Returns whether the join must know which rows of the build input have matched.
     pub(super) fn marks_build(&self) -> bool {
         self.wants_build(true) || self.wants_build(false)
     }
@@ -212,7 +216,7 @@ impl<'a> Emitter<'a> {
         self.wants_probe(true) || self.wants_probe(false)
     }
 
-    /// Returns a pair, if the kind has pairs.
+    /// Returns a pair, if the kind of join returns pairs.
     #[inline]
     pub(super) fn pair(&mut self, pair: RowPair<'_>) -> Result<()> {
         if !self.returns_pairs() {
@@ -232,13 +236,13 @@ impl<'a> Emitter<'a> {
         })
     }
 
-    /// Returns a build row alone, if the kind asks for it.
+    /// Returns a build row alone, if the kind of join returns such rows.
     #[inline]
     pub(super) fn build_row(&mut self, row: Row<'_>, has_partner: bool) -> Result<()> {
         if self.wants_build(has_partner) { self.alone(self.build, row) } else { Ok(()) }
     }
 
-    /// Returns a probe row alone, if the kind asks for it.
+    /// Returns a probe row alone, if the kind of join returns such rows.
     #[inline]
     pub(super) fn probe_row(&mut self, row: Row<'_>, has_partner: bool) -> Result<()> {
         if self.wants_probe(has_partner) { self.alone(self.build.other(), row) } else { Ok(()) }

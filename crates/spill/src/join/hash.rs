@@ -14,11 +14,11 @@
 //! 1. A probe row is written only if its partition has build rows.
 //! 2. If the partition in memory outgrows its memory, it becomes a partition on the drive.
 //! 3. A partition is divided again only while this makes it smaller, and at most `DEPTH_MAX` times.
-//! 4. The inputs are read once. With too little memory for partitions, the probe input is kept in a spool for
-//!    block nested loops.
+//! 4. The inputs are read once. If there is too little memory for partitions, the probe input is copied to a
+//!    spool for block nested loops.
 //!
-//! Source: Do 2012, sections 2.3.3 to 2.3.5. Roles of a pair of partitions are swapped if its probe part is
-//! smaller (DeWitt and Gerber 1985), which the thesis does not need.
+//! Source: Do 2012, sections 2.3.3 to 2.3.5. The roles of a pair of partitions are exchanged if its probe
+//! part is smaller (DeWitt and Gerber 1985). The thesis does not do this.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -37,14 +37,14 @@ use super::emit::Emitter;
 use super::nested_loops::{LoopsBuffers, probe_chunk, return_chunk};
 use super::{InputSize, Join, JoinInput, JoinMethod, PartitionFiles, STRUCTURES_SHARE};
 
-/// Levels of partitions within partitions.
+/// The maximum number of levels of partitions.
 const DEPTH_MAX: u32 = 8;
-/// Memory of a partition besides its buffer: a writer, and a list for each input.
+/// The memory of a partition in addition to its buffer: a writer, and a list for each input.
 const PARTITION_BYTES: usize = size_of::<RowWriter>() + 3 * size_of::<RowList>();
-/// Pages without which inputs are not divided.
+/// With fewer pages than this, inputs are not divided.
 const PAGES_MIN: usize = 6;
 
-/// How one step divides its inputs.
+/// Describes how one step divides its inputs.
 struct Division {
     buffers: PartitionBuffers,
     /// Hashes below this belong to the partition in memory.
@@ -55,7 +55,8 @@ struct Division {
 }
 
 impl Division {
-    /// The partition on the drive to which a hash belongs; the last one takes what does not stay in memory.
+    /// Returns the partition on the drive to which a hash belongs. The hash must not belong to the partition
+    /// in memory.
     fn partition_of(&self, hash: u64) -> usize {
         let share = u128::from(hash - self.resident_below) * self.buffers.partitions as u128;
         (share / (u128::from(u64::MAX - self.resident_below) + 1)) as usize
@@ -65,18 +66,18 @@ impl Division {
         hash < self.resident_below || self.buffers.partitions == 0
     }
 
-    /// Number of the partition for rows that were to stay in memory.
+    /// Returns the number of the partition for rows that should stay in memory but do not fit.
     fn overflow(&self) -> usize {
         self.buffers.partitions
     }
 }
 
-/// The build input, divided.
+/// The divided build input.
 struct DividedBuild {
     lists: Vec<RowList>,
-    /// The partition in memory, unless it has become one on the drive.
+    /// The partition in memory, unless it has become a partition on the drive.
     chunk: Option<HashChunk>,
-    /// Rows that can match.
+    /// The number of rows that can match.
     rows: u64,
 }
 
@@ -91,7 +92,7 @@ impl RowList {
         InputSize { rows: self.rows, bytes: self.bytes }
     }
 
-    /// Memory of a chunk with all rows.
+    /// Returns the memory of a chunk with all rows of the list.
     fn chunk_bytes(&self) -> usize {
         (self.bytes as usize).saturating_add(self.rows as usize * CHUNK_ROW_BYTES)
     }
@@ -110,7 +111,7 @@ impl Join {
         self.divide_and_join(build, probe, 1, emitter).await
     }
 
-    /// How the buffer is divided.
+    /// Returns how the buffer is divided.
     pub(super) fn partition_buffers(&self, pages: JoinPages) -> PartitionBuffers {
         let is_blocked = self.pages_of_request(2) > 1;
         let mut buffers = match self.method {
@@ -123,7 +124,7 @@ impl Join {
         buffers
     }
 
-    /// The share of the rows that belong to the partition in memory.
+    /// Returns the share of the rows that belong to the partition in memory.
     pub(super) fn resident_share(&self, buffers: PartitionBuffers, pages: JoinPages) -> f64 {
         let workspace = buffers.workspace.saturating_sub(buffers.output) as f64;
         match (self.method, buffers.partitions) {
@@ -133,7 +134,7 @@ impl Join {
         }
     }
 
-    /// Partitions that the memory for structures permits.
+    /// Returns the maximum number of partitions. It is limited by the memory for structures.
     fn partitions_max(&self) -> usize {
         (self.memory.left_bytes() / STRUCTURES_SHARE / PARTITION_BYTES).saturating_sub(1)
     }
@@ -161,7 +162,7 @@ impl Join {
 
     fn division(&self, build: &JoinInput<'_>, probe: &JoinInput<'_>, depth: u32) -> Result<Division> {
         let page_bytes = self.settings.page_bytes;
-        // Readers of partitions need room for rows, too.
+        // The readers of partitions also need memory for rows.
         let rows_bytes = build.source.memory_bytes(0).max(probe.source.memory_bytes(0));
         let mut pages = self.pages(build.size, probe.size);
         pages.buffer = pages.buffer.saturating_sub(rows_bytes.div_ceil(page_bytes)).max(PAGES_MIN / 2);
@@ -201,7 +202,7 @@ impl Join {
         let mut writers = self.writers(division)?;
         let (mut chunk, mut rows) = (None, 0);
         if self.method == JoinMethod::Hybrid {
-            // The buffer of the overflow partition is not needed before.
+            // One output buffer is left for the overflow partition, which may be needed later.
             let workspace = division.buffers.workspace.saturating_sub(division.buffers.output);
             chunk = Some(HashChunk::new(&self.memory, workspace * page_bytes)?);
         }
@@ -231,7 +232,7 @@ impl Join {
         Ok(DividedBuild { lists, chunk, rows })
     }
 
-    /// Writes the partition in memory to a partition of its own (invariant 2).
+    /// Writes the partition in memory to a separate partition on the drive (invariant 2).
     fn move_to_drive(
         &self,
         chunk: Option<HashChunk>,

@@ -1,14 +1,14 @@
 //! Equi-joins of inputs that may not fit in memory, by four algorithms.
 //!
-//! One input is the build input, the other the probe input. The caller says which, usually the smaller one
-//! builds. Rows of the build input are in memory in chunks or partitions, and rows of the probe input look
-//! them up.
+//! One input is the build input, and the other is the probe input. The caller decides which, and usually
+//! chooses the smaller input as the build input. Rows of the build input are loaded into memory in chunks or
+//! partitions. Then each row of the probe input is looked up among them.
 //!
 //! Invariants
 //! 1. The result does not depend on the algorithm, the budget or the sizes that the caller expects.
-//! 2. Memory stays in the budget, and every join ends: a partition that hashing does not split is joined by
-//!    block nested loops.
-//! 3. An input is read once, except that block nested loops reads the probe input once for each chunk.
+//! 2. The memory stays within the budget. Every join ends, because a partition that hashing does not split is
+//!    joined by block nested loops.
+//! 3. An input is read once, except that block nested loops read the probe input once for each chunk.
 //! 4. The same code joins at once ([`Join::run`]) and step by step ([`Join::steps`]). A step is bounded, except
 //!    for merge passes of a sort.
 //!
@@ -32,10 +32,10 @@ use crate::step::{self, Steps};
 pub use cost::{IoCount, JoinCost, JoinShape, PhaseCost, ProcessorTimes};
 pub use emit::{JoinKind, JoinOutput, Joined, Side};
 
-/// The part of the memory that is left for structures beside buffers and tables.
+/// The memory divided by this number is left for structures other than buffers and tables.
 const STRUCTURES_SHARE: usize = 16;
 
-/// An algorithm.
+/// The algorithm of a join.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JoinMethod {
     /// Reads the probe input once for each chunk of the build input. The probe input must be rewindable.
@@ -54,70 +54,71 @@ impl JoinMethod {
         [JoinMethod::NestedLoops, JoinMethod::SortMerge, JoinMethod::Grace, JoinMethod::Hybrid];
 }
 
-/// How many pages a request has.
+/// The number of pages of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BlockIo {
-    /// As many as table 2.1 says.
+    /// The number of pages in table 2.1.
     Blocked,
-    /// One.
+    /// One page.
     PageSized,
 }
 
 /// How partitions are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PartitionFiles {
-    /// Blocks of all partitions are appended to one file: sequential writes (Lee 2008).
+    /// Blocks of all partitions are appended to one file, so writes are sequential (Lee 2008).
     Shared,
-    /// Each partition has a file: random writes (Do 2012). For experiments.
+    /// Each partition has a file, so writes are random (Do 2012). This is for experiments.
     OneEach,
 }
 
-/// Sizes and times of a join.
+/// The settings of a join.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct JoinSettings {
-    /// Bytes of a page.
+    /// The size of a page, in bytes.
     pub page_bytes: usize,
-    /// Pages of a request.
+    /// The number of pages of a request.
     pub io: BlockIo,
     /// How partitions are stored.
     pub partition_files: PartitionFiles,
-    /// The drive for which buffers are divided. It may be another one than the drive that is used.
+    /// The times of the drive for which the buffer is divided. It may be another drive than the one that is
+    /// used.
     pub times: DriveTimes,
 }
 
-/// What is expected of an input. A wrong expectation costs time only.
+/// The expected size of an input. A wrong value only costs time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct InputSize {
-    /// Number of rows.
+    /// The number of rows.
     pub rows: u64,
-    /// Bytes of the rows ([`Row::stored_bytes`]).
+    /// The bytes of the rows ([`Row::stored_bytes`]).
     pub bytes: u64,
 }
 
 /// One input of a join.
 pub struct JoinInput<'a> {
-    /// Its rows.
+    /// The rows of the input.
     pub source: &'a mut dyn RowSource,
-    /// Its expected size.
+    /// The expected size of the input.
     pub size: InputSize,
 }
 
-/// An input of a join that owns its inputs.
+/// One input of a join that owns its inputs.
 pub struct OwnedInput<'a> {
-    /// Its rows.
+    /// The rows of the input.
     pub source: Box<dyn RowSource + 'a>,
-    /// Its expected size.
+    /// The expected size of the input.
     pub size: InputSize,
 }
 
-/// A join, ready to run.
+/// A join that is ready to run.
 #[derive(Clone)]
 pub struct Join {
-    /// Where rows go that do not fit.
+    /// The temporary space, for rows that do not fit in memory.
     pub space: Arc<TemporarySpace>,
     /// The memory of the join.
     pub memory: Arc<MemoryBudget>,
-    /// Sizes and times.
+    /// The settings of the join.
     pub settings: JoinSettings,
     /// The algorithm.
     pub method: JoinMethod,
@@ -128,7 +129,7 @@ pub struct Join {
 }
 
 impl Join {
-    /// Joins two inputs, and hands all results to `output`.
+    /// Joins two inputs, and passes all results to `output`.
     pub fn run<'a>(
         &self,
         left: JoinInput<'a>,
@@ -138,7 +139,7 @@ impl Join {
         step::run(self.run_in_steps(left, right, output))
     }
 
-    /// A join that the caller runs step by step. It may be dropped at any step.
+    /// Returns a join that the caller runs step by step. It may be dropped after any step.
     pub fn steps<'a>(
         self,
         left: OwnedInput<'a>,
@@ -176,7 +177,7 @@ impl Join {
         emitter.end()
     }
 
-    /// Pages of the buffer. A small part of the memory is left for structures.
+    /// Returns the number of pages of the buffer. A small part of the memory is left for structures.
     fn buffer_pages(&self) -> usize {
         let left_bytes = self.memory.left_bytes();
         (left_bytes - left_bytes / STRUCTURES_SHARE) / self.settings.page_bytes
@@ -193,7 +194,7 @@ impl Join {
     }
 }
 
-/// An input's row as a value, for signatures with two of them.
+/// A build row and a probe row.
 #[derive(Clone, Copy)]
 struct RowPair<'a> {
     build: Row<'a>,

@@ -1,10 +1,11 @@
-//! Block nested loops: chunks of the build input with a hash table each, and a scan of the probe input for
-//! each chunk. It is also the second phase of hash joins, whose partitions usually are one chunk.
+//! Block nested loops. The build input is loaded in chunks, each with a hash table, and the probe input is
+//! scanned once for each chunk. This is also the second phase of hash joins, where each partition is usually
+//! one chunk.
 //!
 //! Invariants
 //! 1. If the build input is one chunk, the probe input is read once, and its rows are returned at once.
-//! 2. Otherwise a list of bits in the temporary space knows which probe rows have matched. It exists only if
-//!    the kind of join needs it.
+//! 2. Otherwise a list of bits in the temporary space contains which probe rows have matched. The list exists
+//!    only if the kind of join needs it.
 
 use crate::allocation::JoinPages;
 use crate::bits::{self, BitReader, BitWriter};
@@ -17,19 +18,19 @@ use crate::writer::RowList;
 use super::emit::Emitter;
 use super::{InputSize, Join, JoinInput, RowPair};
 
-/// Seed of the hashes in tables. Partitions use other ones.
+/// The seed of the hashes in hash tables. Partitions use other seeds.
 pub(super) const SEED: u64 = 0;
-/// Pages of a request that reads the build input while a chunk is loaded.
+/// The maximum number of pages of a request that reads the build input while a chunk is loaded.
 const BUILD_READ_PAGES: usize = 8;
 
-/// Memory of block nested loops, in bytes.
+/// The memory of block nested loops, in bytes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LoopsBuffers {
     /// The buffer that reads the build input.
     pub build_read: usize,
     /// The buffer that reads the probe input.
     pub probe_read: usize,
-    /// Rows of the build input, and their table.
+    /// The maximum size of a chunk of the build input with its hash table.
     pub chunk: usize,
 }
 
@@ -40,14 +41,15 @@ enum Loaded {
     SomeAreLeft,
 }
 
-/// Which scan of the probe input this is.
+/// Whether this is the first or the last scan of the probe input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Scan {
     pub is_first: bool,
     pub is_last: bool,
 }
 
-/// Looks a probe row up in a chunk, and returns its pairs. Returns whether it has a partner.
+/// Looks up a probe row in a chunk, and passes its pairs to the emitter. Returns whether the row has a
+/// partner.
 #[inline]
 pub(super) async fn probe_chunk(
     chunk: &mut HashChunk,
@@ -78,7 +80,7 @@ pub(super) async fn probe_chunk(
     Ok(has_partner)
 }
 
-/// Returns the rows of a chunk that the kind of join returns alone.
+/// Passes those rows of a chunk to the emitter that the kind of join returns alone.
 pub(super) async fn return_chunk(chunk: &HashChunk, emitter: &mut Emitter<'_>) -> Result<()> {
     let mut next = if emitter.marks_build() { chunk.first_cell() } else { None };
     while let Some(cell) = next {
@@ -103,8 +105,8 @@ impl Join {
         self.scan_for_chunks(build.source, probe.source, buffers, emitter).await
     }
 
-    /// Whether the build input is one chunk, if it has its expected size. A wrong expectation is an error of
-    /// an input that cannot be rewound, so a tenth of the chunk is left free.
+    /// Returns whether the build input is one chunk, if it has its expected size. If it needs a second chunk,
+    /// a probe input that cannot be rewound causes an error. So a tenth of the chunk is left free.
     fn is_one_chunk(&self, build: &JoinInput<'_>, probe: &JoinInput<'_>, buffers: LoopsBuffers) -> bool {
         let others_bytes = build.source.memory_bytes(buffers.build_read)
             + probe.source.memory_bytes(buffers.probe_read)
@@ -114,7 +116,8 @@ impl Join {
         chunk_bytes / 9 * 10 < self.memory.left_bytes().saturating_sub(others_bytes) as u64
     }
 
-    /// Block nested loops over a copy of the probe input, which can be read only once.
+    /// Runs block nested loops over a copy of the probe input, because the probe input may be readable only
+    /// once.
     pub(super) async fn nested_loops_of_copy(
         &self,
         build: JoinInput<'_>,
@@ -135,7 +138,7 @@ impl Join {
         self.scan_for_chunks(build.source, &mut spool, buffers, emitter).await
     }
 
-    /// How the memory is divided.
+    /// Returns how the memory is divided.
     pub(super) fn nested_loops_buffers(&self, pages: JoinPages) -> LoopsBuffers {
         let page_bytes = self.settings.page_bytes;
         let inner = pages.nested_loops(self.settings.times, page_bytes).inner;
@@ -144,7 +147,7 @@ impl Join {
         LoopsBuffers { build_read: outer * page_bytes, probe_read: inner * page_bytes, chunk: usize::MAX }
     }
 
-    /// Joins with chunks of at most the size that the buffers say.
+    /// Joins the inputs. The chunks have at most the size that `buffers` contains.
     pub(super) async fn scan_for_chunks(
         &self,
         build: &mut dyn RowSource,
@@ -214,7 +217,7 @@ impl Join {
     }
 }
 
-/// Goes to the next build row that can match; returns the others on the way.
+/// Moves to the next build row that can match. Rows before it cannot match, and are passed to the emitter.
 async fn advance_matching(build: &mut dyn RowSource, emitter: &mut Emitter<'_>) -> Result<bool> {
     while emitter.advance(build).await? {
         if !build.row().never_matches {
@@ -226,7 +229,7 @@ async fn advance_matching(build: &mut dyn RowSource, emitter: &mut Emitter<'_>) 
     Ok(false)
 }
 
-/// Fills a chunk. `has_row`: the source is at a row that is not loaded yet.
+/// Fills a chunk. `has_row` is true if the source is at a row that is not loaded yet.
 async fn load(
     build: &mut dyn RowSource,
     chunk: &mut HashChunk,

@@ -1,11 +1,11 @@
-//! Sort-merge join: both inputs are made into sorted runs, and one merge of all runs joins them.
+//! Sort-merge join. Both inputs are divided into sorted runs, and one merge of all runs joins them.
 //!
 //! Invariants
-//! 1. Both merges together use the memory that is left, in equal shares for all runs. A small part is left
+//! 1. Both merges together use the rest of the memory, with equal shares for all runs. A small part is left
 //!    for rows with equal keys.
-//! 2. Build rows with one key that do not fit in this part are joined in chunks. The probe rows of the key
-//!    are then in a list of the temporary space.
-//! 3. If the join has a condition, rows of one key are joined as by block nested loops.
+//! 2. If the build rows with one key do not fit in this part, they are joined in chunks. The probe rows with
+//!    this key are then stored in a list in the temporary space.
+//! 3. If the join has a condition, the rows with one key are joined in the same way as by block nested loops.
 //!
 //! Source: Do 2012, section 2.3.2.
 
@@ -25,10 +25,10 @@ use super::emit::Emitter;
 use super::nested_loops::{SEED, Scan, probe_chunk, return_chunk};
 use super::{Join, JoinInput, RowPair, Side};
 
-/// The part of the memory that is left for rows with equal keys.
+/// The memory divided by this number is left for rows with equal keys.
 const GROUP_SHARE: usize = 16;
 
-/// One input while it is merged.
+/// An input that is being merged.
 struct Sorted {
     merger: Merger,
     has_row: bool,
@@ -41,7 +41,7 @@ impl Sorted {
     }
 }
 
-/// Both inputs while they are merged, and memory for rows with equal keys.
+/// Both inputs, which are being merged, and the memory for rows with equal keys.
 struct Merging<'a, 'o> {
     join: &'a Join,
     build: Sorted,
@@ -61,7 +61,7 @@ impl Join {
         buffers.input = self.pages_of_request(buffers.input);
         let build = self.sorted_runs(build, buffers.input, Side::Left, emitter).await?;
         let probe = self.sorted_runs(probe, buffers.input, Side::Right, emitter).await?;
-        // The grants are held until all runs are read.
+        // The memory of the lists stays granted until all runs are read.
         let _lists = [build.grant, probe.grant];
         let (build, probe) = self.fewer_runs(build.runs, probe.runs, emitter)?;
         emitter.second_phase();
@@ -77,7 +77,7 @@ impl Join {
         }
     }
 
-    /// Memory for rows with equal keys, and for a list of such rows.
+    /// Returns the memory for rows with equal keys and for a list of such rows.
     fn group_bytes(&self, row_bytes: usize, emitter: &Emitter<'_>) -> usize {
         self.list_bytes(row_bytes, emitter) + (self.memory.left_bytes() / GROUP_SHARE).max(2 * row_bytes + 64)
     }
@@ -111,7 +111,7 @@ impl Join {
         sorter.into_runs(0)
     }
 
-    /// Merges runs of the input with more of them, until one merge can read all.
+    /// Merges runs of the input that has more runs, until one merge can read all runs.
     fn fewer_runs(
         &self,
         build: Vec<RowList>,
@@ -196,14 +196,14 @@ impl Merging<'_, '_> {
         self.probe.advance()
     }
 
-    /// Joins the rows of both inputs with the key at hand.
+    /// Joins the rows of both inputs with the current key.
     async fn join_group(&mut self) -> Result<()> {
         self.group.clear();
         let is_whole = self.load_group(true).await?;
         let list = if is_whole { None } else { Some(self.list_writer()?) };
         let list = self.scan_probe_group(list).await?;
         let Some(list) = list else { return Ok(()) };
-        // More build rows have the key. The probe rows of the key are in the list.
+        // There are more build rows with this key. The probe rows with this key are in the list.
         loop {
             let key_is_done = self.next_chunk_of_group(true).await?;
             if self.emitter.returns_pairs() {
@@ -215,13 +215,14 @@ impl Merging<'_, '_> {
         }
     }
 
-    /// Whether the build row at hand has the key of the group.
+    /// Returns whether the current build row has the key of the group.
     fn is_in_group(&self) -> bool {
         let key = self.group.first_cell().map(|cell| self.group.row(cell).key);
         self.build.has_row && key.is_none_or(|key| key == self.build.merger.row().key)
     }
 
-    /// Loads build rows with one key; false if more are left. `have_partners`: they are known to have some.
+    /// Loads build rows with one key. Returns false if more rows with this key are left. `have_partners` is
+    /// true if the rows are known to have partners.
     async fn load_group(&mut self, have_partners: bool) -> Result<bool> {
         while self.is_in_group() {
             let row = self.build.merger.row();
@@ -238,14 +239,15 @@ impl Merging<'_, '_> {
         Ok(true)
     }
 
-    /// Replaces the rows in memory by further build rows of the same key; true if these are the last ones.
+    /// Replaces the rows in memory by more build rows with the same key. Returns true if these are the last
+    /// ones.
     async fn next_chunk_of_group(&mut self, have_partners: bool) -> Result<bool> {
-        // The row at hand has the key: it was refused because the chunk was full.
+        // The current row has this key, because it was refused only when the chunk was full.
         self.group.clear();
         self.load_group(have_partners).await
     }
 
-    /// Joins the rows of both inputs with the key at hand, if the join has a condition.
+    /// Joins the rows of both inputs with the current key, if the join has a condition.
     async fn join_group_if(&mut self) -> Result<()> {
         self.group.clear();
         if self.load_group(false).await? {
@@ -270,7 +272,8 @@ impl Merging<'_, '_> {
         }
     }
 
-    /// All build rows of the key are in memory.
+    /// Joins the rows of both inputs with the current key, if the join has a condition and all build rows
+    /// with this key are in memory.
     async fn join_whole_group_if(&mut self) -> Result<()> {
         self.group.build();
         let Some(first) = self.group.first_cell() else { return Ok(()) };
@@ -286,7 +289,7 @@ impl Merging<'_, '_> {
         return_chunk(&self.group, self.emitter).await
     }
 
-    /// Writes the probe rows with the key at hand to a list.
+    /// Writes the probe rows with the current key to a list.
     async fn probe_group_to_list(&mut self) -> Result<Option<RowList>> {
         let Some(first) = self.group.first_cell() else { return Ok(None) };
         let mut list = self.list_writer()?;
@@ -304,7 +307,7 @@ impl Merging<'_, '_> {
         RowWriter::new(&file, memory, WriterShape::full(settings.page_bytes, 1, SpillPurpose::Lists))
     }
 
-    /// Joins the probe rows with the key to the rows in memory, and keeps them in the list if there is one.
+    /// Joins the probe rows with this key to the rows in memory. Adds them to the list if there is one.
     async fn scan_probe_group(&mut self, mut list: Option<RowWriter>) -> Result<Option<RowList>> {
         let Some(first) = self.group.first_cell() else { return Ok(None) };
         while self.probe.has_row && self.group.row(first).key == self.probe.merger.row().key {
