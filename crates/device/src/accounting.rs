@@ -99,27 +99,27 @@ impl Accounting {
         self.timing.store(latency || trace_entries_max > 0, Relaxed);
     }
 
-    /// Latency histograms.
+    /// Returns the latency histograms.
     pub fn latencies(&self) -> &Latencies {
         &self.latencies
     }
 
-    /// Trace of single operations.
+    /// Returns the trace of single operations.
     pub fn trace(&self) -> &IoTrace {
         &self.trace
     }
 
-    /// The reads of one space and purpose.
+    /// Returns the reads of one space and purpose.
     pub fn read(&self, space: Space, purpose: Purpose) -> Tally {
         self.reads[space as usize][purpose as usize].tally()
     }
 
-    /// The writes of one space and purpose.
+    /// Returns the writes of one space and purpose.
     pub fn written(&self, space: Space, purpose: Purpose) -> Tally {
         self.writes[space as usize][purpose as usize].tally()
     }
 
-    /// The number of flushes of files of a space.
+    /// Returns the number of flushes of files of a space.
     pub fn flush_count(&self, space: Space) -> u64 {
         self.flushes[space as usize].load(Relaxed)
     }
@@ -129,7 +129,7 @@ impl Accounting {
         self.punched[space as usize].tally()
     }
 
-    /// Every pair of space and purpose that has at least one read or write.
+    /// Returns every pair of space and purpose that has at least one read or write.
     pub fn rows(&self) -> Vec<TallyRow> {
         let all = Space::ALL.iter().flat_map(|space| Purpose::ALL.iter().map(move |p| (*space, *p)));
         all.map(|(space, purpose)| TallyRow {
@@ -142,7 +142,7 @@ impl Accounting {
         .collect()
     }
 
-    /// The start time of an operation; `None` if neither latencies nor a trace are recorded.
+    /// Returns the start time of an operation, or `None` if neither latencies nor a trace are recorded.
     #[inline]
     pub(crate) fn start(&self) -> Option<Instant> {
         if self.timing.load(Relaxed) { Some(Instant::now()) } else { None }

@@ -94,12 +94,12 @@ pub struct WriteOp<'a> {
 pub struct Location(Box<str>);
 
 impl Location {
-    /// A location with this text.
+    /// Returns a location with this text.
     pub fn new(text: impl Into<Box<str>>) -> Location {
         Location(text.into())
     }
 
-    /// The text, for errors of a device.
+    /// Returns the text, for errors of a device.
     pub(crate) fn text(&self) -> &str {
         &self.0
     }
@@ -130,7 +130,7 @@ pub(crate) fn check_name(name: &str, operation: Operation) -> Result<()> {
 pub trait Directory: Send + Sync {
     /// Opens or creates a file. If the file is open already, returns a handle of the same underlying file.
     fn open(&self, name: &str, how: OpenHow) -> Result<Arc<dyn BlockFile>>;
-    /// Whether the name exists, as a file or as something else (a directory).
+    /// Returns whether the name exists, as a file or as something else (a directory).
     fn exists(&self, name: &str) -> Result<bool>;
     /// Names of all files, sorted.
     fn list(&self) -> Result<Vec<String>>;
@@ -146,31 +146,31 @@ pub trait Directory: Send + Sync {
     fn map(&self, name: &str, _len_bytes: u64) -> Result<Arc<dyn Region>> {
         Err(DeviceError::new(name, Operation::Open, ErrorKind::Unsupported))
     }
-    /// An identity of the file that no copy of the file has. It stays the same after a restart of the
-    /// machine, and is never 0. `None` if the file system cannot tell a file from its copies.
+    /// Returns an identity of the file that no copy of the file has. It stays the same after a restart of the
+    /// machine, and is never 0. Returns `None` if the file system cannot tell a file from its copies.
     fn identity(&self, _name: &str) -> Result<Option<u64>> {
         Ok(None)
     }
-    /// Free bytes for files of this directory, for messages; `None` if they are not known.
+    /// Returns the free bytes for files of this directory, for messages, or `None` if they are not known.
     fn free_bytes(&self) -> Option<u64> {
         None
     }
-    /// The properties of the device that probing has found.
+    /// Returns the properties of the device that probing has found.
     fn capabilities(&self) -> &Capabilities;
     /// Counters of this device.
     fn accounting(&self) -> &Arc<Accounting>;
-    /// The location of the directory, for messages: a path, or another text if it has no path.
+    /// Returns the location of the directory, for messages: a path, or another text if it has no path.
     fn location(&self) -> String;
 }
 
 /// A file of blocks. All calls block until they are done. Many threads may make calls at the same time. Two
 /// operations at the same time whose ranges overlap have no defined order.
 pub trait BlockFile: Send + Sync {
-    /// The file's name within its directory when it was opened.
+    /// Returns the file's name within its directory when it was opened.
     fn name(&self) -> &str;
-    /// The location of the file, for messages.
+    /// Returns the location of the file, for messages.
     fn location(&self) -> &Location;
-    /// Length in bytes.
+    /// Returns the length in bytes.
     fn len_bytes(&self) -> Result<u64>;
     /// Bytes of a sector: offsets and lengths are multiples of it, and the medium may tear a write only
     /// between sectors.

@@ -4,12 +4,13 @@
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 const DIGITS: usize = 16;
 
-/// A number that identifies the current boot of the machine, not 0; `None` if the system has no such number.
+/// Returns a number that identifies the current boot of the machine, not 0, or `None` if the system has no
+/// such number.
 pub(crate) fn boot_id() -> Option<u64> {
     number(&std::fs::read_to_string(BOOT_ID).ok()?)
 }
 
-/// The first half of a UUID as a number.
+/// Returns the first half of a UUID as a number.
 fn number(text: &str) -> Option<u64> {
     let digits: String = text.chars().filter(char::is_ascii_hexdigit).take(DIGITS).collect();
     let is_whole = digits.len() == DIGITS;

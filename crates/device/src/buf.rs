@@ -23,7 +23,7 @@ impl AlignedBuf {
     /// Alignment of every buffer. It is enough for direct I/O on usual block devices.
     pub const ALIGN_BYTES: usize = 4096;
 
-    /// A zeroed buffer of `len_bytes` bytes (may be 0).
+    /// Returns a zeroed buffer of `len_bytes` bytes (may be 0).
     pub fn new(len_bytes: usize) -> AlignedBuf {
         let layout = Self::layout(len_bytes);
         // SAFETY: the layout has a non-zero size (see `layout`).
@@ -32,7 +32,7 @@ impl AlignedBuf {
         AlignedBuf { start, len_bytes }
     }
 
-    /// A buffer holding a copy of `bytes`.
+    /// Returns a buffer holding a copy of `bytes`.
     pub fn copy_of(bytes: &[u8]) -> AlignedBuf {
         let len_bytes = bytes.len();
         let layout = Self::layout(len_bytes);

@@ -52,7 +52,7 @@ impl CacheShape {
     pub const PAPER: CacheShape =
         CacheShape { bytes: 20 * 1024 * 1024, ways: 20, write_back: WriteBack::Clwb };
 
-    /// One of `parts` equal parts of this cache, which has at least one set. `parts` is not 0.
+    /// Returns one of `parts` equal parts of this cache, which has at least one set. `parts` is not 0.
     pub fn split(self, parts: u64) -> CacheShape {
         CacheShape { bytes: self.bytes / parts, ..self }
     }
@@ -90,12 +90,12 @@ impl CacheCounts {
         self.load_misses + self.store_misses
     }
 
-    /// Lines that reached the medium.
+    /// Returns the number of lines that reached the medium.
     pub fn stored_lines(&self) -> u64 {
         self.dirty_evictions + self.written_back_lines
     }
 
-    /// All fences, including those that had no lines to wait for.
+    /// Returns the number of all fences, including those that had no lines to wait for.
     pub fn fences(&self) -> u64 {
         self.fences_by_lines.values().sum()
     }
@@ -116,18 +116,19 @@ impl CacheCounts {
         }
     }
 
-    /// Nanoseconds that the counted operations take longer on the medium of `profile` than in main memory.
-    /// For each fetched line, this is the profile's extra latency. A fence with lines to wait for takes the
-    /// longer of two times. One is the profile's time of a fence and of its lines; the other is the transfer
-    /// of the lines at the profile's bandwidth. Evictions cost nothing, because no operation waits for them.
-    /// The profile's cache is not used.
+    /// Returns how many nanoseconds longer the counted operations take on the medium of `profile` than in
+    /// main memory. For each fetched line, this is the profile's extra latency. A fence with lines to wait
+    /// for takes the longer of two times. One is the profile's time of a fence and of its lines; the other is
+    /// the transfer of the lines at the profile's bandwidth. Evictions cost nothing, because no operation
+    /// waits for them. The profile's cache is not used.
     pub fn extra_ns(&self, profile: &NvmProfile) -> f64 {
         self.loaded_lines() as f64 * profile.read_extra_ns + self.waits_ns(profile)
     }
 
-    /// The same time, under the assumption that a processor fetches the lines of one access in parallel. The
-    /// profile says how many at once (`parallel_lines`). [`CacheCounts::extra_ns`] assumes that it fetches
-    /// one line after the other.
+    /// Returns the same time as [`CacheCounts::extra_ns`], but assumes that a processor fetches the lines of
+    /// one access in parallel. The profile has the number of lines that are fetched at once
+    /// (`parallel_lines`). [`CacheCounts::extra_ns`] assumes that the processor fetches one line after the
+    /// other.
     pub fn overlapped_extra_ns(&self, profile: &NvmProfile) -> f64 {
         let fetch =
             |(lines, fetches): (&u64, &u64)| *fetches as f64 * profile.run_ns(*lines, profile.read_extra_ns);
@@ -140,7 +141,7 @@ impl CacheCounts {
     }
 }
 
-/// How long a fence waits for this number of lines, in nanoseconds.
+/// Returns how long a fence waits for this number of lines, in nanoseconds.
 fn wait_ns(profile: &NvmProfile, lines: u64) -> f64 {
     if lines == 0 {
         return 0.0;
@@ -161,10 +162,10 @@ pub struct Wear {
     pub worn_lines: u64,
     /// How often lines reached the medium, for all lines together.
     pub writes: u64,
-    /// The same for the one line that reached the medium most often.
+    /// How often the most worn line reached the medium.
     pub most_writes: u64,
-    /// The offset of the first byte of this line. If several lines have the most writes, the offset of the
-    /// first of them.
+    /// The offset of the first byte of the most worn line. If several lines have the most writes, it is the
+    /// offset of the first of them.
     pub most_at: u64,
 }
 
@@ -182,12 +183,12 @@ impl CachedRegion {
         Arc::new(CachedRegion { inner, model })
     }
 
-    /// The counts so far.
+    /// Returns the counts so far.
     pub fn counts(&self) -> CacheCounts {
         self.model.lock().counts.clone()
     }
 
-    /// The wear of the lines so far.
+    /// Returns the wear of the lines so far.
     pub fn wear(&self) -> Wear {
         self.model.lock().wear.summary()
     }
@@ -341,7 +342,7 @@ impl Model {
     }
 }
 
-/// The lines of a range; none if it is empty.
+/// Returns the lines of a range, or none if it is empty.
 fn touched(offset: u64, len_bytes: u64) -> std::ops::Range<u64> {
     if len_bytes == 0 { 0..0 } else { region::lines(offset, len_bytes) }
 }

@@ -39,7 +39,7 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
-    /// Whether a write of this length is atomic, if its offset is a multiple of the length.
+    /// Returns whether a write of this length is atomic, if its offset is a multiple of the length.
     pub fn writes_whole(&self, len_bytes: usize) -> bool {
         let range = self.atomic_write_min_bytes as usize..=self.atomic_write_bytes as usize;
         len_bytes.is_power_of_two() && range.contains(&len_bytes)

@@ -22,7 +22,7 @@ thread_local! {
     static SET: Cell<usize> = const { Cell::new(SETS) };
 }
 
-/// The number of this thread's set of counters.
+/// Returns the number of this thread's set of counters.
 #[inline]
 fn set_of_thread() -> usize {
     SET.with(|set| {
@@ -75,7 +75,7 @@ impl Traffic {
     }
 }
 
-/// The number of lines that a range touches; 0 if the range is empty.
+/// Returns the number of lines that a range touches, or 0 if the range is empty.
 #[inline]
 fn line_count(offset: u64, len_bytes: u64) -> u64 {
     let lines = region::lines(offset, len_bytes);

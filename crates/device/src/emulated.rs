@@ -109,7 +109,7 @@ impl Model {
         }
     }
 
-    /// The time at which the request would have arrived if the thread had not woken up late.
+    /// Returns the time at which the request would have arrived if the thread had not woken up late.
     fn arrival_ns() -> u64 {
         sys::now_ns().saturating_sub(CREDIT_NS.take())
     }
@@ -213,9 +213,9 @@ impl Emulated {
         Emulated::of(inner, profile, dilation, None)
     }
 
-    /// As [`Emulated::wrap`], for a device of limited size, in bytes. If the profile has a translation layer,
-    /// writes to flash are modelled. Files that already exist count as completely written when they are
-    /// opened for the first time.
+    /// Does the same as [`Emulated::wrap`], for a device of limited size, in bytes. If the profile has a
+    /// translation layer, writes to flash are modelled. Files that already exist count as completely written
+    /// when they are opened for the first time.
     pub fn sized(
         inner: Arc<dyn Directory>,
         profile: Profile,
@@ -258,18 +258,18 @@ impl Emulated {
         self.model.is_on.store(is_on, Relaxed);
     }
 
-    /// The report since the device was made, or since [`Emulated::begin_report`].
+    /// Returns the report since the device was made, or since [`Emulated::begin_report`].
     pub fn report(&self) -> EmulationReport {
         self.model.report()
     }
 
-    /// The merges of blocks since the device was made. They are zero if the profile has no merges.
+    /// Returns the merges of blocks since the device was made. They are zero if the profile has no merges.
     pub fn merges(&self) -> MergeCounts {
         self.model.service.lock().merges()
     }
 }
 
-/// The capabilities of the device below, changed by a profile.
+/// Returns the capabilities of the device below, changed by a profile.
 fn emulated_capabilities(below: &Capabilities, profile: &Profile) -> Capabilities {
     let backend = format!("emulated {} on {}", profile.name, below.backend);
     let mut warnings = below.warnings.clone();
@@ -394,7 +394,7 @@ impl EmulatedFile {
         self.model().serve(place, inner)
     }
 
-    /// The kind of request that a write is for the cache of the device.
+    /// Returns the kind of request that a write is for the cache of the device.
     fn kind(&self, durability: Durability) -> Kind {
         match (durability, self.model().profile.durable_write) {
             (Durability::Now, DurableWrite::Fua) => Kind::WriteThrough,
@@ -426,7 +426,7 @@ impl EmulatedFile {
         self.settle(durability)
     }
 
-    /// As `write`, for several writes together.
+    /// Does the same as `write`, for several writes together.
     fn write_all(&self, ops: &[WriteOp<'_>], inner: impl FnOnce() -> Result<()>) -> Result<()> {
         let request = |op: &WriteOp<'_>| (self.kind(op.durability), self.extent(op.offset, op.buf.len()));
         self.make_room(Operation::Write, ops.iter().map(|op| (op.offset, op.buf.len() as u64)))?;

@@ -155,20 +155,21 @@ pub struct DeviceError {
 }
 
 impl DeviceError {
-    /// An error of an operation on a whole file.
+    /// Returns an error of an operation on a whole file.
     #[cold]
     pub fn new(file: &str, operation: Operation, kind: ErrorKind) -> DeviceError {
         DeviceError { file: file.into(), operation, offset: None, kind }
     }
 
-    /// An error at a byte offset.
+    /// Returns an error at a byte offset.
     #[cold]
     pub fn at(file: &str, operation: Operation, offset: u64, kind: ErrorKind) -> DeviceError {
         DeviceError { file: file.into(), operation, offset: Some(offset), kind }
     }
 
-    /// Whether the device had no space, and the operation may be repeated when there is space. A flush that
-    /// fails for lack of space may not be repeated: like any failed flush, it may have lost earlier writes.
+    /// Returns whether the device had no space, and the operation may be repeated when there is space. A
+    /// flush that fails for lack of space may not be repeated: like any failed flush, it may have lost
+    /// earlier writes.
     pub fn is_no_space(&self) -> bool {
         let is_flush = matches!(self.operation, Operation::Flush | Operation::SyncDirectory);
         self.kind == ErrorKind::NoSpace && !is_flush

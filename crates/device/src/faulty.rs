@@ -108,7 +108,7 @@ struct State {
 }
 
 impl State {
-    /// The fault that the rules have for this operation.
+    /// Returns the fault that the rules have for this operation.
     fn fault(&self, operation: Operation, space: Option<Space>) -> Option<Fault> {
         self.operation_count.fetch_add(1, Relaxed);
         if !self.armed.load(Relaxed) {
@@ -188,12 +188,12 @@ impl Faulty {
         self.state.any_poisoned.store(false, Relaxed);
     }
 
-    /// How many operations were spoiled.
+    /// Returns how many operations were spoiled.
     pub fn fired_count(&self) -> u64 {
         self.state.fired_count.load(Relaxed)
     }
 
-    /// How many operations were called.
+    /// Returns how many operations were called.
     pub fn operation_count(&self) -> u64 {
         self.state.operation_count.load(Relaxed)
     }
@@ -277,7 +277,7 @@ impl FaultyFile {
         self.state.any_poisoned.store(true, Relaxed);
     }
 
-    /// Half of `len_bytes`, in whole sectors.
+    /// Returns half of `len_bytes`, in whole sectors.
     fn half(&self, len_bytes: usize) -> usize {
         let sector_bytes = self.inner.sector_bytes() as usize;
         len_bytes / sector_bytes / 2 * sector_bytes

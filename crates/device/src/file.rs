@@ -122,12 +122,12 @@ impl FileDirectory {
         FileDirectory::open(path, options)
     }
 
-    /// The directory's path.
+    /// Returns the directory's path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The whole path of a file in this directory.
+    /// Returns the whole path of a file in this directory.
     fn full(&self, name: &str, operation: Operation) -> Result<PathBuf> {
         check_name(name, operation)?;
         Ok(self.path.join(name))
@@ -178,7 +178,7 @@ impl FileDirectory {
     }
 }
 
-/// Whether an entry of a directory is a file, or a link to a file.
+/// Returns whether an entry of a directory is a file, or a link to a file.
 fn is_file(entry: &std::fs::DirEntry) -> std::io::Result<bool> {
     let kind = entry.file_type()?;
     Ok(kind.is_file() || kind.is_symlink() && std::fs::metadata(entry.path()).is_ok_and(|to| to.is_file()))
@@ -307,8 +307,9 @@ impl OpenFile {
         DeviceError::at(self.location.text(), operation, offset, ErrorKind::from_io(error))
     }
 
-    /// The error of a failed durable write. It is not known which bytes reached the medium, so the file is
-    /// poisoned. If the device had no space, the file is not poisoned, because the write may be repeated.
+    /// Returns the error of a failed durable write. It is not known which bytes reached the medium, so the
+    /// file is poisoned. If the device had no space, the file is not poisoned, because the write may be
+    /// repeated.
     #[cold]
     fn fail_durable(&self, operation: Operation, offset: u64, error: &std::io::Error) -> DeviceError {
         let failed = self.fail(operation, offset, error);
@@ -358,7 +359,7 @@ impl OpenFile {
         Ok(())
     }
 
-    /// Whether the kernel accepts a write of this offset and length as an atomic write
+    /// Returns whether the kernel accepts a write of this offset and length as an atomic write
     /// (`generic_atomic_write_valid`).
     fn takes_atomic(&self, offset: u64, len: usize) -> bool {
         let (least, most) = self.shared.atomic_bytes;

@@ -41,7 +41,7 @@ pub struct FlashReport {
 }
 
 impl FlashReport {
-    /// The difference to an earlier report of the same device.
+    /// Returns the difference to an earlier report of the same device.
     pub fn since(&self, earlier: &FlashReport) -> FlashReport {
         FlashReport {
             host_bytes: self.host_bytes - earlier.host_bytes,
@@ -74,7 +74,7 @@ pub(crate) struct Flash {
 }
 
 impl Flash {
-    /// An empty device. Without a translation layer, only its size is modelled.
+    /// Returns an empty device. Without a translation layer, only its size is modelled.
     pub(crate) fn new(capacity_bytes: u64, of: Option<&Translation>) -> Flash {
         let block_bytes = of.map_or(BLOCK_BYTES, |of| u64::from(of.page_bytes));
         let blocks = u32::try_from(capacity_bytes / block_bytes).unwrap_or(HOLE - 1).min(HOLE - 1);
@@ -185,7 +185,7 @@ impl Flash {
         }
     }
 
-    /// The counts of the translation layer, if the profile has one.
+    /// Returns the counts of the translation layer, if the profile has one.
     pub(crate) fn report(&self) -> Option<FlashReport> {
         let FtlCounts { programmed_pages, copied_pages, erased_blocks, valid_pages } =
             self.ftl.as_ref()?.counts();

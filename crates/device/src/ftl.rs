@@ -42,7 +42,7 @@ pub struct Translation {
 }
 
 impl Translation {
-    /// What is wrong with the values; `None` if they are possible.
+    /// Returns what is wrong with the values, or `None` if they are possible.
     pub(crate) fn problem(&self) -> Option<&'static str> {
         let is_sound = self.page_bytes.is_power_of_two()
             && self.page_bytes >= 512
@@ -106,7 +106,7 @@ pub(crate) struct Ftl {
 }
 
 impl Ftl {
-    /// An empty device with this many logical pages.
+    /// Returns an empty device with this many logical pages.
     pub(crate) fn new(logical_pages: u32, of: &Translation) -> Ftl {
         let block_pages = of.block_pages;
         let with_spare = f64::from(logical_pages) * (1.0 + of.spare_percent / 100.0);

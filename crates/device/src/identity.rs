@@ -25,7 +25,7 @@ enum Keeps {
     Nothing,
 }
 
-/// The kept values of a file system, which is identified by its number in `statfs`.
+/// Returns the kept values of a file system, which is identified by its number in `statfs`.
 fn keeps(file_system: i64) -> Keeps {
     match file_system {
         // ext2 to ext4, xfs, btrfs, f2fs, tmpfs.
@@ -36,8 +36,8 @@ fn keeps(file_system: i64) -> Keeps {
     }
 }
 
-/// A number that no copy of the file has, not 0. `None` if the file system does not keep the necessary
-/// values.
+/// Returns a number that no copy of the file has, not 0. Returns `None` if the file system does not keep the
+/// necessary values.
 pub(crate) fn of(file: &File) -> io::Result<Option<u64>> {
     let keeps = keeps(sys::file_system(file.as_fd())?);
     if keeps == Keeps::Nothing {

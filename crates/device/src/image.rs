@@ -89,12 +89,12 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// A timeline at the recording's first moment.
+    /// Returns a timeline at the recording's first moment.
     pub fn new(recording: Recording) -> Timeline {
         Timeline::with_lies(recording, Lies::default())
     }
 
-    /// A timeline of a device that lied.
+    /// Returns a timeline of a device that lied.
     pub fn with_lies(recording: Recording, lies: Lies) -> Timeline {
         let state = |initial: &crate::recorder::Initial| DeviceState {
             files: initial.files.iter().cloned().collect(),
@@ -116,7 +116,7 @@ impl Timeline {
         }
     }
 
-    /// The cut after all events: one more than the last tick.
+    /// Returns the cut after all events: one more than the last tick.
     pub fn end(&self) -> u64 {
         self.recording.end
     }
@@ -147,8 +147,8 @@ impl Timeline {
         self.pending_indexes().into_iter().map(|index| &self.recording.events[index]).collect()
     }
 
-    /// The devices after a crash at the cut. `fates` has one fate for each event of [`Timeline::pending`], in
-    /// the same order.
+    /// Returns the devices after a crash at the cut. `fates` has one fate for each event of
+    /// [`Timeline::pending`], in the same order.
     pub fn image(&self, fates: &[Fate]) -> Vec<Arc<MemoryDirectory>> {
         let pending = self.pending_indexes();
         assert_eq!(pending.len(), fates.len(), "one fate for each pending event");
@@ -373,7 +373,7 @@ fn apply_garbage(image: &mut MemoryImage, offset: u64, bytes: &[u8], seed: u64) 
     }
 }
 
-/// SplitMix64: a well-mixed number from any number.
+/// Returns a well-mixed number for any number (SplitMix64).
 fn mix(seed: u64) -> u64 {
     let mut z = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

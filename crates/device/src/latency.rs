@@ -66,7 +66,7 @@ impl Latencies {
         histogram.saturating_record(took.as_nanos().min(u128::from(MAX_NS)) as u64);
     }
 
-    /// The figures of one kind since the last [`Latencies::clear`].
+    /// Returns the figures of one kind since the last [`Latencies::clear`].
     pub fn summary(&self, what: Timed) -> LatencySummary {
         let slot = self.kinds[what as usize].lock();
         slot.as_ref().map_or_else(LatencySummary::default, |histogram| LatencySummary {

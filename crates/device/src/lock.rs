@@ -48,12 +48,12 @@ impl DirLock {
         Ok(DirLock { _file: file, path })
     }
 
-    /// The lock file.
+    /// Returns the lock file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Name of the lock file within its directory.
+    /// Returns the name of the lock file within its directory.
     pub fn file_name() -> &'static str {
         LOCK_FILE
     }

@@ -131,7 +131,7 @@ fn fill_holes(file: &File, len_bytes: u64) -> std::io::Result<()> {
     }
 }
 
-/// Whether the file system of a file is in main memory.
+/// Returns whether the file system of a file is in main memory.
 fn is_in_memory(file: &File) -> std::io::Result<bool> {
     Ok(sys::file_system(file.as_fd())? == libc::TMPFS_MAGIC)
 }

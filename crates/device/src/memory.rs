@@ -30,7 +30,7 @@ const DEFAULT_SECTOR_BYTES: u32 = 512;
 /// The location of all files in memory, for messages.
 const PLACE: &str = "(memory)";
 
-/// The location of a file. It differs from the file's name, as in a real directory.
+/// Returns the location of a file. It differs from the file's name, as in a real directory.
 fn location(name: &str) -> Location {
     Location::new(format!("{PLACE}/{name}"))
 }
@@ -43,7 +43,7 @@ pub struct MemoryImage {
 }
 
 impl MemoryImage {
-    /// Length in bytes.
+    /// Returns the length in bytes.
     pub fn len_bytes(&self) -> u64 {
         self.len_bytes
     }
@@ -126,17 +126,17 @@ pub struct MemoryDirectory {
 }
 
 impl MemoryDirectory {
-    /// An empty directory with 512-byte sectors.
+    /// Returns an empty directory with 512-byte sectors.
     pub fn new() -> Arc<MemoryDirectory> {
         MemoryDirectory::with_sector(DEFAULT_SECTOR_BYTES)
     }
 
-    /// An empty directory with sectors of this many bytes (512 to 4096, a power of two).
+    /// Returns an empty directory with sectors of this many bytes (512 to 4096, a power of two).
     pub fn with_sector(sector_bytes: u32) -> Arc<MemoryDirectory> {
         Arc::new(MemoryDirectory::build(sector_bytes, None))
     }
 
-    /// An empty directory whose holes are multiples of this many bytes, at least a sector.
+    /// Returns an empty directory whose holes are multiples of this many bytes, at least a sector.
     pub fn with_holes(hole_bytes: u32) -> Arc<MemoryDirectory> {
         assert!(hole_bytes.is_power_of_two() && hole_bytes >= DEFAULT_SECTOR_BYTES);
         let mut directory = MemoryDirectory::build(DEFAULT_SECTOR_BYTES, None);
@@ -144,12 +144,12 @@ impl MemoryDirectory {
         Arc::new(directory)
     }
 
-    /// An empty directory in which no file can grow beyond this many bytes.
+    /// Returns an empty directory in which no file can grow beyond this many bytes.
     pub fn with_capacity(capacity_bytes: u64) -> Arc<MemoryDirectory> {
         Arc::new(MemoryDirectory::build(DEFAULT_SECTOR_BYTES, Some(capacity_bytes)))
     }
 
-    /// A directory with these files.
+    /// Returns a directory with these files.
     pub fn from_images(images: impl IntoIterator<Item = (String, MemoryImage)>) -> Arc<Self> {
         let directory = MemoryDirectory::build(DEFAULT_SECTOR_BYTES, None);
         for (name, image) in images {
@@ -159,7 +159,7 @@ impl MemoryDirectory {
         Arc::new(directory)
     }
 
-    /// A copy of the present state of all files.
+    /// Returns a copy of the present state of all files.
     pub fn images(&self) -> Vec<(String, MemoryImage)> {
         let files = self.files.lock();
         files.iter().map(|(name, inode)| (name.clone(), inode.image.read().clone())).collect()

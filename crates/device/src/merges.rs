@@ -37,7 +37,7 @@ pub struct Merges {
 }
 
 impl Merges {
-    /// What is wrong with the values; `None` if they are possible.
+    /// Returns what is wrong with the values, or `None` if they are possible.
     pub(crate) fn problem(&self) -> Option<&'static str> {
         let is_sound = self.page_bytes >= 512
             && self.block_bytes.is_multiple_of(self.page_bytes)
@@ -51,7 +51,7 @@ impl Merges {
         )
     }
 
-    /// Time of a merge that copies `bytes`, in nanoseconds.
+    /// Returns the time of a merge that copies `bytes`, in nanoseconds.
     fn time_ns(&self, bytes: u64) -> u64 {
         (self.erase_us * 1e3 + bytes as f64 * 1e9 / self.copy_bytes_per_s) as u64
     }
@@ -93,7 +93,7 @@ pub(crate) struct OpenBlocks {
 }
 
 impl OpenBlocks {
-    /// The open blocks of a drive without any.
+    /// Returns the open blocks of a drive without any.
     pub(crate) fn new(of: Merges) -> OpenBlocks {
         let open = Vec::with_capacity(of.open_blocks + 1);
         OpenBlocks { of, open, counts: MergeCounts::default() }
@@ -134,12 +134,12 @@ impl OpenBlocks {
         merges_ns
     }
 
-    /// The beginning of the page that has the last byte before `end`.
+    /// Returns the beginning of the page that has the last byte before `end`.
     fn last_page(&self, end: u64) -> u64 {
         (end - 1) / self.of.page_bytes * self.of.page_bytes
     }
 
-    /// The state of a block after one more write that continues it.
+    /// Returns the state of a block after one more write that continues it.
     fn continued(&self, block: OpenBlock, part: &OpenBlock, at: u64) -> OpenBlock {
         let end = block.end.max(part.end);
         let new_bytes = end - at.max(block.end);

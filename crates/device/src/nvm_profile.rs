@@ -45,7 +45,7 @@ pub struct NvmProfile {
 }
 
 impl NvmProfile {
-    /// A profile that comes with the program.
+    /// Returns a profile that comes with the program.
     pub fn shipped(name: &str) -> Result<NvmProfile, ProfileError> {
         let unknown =
             || ProfileError::Unknown { name: name.to_string(), known: NvmProfile::names().join(", ") };
@@ -86,7 +86,7 @@ impl NvmProfile {
         Ok(())
     }
 
-    /// Time of consecutive lines, if one line takes `each_ns`.
+    /// Returns the time of consecutive lines, if one line takes `each_ns`.
     pub(crate) fn run_ns(&self, lines: u64, each_ns: f64) -> f64 {
         let in_turn = (lines as f64 / self.parallel_lines as f64).max(1.0);
         if lines == 0 { 0.0 } else { each_ns * in_turn }

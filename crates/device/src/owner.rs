@@ -60,7 +60,7 @@ pub fn restrict_directory(path: &Path) -> io::Result<()> {
     std::fs::set_permissions(path, Permissions::from_mode(DIRECTORY_MODE))
 }
 
-/// The permission bits of a directory.
+/// Returns the permission bits of a directory.
 pub fn directory_mode(path: &Path) -> io::Result<u32> {
     Ok(std::fs::metadata(path)?.mode() & 0o7777)
 }

@@ -54,8 +54,8 @@ fn found() -> &'static WriteBackChoice {
     })
 }
 
-/// How lines of a medium are written back. Errors: the environment variable names an instruction that this
-/// processor does not have, or the medium needs an instruction and the processor has none.
+/// Returns how lines of a medium are written back. Errors: the environment variable names an instruction that
+/// this processor does not have, or the medium needs an instruction and the processor has none.
 pub(crate) fn write_back_of(medium: Medium) -> Result<WriteBack, ErrorKind> {
     found().write_back_of(medium)
 }
@@ -75,8 +75,8 @@ impl WriteBackChoice {
     }
 }
 
-/// Whether a store of whole lines that are written back at once bypasses the caches. It does not if an
-/// instruction is forced.
+/// Returns whether a store of whole lines that are written back at once bypasses the caches. It does not if
+/// an instruction is forced.
 pub(crate) fn streams() -> bool {
     CAN_STREAM && !found().is_forced
 }
@@ -98,8 +98,8 @@ fn named(name: &str) -> Result<WriteBack, ErrorKind> {
     }
 }
 
-/// Whether the kernel reports, for every region of persistent memory, that the processor's caches survive a
-/// power failure.
+/// Returns whether the kernel reports, for every region of persistent memory, that the processor's caches
+/// survive a power failure.
 fn caches_persist(devices: &Path) -> bool {
     let Ok(entries) = std::fs::read_dir(devices) else { return false };
     let regions =
@@ -137,7 +137,7 @@ mod processor {
 
     use super::{LINE_BYTES, WriteBack};
 
-    /// Whether the processor has the instruction, and its lines have the size [`LINE_BYTES`].
+    /// Returns whether the processor has the instruction, and its lines have the size [`LINE_BYTES`].
     pub(super) fn has(how: WriteBack) -> bool {
         let basic = __cpuid(1);
         let line_bytes = u64::from(basic.ebx >> 8 & 0xFF) * 8;
@@ -202,7 +202,7 @@ mod processor {
         unsafe { asm!("sfence", options(nostack, preserves_flags)) };
     }
 
-    /// Whether the time-stamp counter always runs at the same speed.
+    /// Returns whether the time-stamp counter always runs at the same speed.
     pub(super) fn counter_is_steady() -> bool {
         __cpuid(0x8000_0000).eax >= 0x8000_0007 && __cpuid(0x8000_0007).edx >> 8 & 1 == 1
     }
@@ -247,8 +247,8 @@ mod processor {
 use processor::{CAN_STREAM, counter, counter_is_steady, has, prefetch_line, write_back_line};
 pub(crate) use processor::{fence, stream};
 
-/// The nanoseconds of the clock and the time-stamp counter at the same moment. A thread may be interrupted
-/// between the two reads, so the best of several tries is used.
+/// Returns the nanoseconds of the clock and the time-stamp counter at the same moment. A thread may be
+/// interrupted between the two reads, so the best of several tries is used.
 fn both_clocks() -> (u64, u64) {
     let look = |_| {
         let before = counter();
@@ -268,7 +268,7 @@ pub(crate) struct Ticks {
 }
 
 impl Ticks {
-    /// The ticks of this process. The first call measures their length for 10 ms.
+    /// Returns the ticks of this process. The first call measures their length for 10 ms.
     pub(crate) fn of_process() -> &'static Ticks {
         const CALIBRATION_NS: u64 = 10_000_000;
         static TICKS: OnceLock<Ticks> = OnceLock::new();
@@ -283,7 +283,7 @@ impl Ticks {
         })
     }
 
-    /// The present time in ticks.
+    /// Returns the present time in ticks.
     #[inline]
     pub(crate) fn now(&self) -> u64 {
         if self.is_counter { counter() } else { crate::sys::now_ns() }

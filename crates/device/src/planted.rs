@@ -26,7 +26,7 @@ mod switch {
         static REACHED: RefCell<BTreeMap<&'static str, u64>> = const { RefCell::new(BTreeMap::new()) };
     }
 
-    /// Whether this fault is switched on for the calling thread.
+    /// Returns whether this fault is switched on for the calling thread.
     #[inline]
     pub fn planted(name: &str) -> bool {
         let hit = ACTIVE.get().is_some_and(|active| active == name);
@@ -57,12 +57,12 @@ mod switch {
         REACHED.with_borrow_mut(|counts| *counts.entry(event).or_default() += 1);
     }
 
-    /// The events that the calling thread has reached since the last call, and how often.
+    /// Returns the events that the calling thread has reached since the last call, and how often.
     pub fn take_reached() -> BTreeMap<&'static str, u64> {
         REACHED.take()
     }
 
-    /// How often the code reached the fault since it was switched on.
+    /// Returns how often the code reached the fault since it was switched on.
     pub fn planted_hits() -> u64 {
         HITS.get()
     }
@@ -82,7 +82,7 @@ pub fn planted_panic(place: &'static str) {
 #[inline(always)]
 pub const fn plant_panic(_name: &str) {}
 
-/// Whether this fault is switched on. It is never on in a build without the harness.
+/// Returns whether this fault is switched on. It is never on in a build without the harness.
 #[cfg(not(feature = "planted"))]
 #[inline(always)]
 pub const fn planted(_name: &str) -> bool {

@@ -49,8 +49,8 @@ fn is_full(error: &std::io::Error) -> bool {
     ErrorKind::from_io(error) == ErrorKind::NoSpace
 }
 
-/// The capabilities of a device to which nothing can be written now. Direct I/O is used if the kernel reports
-/// it. All capabilities that need a trial are off.
+/// Returns the capabilities of a device to which nothing can be written now. Direct I/O is used if the kernel
+/// reports it. All capabilities that need a trial are off.
 fn examine_full(path: &Path, file: &File, want_direct: bool) -> std::io::Result<Capabilities> {
     let facts = sys::statx(file.as_fd())?;
     let direct_io = want_direct
@@ -59,8 +59,8 @@ fn examine_full(path: &Path, file: &File, want_direct: bool) -> std::io::Result<
     Ok(untried(capabilities(&facts, direct_io)))
 }
 
-/// The capabilities of a directory in which no file can be made now. Reads and writes use the page cache,
-/// which always works.
+/// Returns the capabilities of a directory in which no file can be made now. Reads and writes use the page
+/// cache, which always works.
 fn without_file(directory: &Path) -> std::io::Result<Capabilities> {
     let facts = sys::statx(File::open(directory)?.as_fd())?;
     Ok(untried(capabilities(&facts, false)))
@@ -74,7 +74,7 @@ fn untried(mut found: Capabilities) -> Capabilities {
     found
 }
 
-/// The capabilities that are known without a trial.
+/// Returns the capabilities that are known without a trial.
 fn capabilities(facts: &sys::StatxFacts, direct_io: bool) -> Capabilities {
     let logical = facts.direct_offset_align_bytes.clamp(512, 4096);
     let physical = sys::physical_sector_bytes(facts.device_major, facts.device_minor);
@@ -94,7 +94,7 @@ fn capabilities(facts: &sys::StatxFacts, direct_io: bool) -> Capabilities {
     }
 }
 
-/// The scratch file opened for direct I/O, if a block can be written and read that way.
+/// Returns the scratch file opened for direct I/O, if a block can be written and read that way.
 fn try_direct(path: &Path) -> Option<File> {
     let mut how = owner::options();
     how.read(true).write(true).create(true).truncate(false).custom_flags(libc::O_DIRECT);
@@ -132,14 +132,14 @@ fn examine(file: &File, direct_io: bool, want_direct: bool) -> std::io::Result<C
     Ok(found)
 }
 
-/// Whether the smallest atomic write that `statx` promises succeeds.
+/// Returns whether the smallest atomic write that `statx` promises succeeds.
 fn is_atomic(file: &File, facts: &sys::StatxFacts) -> bool {
     let bytes = facts.atomic_write_bytes_min as usize;
     bytes > 0
         && sys::write_atomic(file.as_fd(), &AlignedBuf::new(bytes), 0, true).is_ok_and(|wrote| wrote == bytes)
 }
 
-/// The capabilities of a directory that must not be written to.
+/// Returns the capabilities of a directory that must not be written to.
 pub(crate) fn read_only() -> Capabilities {
     Capabilities {
         backend: "file, read-only".into(),

@@ -142,7 +142,7 @@ pub enum ProfileError {
 }
 
 impl Profile {
-    /// A profile that comes with the program.
+    /// Returns a profile that comes with the program.
     pub fn shipped(name: &str) -> Result<Profile, ProfileError> {
         let unknown = || ProfileError::Unknown { name: name.to_string(), known: Profile::names().join(", ") };
         let (_, text) = SHIPPED.iter().find(|(known, _)| *known == name).ok_or_else(unknown)?;
@@ -162,7 +162,7 @@ impl Profile {
         Ok(profile)
     }
 
-    /// The same drive, but requests take no time. It is for runs that only count operations.
+    /// Returns the same drive, but requests take no time. It is for runs that only count operations.
     pub fn without_time(mut self) -> Profile {
         let at_once = f64::INFINITY;
         (self.fixed_us, self.flush_us, self.write_ack_us, self.trim_us) = (0.0, 0.0, 0.0, 0.0);
@@ -205,7 +205,7 @@ impl Profile {
         Ok(())
     }
 
-    /// Service time of one request on one channel, in nanoseconds.
+    /// Returns the service time of one request on one channel, in nanoseconds.
     pub(crate) fn service_ns(&self, request: Request) -> u64 {
         let rates = &self.operations_per_s;
         let rate = match (request.write, request.sequential) {
@@ -224,12 +224,13 @@ impl Profile {
         (fixed_ns + (anchor_ns - fixed_ns) * anchors) as u64
     }
 
-    /// Whether the drive handles requests as one if they are submitted together and have adjacent addresses.
+    /// Returns whether the drive handles requests as one if they are submitted together and have adjacent
+    /// addresses.
     pub(crate) fn merges(&self) -> bool {
         self.under_way_per_s > 0.0
     }
 
-    /// Whether the drive has a write cache, which a flush would empty.
+    /// Returns whether the drive has a write cache, which a flush would empty.
     pub(crate) fn has_cache(&self) -> bool {
         self.flush_us > 0.0 || self.write_ack_us > 0.0
     }

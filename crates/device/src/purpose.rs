@@ -32,7 +32,7 @@ impl Space {
         Space::Flash,
     ];
 
-    /// Lower-case name for reports.
+    /// Returns the lower-case name for reports.
     pub fn name(self) -> &'static str {
         match self {
             Space::Control => "control",
@@ -89,7 +89,7 @@ impl Purpose {
         Purpose::NvmMeta,
     ];
 
-    /// Lower-case name for reports.
+    /// Returns the lower-case name for reports.
     pub fn name(self) -> &'static str {
         match self {
             Purpose::Control => "control",

@@ -181,7 +181,7 @@ pub struct Recording {
 }
 
 impl RecordLog {
-    /// An empty log.
+    /// Returns an empty log.
     pub fn new() -> Arc<RecordLog> {
         Arc::default()
     }
@@ -192,12 +192,12 @@ impl RecordLog {
         self.complete(index..index + 1);
     }
 
-    /// The present tick. The next event will have a later one.
+    /// Returns the present tick. The next event will have a later one.
     pub fn now(&self) -> u64 {
         self.log.lock().tick
     }
 
-    /// A copy of everything recorded so far.
+    /// Returns a copy of everything recorded so far.
     pub fn recording(&self) -> Recording {
         let log = self.log.lock();
         Recording {

@@ -81,8 +81,8 @@ pub struct NvmCell {
 }
 
 impl NvmCell {
-    /// Energy in joules for writing this many lines back, if every bit of them is written. Modelled, not
-    /// measured.
+    /// Returns the energy in joules for writing this number of lines back, if every bit of them is written.
+    /// The energy is modelled, not measured.
     pub fn write_joules(&self, written_back_lines: u64) -> f64 {
         let bits = written_back_lines as f64 * (LINE_BYTES * 8) as f64;
         bits * self.energy_pj_per_bit * 1e-12
@@ -132,7 +132,7 @@ pub struct RegionTally {
 /// [`Region::load_word`]. The callers' locks ensure this. Ranges beyond the end are a programmer's error and
 /// asserted.
 pub trait Region: Send + Sync {
-    /// Length in bytes.
+    /// Returns the length in bytes.
     fn len_bytes(&self) -> u64;
     /// Copies bytes out.
     fn read(&self, offset: u64, buf: &mut [u8]);
@@ -142,7 +142,7 @@ pub trait Region: Send + Sync {
     fn write_back(&self, offset: u64, len_bytes: u64);
     /// Waits until everything that this thread wrote back before is durable.
     fn fence(&self);
-    /// The properties of the region.
+    /// Returns the properties of the region.
     fn facts(&self) -> RegionFacts;
     /// Counts since the region was mapped.
     fn tally(&self) -> RegionTally;
@@ -193,7 +193,7 @@ pub(crate) fn assert_within(region_bytes: u64, offset: u64, len_bytes: u64) {
     assert!(is_within, "bytes {offset}..+{len_bytes} are not within a region of {region_bytes}");
 }
 
-/// The numbers of the lines that contain a range.
+/// Returns the numbers of the lines that contain a range.
 pub(crate) fn lines(offset: u64, len_bytes: u64) -> std::ops::Range<u64> {
     offset / LINE_BYTES..(offset + len_bytes).div_ceil(LINE_BYTES)
 }

@@ -119,7 +119,7 @@ impl EmulatedRegion {
 }
 
 impl NvmProfile {
-    /// Whether reads take no extra time. Then the cache is not modelled.
+    /// Returns whether reads take no extra time. Then the cache is not modelled.
     fn reads_are_free(&self) -> bool {
         self.read_extra_ns == 0.0 && self.bandwidth_bytes_per_s == 0.0
     }

@@ -101,7 +101,7 @@ impl RegionFiles {
         Arc::new(RegionFiles { region, how, capabilities, accounting, extents })
     }
 
-    /// The piece that belongs to a name, and whether the name is one of an unfinished file.
+    /// Returns the piece that belongs to a name, and whether the name is one of an unfinished file.
     fn find(&self, name: &str) -> Option<(&Arc<Extent>, bool)> {
         let number = name.strip_prefix(self.how.prefix.as_str())?.strip_prefix('.')?;
         let (number, is_unfinished) = match number.strip_suffix(UNFINISHED_SUFFIX) {
@@ -112,7 +112,7 @@ impl RegionFiles {
         (number == format!("{:04}", extent.no)).then_some((extent, is_unfinished))
     }
 
-    /// The location of a file, for messages.
+    /// Returns the location of a file, for messages.
     fn shown(&self, name: &str) -> Location {
         Location::new(format!("{name} in {}", self.how.location))
     }

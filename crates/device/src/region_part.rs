@@ -24,8 +24,8 @@ pub struct RegionPart {
 }
 
 impl RegionPart {
-    /// The part with the bytes `range` of a region. The range begins at a whole line. Reads and stores are
-    /// counted for `space` and `why`.
+    /// Returns the part with the bytes `range` of a region. The range begins at a whole line. Reads and
+    /// stores are counted for `space` and `why`.
     pub fn new(
         region: Arc<dyn Region>,
         range: Range<u64>,
@@ -39,7 +39,7 @@ impl RegionPart {
         Arc::new(RegionPart { region, start: range.start, len_bytes, space, why, account })
     }
 
-    /// The offset in the region of a range of the part.
+    /// Returns the offset in the region of a range of the part.
     fn at(&self, offset: u64, len_bytes: u64) -> u64 {
         region::assert_within(self.len_bytes, offset, len_bytes);
         self.start + offset

@@ -74,19 +74,19 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    /// An idle device, whose times are multiplied by `dilation`.
+    /// Returns an idle device, whose times are multiplied by `dilation`.
     pub(crate) fn new(profile: Profile, dilation: f64) -> Service {
         let channels = (0..profile.channels).map(|_| Channel::default()).collect();
         let open_blocks = profile.merges.map(OpenBlocks::new);
         Service { profile, dilation, channels, flush: None, is_dirty: false, busy_ns: 0, open_blocks }
     }
 
-    /// The merges so far.
+    /// Returns the merges so far.
     pub(crate) fn merges(&self) -> MergeCounts {
         self.open_blocks.as_ref().map(OpenBlocks::counts).unwrap_or_default()
     }
 
-    /// The sum of the times that channels were busy, or will be busy with placed requests.
+    /// Returns the sum of the times that channels were busy, or will be busy with placed requests.
     pub(crate) fn busy_ns(&self) -> u64 {
         self.busy_ns
     }
@@ -130,9 +130,9 @@ impl Service {
         answered_ns
     }
 
-    /// How many bytes of a request one channel serves, from the address `at` on. With stripes, it is the rest
-    /// of the stripe. If any of several channels can serve any piece, it is the size of an anchor, because a
-    /// drive spreads a long request over its chips. Otherwise it is the whole request.
+    /// Returns how many bytes of a request one channel serves, from the address `at` on. With stripes, it is
+    /// the rest of the stripe. If any of several channels can serve any piece, it is the size of an anchor,
+    /// because a drive spreads a long request over its chips. Otherwise it is the whole request.
     fn piece_bytes(&self, at: u64) -> u64 {
         match (self.profile.stripe_bytes, self.channels.len()) {
             (0, 1) => u64::MAX,
@@ -157,13 +157,13 @@ impl Service {
         }
     }
 
-    /// Time of the merges that a write causes.
+    /// Returns the time of the merges that a write causes.
     fn merges_ns(&mut self, Extent { file, offset, bytes }: Extent) -> u64 {
         self.open_blocks.as_mut().map_or(0, |open| open.write(file, offset, bytes))
     }
 
-    /// Whether a piece on a channel continues an earlier piece. Records the end of this piece, so that the
-    /// next one can continue it. Without stripes each channel has the end of one stream. If a stream
+    /// Returns whether a piece on a channel continues an earlier piece. Records the end of this piece, so
+    /// that the next one can continue it. Without stripes each channel has the end of one stream. If a stream
     /// continues on another channel, the two channels exchange their ends.
     fn continues(&mut self, no: usize, place: ChannelAddress, bytes: u64) -> bool {
         let had_tail = match self.profile.stripe_bytes {
@@ -178,7 +178,7 @@ impl Service {
         had_tail.is_some()
     }
 
-    /// The channel that serves a piece, and the piece's address on it.
+    /// Returns the channel that serves a piece, and the piece's address on it.
     fn channel_of(&self, piece: Extent) -> (usize, ChannelAddress) {
         let Extent { file, offset, .. } = piece;
         match self.profile.stripe_bytes {

@@ -94,7 +94,7 @@ pub(crate) fn statx(fd: BorrowedFd<'_>) -> io::Result<StatxFacts> {
     })
 }
 
-/// The number that identifies the type of an open file's file system.
+/// Returns the number that identifies the type of an open file's file system.
 pub(crate) fn file_system(fd: BorrowedFd<'_>) -> io::Result<i64> {
     // SAFETY: all-zero is a valid value of this plain C structure.
     let mut facts: libc::statfs = unsafe { std::mem::zeroed() };
@@ -103,7 +103,7 @@ pub(crate) fn file_system(fd: BorrowedFd<'_>) -> io::Result<i64> {
     Ok(facts.f_type)
 }
 
-/// Free bytes for processes without privileges in the file system of a directory.
+/// Returns the free bytes for processes without privileges in the file system of a directory.
 pub(crate) fn free_bytes(fd: BorrowedFd<'_>) -> io::Result<u64> {
     // SAFETY: all-zero is a valid value of this plain C structure.
     let mut facts: libc::statfs64 = unsafe { std::mem::zeroed() };
@@ -122,7 +122,7 @@ pub(crate) fn physical_sector_bytes(major: u32, minor: u32) -> Option<u32> {
     text.trim().parse().ok()
 }
 
-/// Monotonic time in nanoseconds.
+/// Returns the monotonic time in nanoseconds.
 pub(crate) fn now_ns() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `now` outlives the call; the monotonic clock always exists.
@@ -153,12 +153,12 @@ pub(crate) fn tighten_timer_slack() {
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_u64, 0, 0, 0) };
 }
 
-/// Processor time this process has used, in nanoseconds.
+/// Returns the processor time this process has used, in nanoseconds.
 pub(crate) fn process_cpu_ns() -> u64 {
     cpu_ns(libc::CLOCK_PROCESS_CPUTIME_ID)
 }
 
-/// Processor time that the calling thread has used, in nanoseconds.
+/// Returns the processor time that the calling thread has used, in nanoseconds.
 pub fn thread_cpu_ns() -> u64 {
     cpu_ns(libc::CLOCK_THREAD_CPUTIME_ID)
 }

@@ -36,7 +36,7 @@ impl Tracked {
         Arc::new(Tracked { inner, lines: Mutex::default() })
     }
 
-    /// The number of lines whose stores a power failure could lose now.
+    /// Returns the number of lines whose stores a power failure could lose now.
     pub fn unpersisted(&self) -> usize {
         self.lines.lock().len()
     }

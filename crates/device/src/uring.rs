@@ -54,7 +54,7 @@ pub(crate) struct RingPool {
 }
 
 impl RingPool {
-    /// A pool. Makes a first ring to find out whether the kernel allows rings.
+    /// Returns a pool. Makes a first ring to find out whether the kernel allows rings.
     pub(crate) fn new(allowed: bool) -> RingPool {
         let pool = RingPool { idle: Mutex::default(), refused: AtomicBool::new(!allowed) };
         if let Some(ring) = pool.take() {
@@ -63,7 +63,7 @@ impl RingPool {
         pool
     }
 
-    /// Whether batches can use a ring.
+    /// Returns whether batches can use a ring.
     pub(crate) fn available(&self) -> bool {
         !self.refused.load(Relaxed)
     }

@@ -33,7 +33,7 @@ fn copy(directory: &MemoryDirectory) -> Arc<MemoryDirectory> {
 }
 
 impl VolatileMachine {
-    /// An empty directory, in the first boot of the machine.
+    /// Returns an empty directory, in the first boot of the machine.
     pub fn new() -> Arc<VolatileMachine> {
         VolatileMachine::of(MemoryDirectory::new(), MemoryDirectory::new(), 1)
     }
@@ -44,12 +44,12 @@ impl VolatileMachine {
         Arc::new(VolatileMachine { files, mapped, boot, capabilities })
     }
 
-    /// The state that a new process finds after this process was killed.
+    /// Returns the state that a new process finds after this process was killed.
     pub fn after_process_death(&self) -> Arc<VolatileMachine> {
         VolatileMachine::of(copy(&self.files), copy(&self.mapped), self.boot)
     }
 
-    /// The state that a new process finds after a power failure.
+    /// Returns the state that a new process finds after a power failure.
     pub fn after_power_loss(&self) -> Arc<VolatileMachine> {
         VolatileMachine::of(copy(&self.files), MemoryDirectory::new(), self.boot + 1)
     }

@@ -60,7 +60,7 @@ pub struct ActiveChunk {
 }
 
 impl Allocator {
-    /// The region of the allocator. Callers read and write their chunks in it, by offset
+    /// Returns the region of the allocator. Callers read and write their chunks in it, by offset
     /// ([`Pointer::to_u64`]).
     pub fn region(&self) -> &Arc<dyn Region> {
         &self.region
@@ -130,7 +130,7 @@ impl Allocator {
     }
 
     /// Frees the segments of all empty slabs, and takes this many free segments that lie side by side.
-    /// `None`: there is no such stretch.
+    /// Returns `None` if there is no such stretch.
     fn reclaim_and_take(&self, segments: u32) -> Result<Option<u32>> {
         let mut empty = Vec::new();
         for (owner, class) in self.heaps() {
@@ -151,7 +151,7 @@ impl Allocator {
         Ok(pool.take(segments))
     }
 
-    /// Each owner that has slabs, or has had chunks since the start, together with each size class.
+    /// Returns each owner that has slabs, or has had chunks since the start, together with each size class.
     fn heaps(&self) -> impl Iterator<Item = (Owner, Class)> {
         let used = (0..).zip(&self.owners).filter(|(_, heaps)| heaps.get().is_some());
         let owners = used.filter_map(|(number, _)| Owner::new(number));
@@ -170,8 +170,8 @@ impl Allocator {
         Ok(())
     }
 
-    /// As [`Allocator::activate`], but the change is durable only after the next fence of this thread. For
-    /// callers that issue a fence later anyway, and whose own log names the chunk.
+    /// Does the same as [`Allocator::activate`], but the change is durable only after the next fence of this
+    /// thread. This is for callers that issue a fence later anyway, and whose own log names the chunk.
     pub fn activate_unfenced(&self, chunk: Pointer) -> Result<()> {
         let claim = self.claim(chunk, Intent::Activate)?;
         self.store_claims(&[claim]);
@@ -220,15 +220,16 @@ impl Allocator {
         self.finish_claims(claims);
     }
 
-    /// The length of a chunk in bytes: at least the length that [`Allocator::allocate`] was called with.
+    /// Returns the length of a chunk in bytes: at least the length that [`Allocator::allocate`] was called
+    /// with.
     ///
     /// Errors: no chunk begins there. A free chunk of a slab is no error.
     pub fn len_bytes(&self, chunk: Pointer) -> Result<u64> {
         self.locate(chunk).map(|place| place.len_bytes())
     }
 
-    /// The owner of a chunk that is reserved or active; `None` if no such chunk begins there. For recovery of
-    /// a data structure whose pointers may lead to chunks that were freed.
+    /// Returns the owner of a chunk that is reserved or active, or `None` if no such chunk begins there. For
+    /// recovery of a data structure whose pointers may lead to chunks that were freed.
     pub fn owner_of(&self, chunk: Pointer) -> Result<Option<Owner>> {
         match self.locate(chunk) {
             Ok(ChunkLocation::Slot { segment, slot, class, owner }) => self.with_heap(owner, class, |heap| {
@@ -266,7 +267,7 @@ impl Allocator {
         u64::from(self.layout.segments) * SEGMENT_BYTES
     }
 
-    /// The active chunks, in the order of their pointers. Reads all bitmaps.
+    /// Returns the active chunks, in the order of their pointers. Reads all bitmaps.
     pub fn active_chunks(&self) -> Result<Vec<ActiveChunk>> {
         let mut found = Vec::new();
         for (owner, class) in self.heaps() {
@@ -294,7 +295,8 @@ impl Allocator {
 
     /// Checks that no bit is set in the bitmap of a segment without a slab. Otherwise the segment could
     /// become a slab later, and after a restart such a bit would be an active chunk that nothing leads to.
-    /// Reads all bitmaps. For checks of a whole database; nobody may allocate or free meanwhile.
+    /// Reads all bitmaps. This is for checks of a whole database. No other thread may allocate or free chunks
+    /// during the check.
     ///
     /// Errors: the first damage that is found.
     pub fn check(&self) -> Result<()> {
@@ -320,14 +322,14 @@ impl Allocator {
         self.roots.create(&*self.region, &self.layout, name)
     }
 
-    /// The word with a root's value.
+    /// Returns the word with a root's value.
     ///
     /// Errors: there is no such root.
     pub fn root(&self, name: &str) -> Result<Word> {
         self.roots.find(&self.layout, name)
     }
 
-    /// A root's value.
+    /// Returns a root's value.
     ///
     /// Errors: there is no such root.
     pub fn root_value(&self, name: &str) -> Result<u64> {
@@ -351,7 +353,7 @@ impl Allocator {
         self.roots.remove(&*self.region, &self.layout, name)
     }
 
-    /// The names of the roots, sorted.
+    /// Returns the names of the roots, sorted.
     pub fn root_names(&self) -> Vec<Box<str>> {
         self.roots.names()
     }

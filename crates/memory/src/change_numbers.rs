@@ -52,7 +52,7 @@ impl ChangeNumbers {
         self.changes.truncate(kept);
     }
 
-    /// A savepoint at the present state of the transaction.
+    /// Returns a savepoint at the present state of the transaction.
     pub(crate) fn savepoint(&self) -> Savepoint {
         let (store, newest_change, changes) =
             (self.store, self.newest(self.changes.len()), self.changes.len());
@@ -67,8 +67,8 @@ impl ChangeNumbers {
         is_same.then_some(()).ok_or(StoreError::NoSavepoint)
     }
 
-    /// The number of the newest among the first `changes` changes. If there are none, the number of the
-    /// begin.
+    /// Returns the number of the newest among the first `changes` changes. If there are none, returns the
+    /// number that the transaction got at its start.
     fn newest(&self, changes: usize) -> u64 {
         let newest = changes.checked_sub(1).and_then(|last| self.changes.get(last));
         newest.copied().unwrap_or(self.first)

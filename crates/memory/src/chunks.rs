@@ -40,12 +40,12 @@ pub(crate) struct Claim {
 }
 
 impl Claim {
-    /// Whether the claim stores a word, which has to be fenced.
+    /// Returns whether the claim stores a word, which has to be fenced.
     pub(crate) fn stores(&self) -> bool {
         self.stores
     }
 
-    /// The chunk's slot in its slab; `None` for a run.
+    /// Returns the chunk's slot in its slab; `None` for a run.
     fn slot(&self) -> Option<u32> {
         match self.place {
             ChunkLocation::Slot { slot, .. } => Some(slot),
@@ -53,7 +53,7 @@ impl Claim {
         }
     }
 
-    /// Whether both chunks are in one slab.
+    /// Returns whether both chunks are in one slab.
     fn has_slab_of(&self, other: &Claim) -> bool {
         match (self.place, other.place) {
             (ChunkLocation::Slot { segment, .. }, ChunkLocation::Slot { segment: other, .. }) => {
@@ -73,8 +73,8 @@ fn refused(refused: Refused, pointer: Pointer) -> MemoryError {
 }
 
 impl Allocator {
-    /// The present use of a segment, from the directory in DRAM. A run that is only reserved is a run here,
-    /// too.
+    /// Returns the present use of a segment, from the directory in DRAM. A run that is only reserved is a run
+    /// here, too.
     pub(crate) fn descriptor(&self, segment: u32) -> Descriptor {
         let word = self.directory.get(segment as usize).map_or(0, |word| word.load(Acquire));
         Descriptor::decode(word, segment).unwrap_or(Descriptor::Free)
@@ -87,7 +87,7 @@ impl Allocator {
         }
     }
 
-    /// The place that a pointer points to, if a chunk can begin there.
+    /// Returns the place that a pointer points to, if a chunk can begin there.
     pub(crate) fn locate(&self, pointer: Pointer) -> Result<ChunkLocation> {
         let foreign = |why| MemoryError::Foreign { pointer, why };
         if pointer.is_none() {
@@ -110,12 +110,12 @@ impl Allocator {
         }
     }
 
-    /// The pointer to a chunk of a slab.
+    /// Returns the pointer to a chunk of a slab.
     pub(crate) fn pointer_to(&self, segment: u32, slot: u32, class: Class) -> Pointer {
         Pointer::from_u64(self.layout.segment_at(segment) + u64::from(slot) * class.size_bytes())
     }
 
-    /// The source from which heaps of this class read their bitmaps.
+    /// Returns the source from which heaps of this class read their bitmaps.
     pub(crate) fn source(&self, class: Class) -> Source<'_> {
         Source { region: &*self.region, layout: &self.layout, class }
     }
@@ -186,8 +186,8 @@ impl Allocator {
         }
     }
 
-    /// The change that a claim will make to a word of the region. `None`: no word changes, because the chunk
-    /// was only reserved and becomes free.
+    /// Returns the change that a claim will make to a word of the region. Returns `None` if no word changes,
+    /// because the chunk was only reserved and becomes free.
     pub(crate) fn change_of(&self, claim: &Claim) -> Option<Change> {
         let is_activation = claim.intent == Intent::Activate;
         let change = match claim.place {
@@ -291,7 +291,7 @@ impl Allocator {
 }
 
 impl ChunkLocation {
-    /// The descriptor that the first segment of a run gets when the run becomes active or free.
+    /// Returns the descriptor that the first segment of a run gets when the run becomes active or free.
     fn descriptor(self, is_active: bool) -> Descriptor {
         match self {
             ChunkLocation::Run { segments, owner, .. } if is_active => Descriptor::Run { segments, owner },

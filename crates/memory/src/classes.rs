@@ -23,18 +23,18 @@ pub(crate) const CLASSES: usize = 26;
 pub(crate) struct Class(u8);
 
 impl Class {
-    /// The smallest class whose chunks hold this many bytes; `None` if no class is large enough.
+    /// Returns the smallest class whose chunks hold this many bytes, or `None` if no class is large enough.
     pub(crate) fn fitting(len_bytes: u64) -> Option<Class> {
         let number = SIZES.partition_point(|size| u64::from(*size) < len_bytes);
         Class::new(number as u8)
     }
 
-    /// The class of this number.
+    /// Returns the class of this number.
     pub(crate) fn new(number: u8) -> Option<Class> {
         (usize::from(number) < CLASSES).then_some(Class(number))
     }
 
-    /// The number of the class.
+    /// Returns the number of the class.
     pub(crate) fn number(self) -> u8 {
         self.0
     }
@@ -54,7 +54,7 @@ impl Class {
         self.slots().div_ceil(u64::BITS) as usize
     }
 
-    /// All classes.
+    /// Returns all classes.
     #[cfg(test)]
     pub(crate) fn all() -> impl Iterator<Item = Class> {
         (0..CLASSES as u8).map(Class)

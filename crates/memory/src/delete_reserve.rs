@@ -29,7 +29,7 @@ pub(crate) struct DeleteReserve {
 }
 
 impl DeleteReserve {
-    /// A reserve that has no segments yet. It allocates them for `owner`.
+    /// Returns a reserve that has no segments yet. It allocates them for `owner`.
     pub(crate) fn new(owner: Owner) -> DeleteReserve {
         DeleteReserve { owner, segments: Vec::new() }
     }

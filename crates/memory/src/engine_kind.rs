@@ -58,7 +58,7 @@ impl EngineKind {
         EngineKind::NvmLog,
     ];
 
-    /// The name of the engine after `USING` in SQL.
+    /// Returns the name of the engine after `USING` in SQL.
     pub const fn name(self) -> &'static str {
         match self {
             EngineKind::Inplace => "inplace",
@@ -70,12 +70,13 @@ impl EngineKind {
         }
     }
 
-    /// The engine with a name.
+    /// Returns the engine with a name.
     pub fn from_name(name: &str) -> Option<EngineKind> {
         EngineKind::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// The number of the engine. It is part of owner numbers in existing regions, so it never changes.
+    /// Returns the number of the engine. It is part of owner numbers in existing regions, so it never
+    /// changes.
     pub const fn number(self) -> u16 {
         match self {
             EngineKind::Inplace => 0,
@@ -87,18 +88,19 @@ impl EngineKind {
         }
     }
 
-    /// The name of the root of its store for a partition.
+    /// Returns the name of the root of its store for a partition.
     fn root_name(self, partition: u16) -> String {
         format!("{} {partition}", self.name())
     }
 
-    /// Whether a region has the engine's store for a partition. [`EngineKind::open`] makes a missing store.
+    /// Returns whether a region has the engine's store for a partition. [`EngineKind::open`] makes a missing
+    /// store.
     pub fn has_store(self, allocator: &Allocator, partition: u16) -> bool {
         allocator.root(&self.root_name(partition)).is_ok()
     }
 
-    /// The owner of those chunks of the engine's store that do not belong to a single table; `None` if there
-    /// is no such partition.
+    /// Returns the owner of those chunks of the engine's store that do not belong to a single table, or
+    /// `None` if there is no such partition.
     pub fn store_owner(self, partition: u16) -> Option<Owner> {
         Owner::new(1 + self.number() * PARTITIONS_MAX + partition).filter(|_| partition < PARTITIONS_MAX)
     }

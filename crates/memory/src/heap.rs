@@ -93,7 +93,7 @@ impl Heap {
         Ok(())
     }
 
-    /// The slab in a segment; `None` if it does not belong to this heap.
+    /// Returns the slab in a segment, or `None` if it does not belong to this heap.
     pub(crate) fn slab(&mut self, source: &Source<'_>, segment: u32) -> Result<Option<&mut Slab>> {
         if self.unread.contains(&segment) {
             self.read(source, segment)?;
@@ -141,12 +141,12 @@ impl Heap {
         }
     }
 
-    /// Reserved and active chunks of the slabs that have been read.
+    /// Returns the number of reserved and active chunks of the slabs that have been read.
     pub(crate) fn taken_count(&self) -> u64 {
         self.slabs.values().map(|slab| u64::from(slab.taken_count())).sum()
     }
 
-    /// The slabs that have been read, with their segments.
+    /// Returns the slabs that have been read, with their segments.
     pub(crate) fn slabs(&self) -> impl Iterator<Item = (u32, &Slab)> {
         self.slabs.iter().map(|(segment, slab)| (*segment, slab))
     }

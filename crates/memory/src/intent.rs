@@ -137,7 +137,7 @@ pub(crate) fn recover(region: &dyn Region, layout: &Layout) -> Result<()> {
     Ok(())
 }
 
-/// The changes of a lane: none if it is not sealed.
+/// Returns the changes of a lane: none if it is not sealed.
 fn read(at: u64, bytes: &[u8; LANE_BYTES], layout: &Layout) -> Result<Vec<Change>> {
     let seal = get_u64(bytes, 0);
     let count = (seal >> 32) as usize;

@@ -103,7 +103,7 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// The layout with this many segments. Its end may be beyond the end of the region.
+    /// Returns the layout with this many segments. Its end may be beyond the end of the region.
     fn with_segments(len_bytes: u64, segments: u32) -> Layout {
         let count = u64::from(segments);
         let bitmaps_at = (DESCRIPTORS_AT + count * DESCRIPTOR_BYTES).next_multiple_of(PART_ALIGNMENT);
@@ -115,7 +115,7 @@ impl Layout {
         self.segment_at(self.segments)
     }
 
-    /// The layout of a region with this many bytes.
+    /// Returns the layout of a region with this many bytes.
     pub(crate) fn of(len_bytes: u64) -> Result<Layout> {
         let least_bytes = Layout::with_segments(0, 1).end();
         let most_bytes = Layout::with_segments(0, SEGMENTS_MAX).end();
@@ -129,57 +129,58 @@ impl Layout {
         Ok(if whole.end() <= len_bytes { whole } else { Layout::with_segments(len_bytes, most - 1) })
     }
 
-    /// Where a lane begins.
+    /// Returns where a lane begins.
     pub(crate) fn lane_at(&self, lane: usize) -> u64 {
         LANES_AT + (lane * LANE_BYTES) as u64
     }
 
-    /// Where a root begins.
+    /// Returns where a root begins.
     pub(crate) fn root_at(&self, root: u32) -> u64 {
         ROOTS_AT + u64::from(root) * ROOT_BYTES as u64
     }
 
-    /// The root whose value is at an offset.
+    /// Returns the root whose value is at an offset.
     pub(crate) fn root_of_value(&self, offset: u64) -> Option<u32> {
         let within = offset.checked_sub(ROOTS_AT)?;
         let is_value = offset < DESCRIPTORS_AT && within.is_multiple_of(ROOT_BYTES as u64);
         is_value.then_some((within / ROOT_BYTES as u64) as u32)
     }
 
-    /// Where a segment's descriptor is.
+    /// Returns where a segment's descriptor is.
     pub(crate) fn descriptor_at(&self, segment: u32) -> u64 {
         DESCRIPTORS_AT + u64::from(segment) * DESCRIPTOR_BYTES
     }
 
-    /// Where a segment's bitmap is.
+    /// Returns where a segment's bitmap is.
     pub(crate) fn bitmap_at(&self, segment: u32) -> u64 {
         self.bitmaps_at + u64::from(segment) * BITMAP_BYTES
     }
 
-    /// Where a segment is.
+    /// Returns where a segment is.
     pub(crate) fn segment_at(&self, segment: u32) -> u64 {
         self.segments_at + u64::from(segment) * SEGMENT_BYTES
     }
 
-    /// The segment that holds an offset, and the offset within it.
+    /// Returns the segment that holds an offset, and the offset within it.
     pub(crate) fn segment_of(&self, offset: u64) -> Option<(u32, u64)> {
         let within = offset.checked_sub(self.segments_at)?;
         let segment = within / SEGMENT_BYTES;
         (segment < u64::from(self.segments)).then_some((segment as u32, within % SEGMENT_BYTES))
     }
 
-    /// Whether an offset is in a bitmap.
+    /// Returns whether an offset is in a bitmap.
     pub(crate) fn is_in_bitmaps(&self, offset: u64) -> bool {
         (self.bitmaps_at..self.bitmap_at(self.segments)).contains(&offset)
     }
 
-    /// Whether a publication may store a value at this offset: it is in a root, a descriptor, or a segment.
+    /// Returns whether a publication may store a value at this offset: it is in a root, a descriptor, or a
+    /// segment.
     pub(crate) fn is_published(&self, offset: u64) -> bool {
         let is_descriptor = (DESCRIPTORS_AT..self.descriptor_at(self.segments)).contains(&offset);
         is_descriptor || self.root_of_value(offset).is_some() || self.segment_of(offset).is_some()
     }
 
-    /// The bytes between the header and the segments. They are zeros in an empty region.
+    /// Returns the bytes between the header and the segments. They are zeros in an empty region.
     pub(crate) fn tables(&self) -> std::ops::Range<u64> {
         LANES_AT..self.segments_at
     }
@@ -195,7 +196,7 @@ fn put<const N: usize>(bytes: &mut [u8], at: usize, value: [u8; N]) {
     }
 }
 
-/// The word at an offset of a buffer; 0 beyond the end of the buffer.
+/// Returns the word at an offset of a buffer, or 0 beyond the end of the buffer.
 pub(crate) fn get_u64(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(get(bytes, at))
 }
@@ -204,7 +205,7 @@ fn get_u32(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(get(bytes, at))
 }
 
-/// The header of a region that belongs to a database.
+/// Returns the header of a region that belongs to a database.
 pub(crate) fn encode_header(layout: &Layout, database: u64) -> [u8; HEADER_BYTES] {
     let mut bytes = [0; HEADER_BYTES];
     put(&mut bytes, 0, MAGIC.to_le_bytes());
@@ -227,7 +228,7 @@ pub(crate) fn encode_header(layout: &Layout, database: u64) -> [u8; HEADER_BYTES
     bytes
 }
 
-/// The layout of a region, if its header is whole and belongs to this database.
+/// Returns the layout of a region, if its header is whole and belongs to this database.
 pub(crate) fn read_header(region: &dyn Region, database: u64) -> Result<Layout> {
     let len_bytes = region.len_bytes();
     let mut bytes = [0; HEADER_BYTES];
@@ -272,7 +273,7 @@ pub(crate) enum Descriptor {
 }
 
 impl Descriptor {
-    /// The word of the descriptor. Its checksum includes the number of the segment.
+    /// Returns the word of the descriptor. Its checksum includes the number of the segment.
     pub(crate) fn encode(self, segment: u32) -> u64 {
         let fields = match self {
             Descriptor::Free => return 0,
@@ -288,7 +289,7 @@ impl Descriptor {
         fields | u64::from(checksum & 0xFFFF) << 48
     }
 
-    /// The descriptor of a segment, if the word can be one.
+    /// Returns the descriptor of a segment, if the word can be one.
     pub(crate) fn decode(word: u64, segment: u32) -> Option<Descriptor> {
         let owner = Owner::new((word >> 8) as u16);
         let found = match word & 3 {
@@ -301,7 +302,7 @@ impl Descriptor {
     }
 }
 
-/// The bytes of a name for its field in a root, and the seal over this field.
+/// Returns the bytes of a name for its field in a root, and the seal over this field.
 pub(crate) fn encode_name(name: &str) -> Result<([u8; ROOT_NAME_BYTES_MAX], u64)> {
     let mut field = [0; ROOT_NAME_BYTES_MAX];
     match field.get_mut(..name.len()) {
@@ -313,7 +314,7 @@ pub(crate) fn encode_name(name: &str) -> Result<([u8; ROOT_NAME_BYTES_MAX], u64)
     Ok((field, seal))
 }
 
-/// The name in a root, if the seal is valid for this name.
+/// Returns the name in a root, if the seal is valid for this name.
 pub(crate) fn decode_name(root: &[u8; ROOT_BYTES]) -> Option<&str> {
     let seal = get_u64(root, SEAL_AT as usize);
     let field = root.get(NAME_AT as usize..)?;

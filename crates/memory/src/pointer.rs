@@ -22,23 +22,23 @@ impl Pointer {
     /// No chunk.
     pub const NONE: Pointer = Pointer(0);
 
-    /// The pointer that was stored as this number.
+    /// Returns the pointer that was stored as this number.
     pub fn from_u64(offset: u64) -> Pointer {
         Pointer(offset)
     }
 
-    /// The number to store: the chunk's offset in the region, in bytes.
+    /// Returns the number to store: the chunk's offset in the region, in bytes.
     pub fn to_u64(self) -> u64 {
         self.0
     }
 
-    /// Whether it points to no chunk.
+    /// Returns whether it points to no chunk.
     pub fn is_none(self) -> bool {
         self == Pointer::NONE
     }
 
-    /// The word that is `at_bytes` bytes after the beginning of the chunk. `None`: its offset is not aligned
-    /// to 8 bytes, or is too large for a pointer.
+    /// Returns the word that is `at_bytes` bytes after the beginning of the chunk. Returns `None` if its
+    /// offset is not aligned to 8 bytes, or is too large for a pointer.
     pub fn word(self, at_bytes: u64) -> Option<Word> {
         self.0.checked_add(at_bytes).and_then(Word::at)
     }
@@ -55,12 +55,12 @@ impl fmt::Display for Pointer {
 pub struct Word(u64);
 
 impl Word {
-    /// The word at an offset in bytes; `None` if the offset is not aligned.
+    /// Returns the word at an offset in bytes, or `None` if the offset is not aligned.
     pub fn at(offset: u64) -> Option<Word> {
         offset.is_multiple_of(WORD_BYTES as u64).then_some(Word(offset))
     }
 
-    /// The offset of the word in the region, in bytes.
+    /// Returns the offset of the word in the region, in bytes.
     pub fn offset(self) -> u64 {
         self.0
     }
@@ -77,12 +77,12 @@ impl fmt::Display for Word {
 pub struct Owner(u16);
 
 impl Owner {
-    /// The owner of this number; `None` from 4096 on.
+    /// Returns the owner of this number, or `None` from 4096 on.
     pub fn new(number: u16) -> Option<Owner> {
         (usize::from(number) < OWNERS).then_some(Owner(number))
     }
 
-    /// The number of the owner.
+    /// Returns the number of the owner.
     pub fn number(self) -> u16 {
         self.0
     }

@@ -44,7 +44,7 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// Number of free segments.
+    /// Returns the number of free segments.
     pub(crate) fn free_segments(&self) -> u32 {
         self.free_segments
     }
@@ -94,7 +94,7 @@ impl Pool {
         self.runs.insert(start, run);
     }
 
-    /// The first segment of the run that a segment is in.
+    /// Returns the first segment of the run that a segment is in.
     pub(crate) fn run_around(&self, segment: u32) -> Option<u32> {
         let (start, run) = self.runs.range(..=segment).next_back()?;
         (segment - start < run.segments).then_some(*start)
@@ -134,17 +134,17 @@ impl Pool {
         }
     }
 
-    /// The first segments of an owner's runs.
+    /// Returns the first segments of an owner's runs.
     pub(crate) fn runs_of(&self, owner: Owner) -> Vec<u32> {
         self.runs().filter(|(_, run)| run.owner == owner).map(|(start, _)| start).collect()
     }
 
-    /// The runs, with their first segments.
+    /// Returns the runs, with their first segments.
     pub(crate) fn runs(&self) -> impl Iterator<Item = (u32, &Run)> {
         self.runs.iter().map(|(start, run)| (*start, run))
     }
 
-    /// The free stretches: first segment and length.
+    /// Returns the free stretches: first segment and length.
     #[cfg(test)]
     pub(crate) fn stretches(&self) -> impl Iterator<Item = (u32, u32)> {
         self.by_start.iter().map(|(start, length)| (*start, *length))

@@ -65,7 +65,7 @@ impl StepList {
         self.count += 1;
     }
 
-    /// Whether all added steps fit in the list.
+    /// Returns whether all added steps fit in the list.
     pub(crate) fn is_whole(&self) -> bool {
         self.count <= STEPS_MAX
     }
@@ -168,9 +168,10 @@ impl Allocator {
         }
     }
 
-    /// Each thread has a lane of its own, as long as there are no more threads than lanes. The allocator counts
-    /// its threads itself. So the lines that one thread stores do not depend on other threads of the process.
-    /// A thread that alternates between two allocators takes a new lane at each change.
+    /// Returns the lane of the calling thread. Each thread has a lane of its own, as long as there are no
+    /// more threads than lanes. The allocator counts its threads itself. So the lines that one thread stores
+    /// do not depend on other threads of the process. A thread that alternates between two allocators takes a
+    /// new lane at each change.
     fn lane_of_thread(&self) -> usize {
         let last = LANE.get();
         if last.allocator == self.number {

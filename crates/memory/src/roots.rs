@@ -80,7 +80,7 @@ impl Roots {
         value_of(layout, root, name)
     }
 
-    /// The word with a root's value.
+    /// Returns the word with a root's value.
     pub(crate) fn find(&self, layout: &Layout, name: &str) -> Result<Word> {
         let root = self.state.lock().by_name.get(name).copied();
         let no_root = || MemoryError::NoRoot { name: name.into() };
@@ -98,12 +98,12 @@ impl Roots {
         Ok(())
     }
 
-    /// Whether there is a root in this place.
+    /// Returns whether there is a root in this place.
     pub(crate) fn has(&self, root: u32) -> bool {
         self.state.lock().used.get(root as usize).is_some_and(|used| *used)
     }
 
-    /// The names, sorted.
+    /// Returns the names, sorted.
     pub(crate) fn names(&self) -> Vec<Box<str>> {
         let mut names: Vec<Box<str>> = self.state.lock().by_name.keys().cloned().collect();
         names.sort_unstable();

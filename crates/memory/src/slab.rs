@@ -76,12 +76,12 @@ fn bit_of(slot: u32) -> u64 {
 }
 
 impl Slab {
-    /// A slab whose chunks are free.
+    /// Returns a slab whose chunks are free.
     pub(crate) fn empty(class: Class) -> Slab {
         Slab::with_active(class, std::iter::repeat_n(0, class.words()))
     }
 
-    /// The slab with this bitmap; `None` if a bit is set that belongs to no chunk.
+    /// Returns the slab with this bitmap, or `None` if a bit is set that belongs to no chunk.
     pub(crate) fn from_bitmap(class: Class, bitmap: &[u8]) -> Option<Slab> {
         let slab = Slab::with_active(class, (0..class.words()).map(|word| get_u64(bitmap, word * 8)));
         let beyond = (class.slots()..class.words() as u32 * u64::BITS).any(|slot| slab.is_taken(slot));
@@ -96,7 +96,7 @@ impl Slab {
         Slab { slots, free: slots.saturating_sub(taken), next: 0, words }
     }
 
-    /// The states of the 64 chunks in whose word this chunk is.
+    /// Returns the states of the 64 chunks in whose word this chunk is.
     fn state(&self, slot: u32) -> StateWord {
         self.words.get(word_of(slot)).copied().unwrap_or_default()
     }
@@ -112,17 +112,17 @@ impl Slab {
         self.slots - self.free
     }
 
-    /// Whether no chunk is free.
+    /// Returns whether no chunk is free.
     pub(crate) fn is_full(&self) -> bool {
         self.free == 0
     }
 
-    /// Whether a chunk is not free.
+    /// Returns whether a chunk is not free.
     pub(crate) fn is_taken(&self, slot: u32) -> bool {
         self.state(slot).taken & bit_of(slot) != 0
     }
 
-    /// Active chunks.
+    /// Returns the active chunks.
     pub(crate) fn active(&self) -> impl Iterator<Item = u32> + '_ {
         let words = (0..).step_by(u64::BITS as usize).zip(&self.words);
         words.flat_map(|(first, word)| {
@@ -130,7 +130,7 @@ impl Slab {
         })
     }
 
-    /// The numbers of those words of the bitmap in which a bit is set.
+    /// Returns the numbers of those words of the bitmap in which a bit is set.
     pub(crate) fn words_with_active(&self) -> impl Iterator<Item = u64> + '_ {
         (0..).zip(&self.words).filter(|(_, word)| word.active != 0).map(|(number, _)| number)
     }

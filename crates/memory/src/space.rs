@@ -48,8 +48,8 @@ impl Space {
         self.region.prefetch(at.to_u64().saturating_add(plus), len_bytes);
     }
 
-    /// The offset that is `plus` bytes after a pointer. Errors: the range from there on is not within the
-    /// region.
+    /// Returns the offset that is `plus` bytes after a pointer. Errors: the range from there on is not within
+    /// the region.
     #[inline]
     fn checked(&self, at: Pointer, plus: u64, len_bytes: u64) -> StoreResult<u64> {
         let offset = at.to_u64().checked_add(plus);
@@ -81,7 +81,7 @@ impl Space {
         Ok(())
     }
 
-    /// The word that is `plus` bytes after a pointer.
+    /// Returns the word that is `plus` bytes after a pointer.
     #[inline]
     pub(crate) fn word(&self, at: Pointer, plus: u64) -> StoreResult<Word> {
         let offset = self.checked(at, plus, WORD_BYTES as u64)?;
@@ -115,7 +115,7 @@ impl Space {
         let _reserved_until_start = self.allocator.free(chunk);
     }
 
-    /// The largest number of chunks of this many bytes that the region could have.
+    /// Returns the largest number of chunks of this many bytes that the region could have.
     pub(crate) fn chunks_max(&self, len_bytes: u64) -> u64 {
         self.len_bytes / len_bytes.max(1)
     }

@@ -43,14 +43,14 @@ fn new_heaps() -> Box<Heaps> {
     Box::new(std::array::from_fn(|_| Mutex::default()))
 }
 
-/// The number of a new allocator.
+/// Returns the number of a new allocator.
 pub(crate) fn next_number() -> u64 {
     static NUMBERS: AtomicU64 = AtomicU64::new(1);
     NUMBERS.fetch_add(1, Relaxed)
 }
 
 impl Allocator {
-    /// The heaps of an owner.
+    /// Returns the heaps of an owner.
     pub(crate) fn heaps_of(&self, owner: Owner) -> &Heaps {
         static NONE: OnceLock<Box<Heaps>> = OnceLock::new();
         let heaps = self.owners.get(usize::from(owner.number())).unwrap_or(&NONE);

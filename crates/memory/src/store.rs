@@ -23,12 +23,12 @@ use crate::store_error::StoreResult;
 pub struct TableNo(pub(crate) u16);
 
 impl TableNo {
-    /// The table with this number. A new table gets the lowest number that no table has.
+    /// Returns the table with this number. A new table gets the lowest number that no table has.
     pub const fn new(number: u16) -> TableNo {
         TableNo(number)
     }
 
-    /// The number.
+    /// Returns the number.
     pub const fn number(self) -> u16 {
         self.0
     }
@@ -110,7 +110,7 @@ pub trait Store: Send + Sync {
     /// Errors: a transaction is open; there is no such table.
     fn drop_table(&mut self, table: TableNo) -> StoreResult<()>;
 
-    /// The tables in the order of their numbers.
+    /// Returns the tables in the order of their numbers.
     fn tables(&self) -> Vec<StoreTable>;
 
     /// Adds a row with a key for each index.
@@ -146,7 +146,7 @@ pub trait Store: Send + Sync {
         on_row: &mut OnRow<'_>,
     ) -> StoreResult<()>;
 
-    /// A savepoint at the present state of the transaction.
+    /// Returns a savepoint at the present state of the transaction.
     fn savepoint(&self) -> Savepoint;
 
     /// Takes back what the transaction has changed since a savepoint. The savepoint stays valid.
@@ -163,7 +163,7 @@ pub trait Store: Send + Sync {
     /// Makes all commits durable.
     fn sync(&mut self) -> StoreResult<()>;
 
-    /// All chunks of the store, for a check. Another active chunk of its owners would be a leaked one. Reads
-    /// all indexes.
+    /// Returns all chunks of the store, for a check. Another active chunk of its owners would be a leaked
+    /// one. Reads all indexes.
     fn chunks(&self) -> StoreResult<Vec<Pointer>>;
 }

@@ -110,7 +110,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Whether the region is full.
+    /// Returns whether the region is full.
     pub(crate) fn is_full(&self) -> bool {
         matches!(self, StoreError::Memory(MemoryError::Full { .. }))
     }

@@ -195,12 +195,12 @@ pub struct TablesFound {
     pub filled_tables: usize,
 }
 
-/// Where the file of a device is, for messages.
+/// Returns where the file of a device is, for messages.
 fn place_in(directory: &dyn Directory) -> String {
     format!("{}/{TABLES_FILE}", directory.location())
 }
 
-/// Maps the existing file in its present length. `None`: there is no file, or it has no bytes.
+/// Maps the existing file in its present length. Returns `None` if there is no file, or it has no bytes.
 fn existing(directory: &dyn Directory, new_bytes: u64) -> TablesFileResult<Option<Arc<dyn Region>>> {
     if !directory.exists(TABLES_FILE)? {
         return Ok(None);
@@ -222,8 +222,8 @@ fn set_value(allocator: &Allocator, root: &str, value: u64) -> TablesFileResult<
     Ok(allocator.set_root(root, value)?)
 }
 
-/// Whether the contents were lost with the memory of the machine. After a clean shutdown they are not lost,
-/// because the file has all of them.
+/// Returns whether the contents were lost with the memory of the machine. After a clean shutdown they are not
+/// lost, because the file has all of them.
 fn is_lost(noted: u64, now: u64, is_clean: bool) -> bool {
     noted != 0 && noted != now && !is_clean
 }
@@ -275,7 +275,7 @@ impl MemoryTables {
         }
     }
 
-    /// Why a region of this database cannot be used as it is.
+    /// Returns why a region of this database cannot be used as it is.
     fn misfit(&self, allocator: &Allocator, need: &TablesNeed) -> Option<TablesFileError> {
         let place = place_in(&*self.directory);
         let region = allocator.region();
@@ -322,17 +322,17 @@ impl MemoryTables {
 }
 
 impl TablesRegion {
-    /// The allocator of the region.
+    /// Returns the allocator of the region.
     pub fn allocator(&self) -> &Arc<Allocator> {
         &self.allocator
     }
 
-    /// Number of partitions.
+    /// Returns the number of partitions.
     pub fn partitions(&self) -> u16 {
         self.partitions
     }
 
-    /// Where the file is, for messages.
+    /// Returns where the file is, for messages.
     pub fn location(&self) -> &str {
         &self.place
     }
@@ -353,7 +353,7 @@ impl TablesRegion {
         }
     }
 
-    /// A warning that a start should show to the user.
+    /// Returns a warning that a start should show to the user.
     pub fn warning(&self) -> Option<String> {
         (self.allocator.region().facts().medium == Medium::EmulatedByFile).then(|| {
             format!(
@@ -370,7 +370,8 @@ impl TablesRegion {
     }
 }
 
-/// Looks into the file of a database that is not open. `None`: there is no file, or it was not finished.
+/// Looks into the file of a database that is not open. Returns `None` if there is no file, or it was not
+/// finished.
 ///
 /// Errors: the file is damaged, or of another database or version; the device refuses.
 pub fn look_into_tables(directory: &dyn Directory, database: u64) -> TablesFileResult<Option<TablesFound>> {
@@ -395,7 +396,7 @@ pub fn look_into_tables(directory: &dyn Directory, database: u64) -> TablesFileR
     }))
 }
 
-/// The number of owners that have segments, among owners that are for tables.
+/// Returns the number of owners that have segments, among owners that are for tables.
 fn filled_tables(allocator: &Allocator) -> usize {
     let words = allocator.directory.iter().zip(0u32..);
     let owners = words.filter_map(|(word, segment)| match Descriptor::decode(word.load(Acquire), segment) {

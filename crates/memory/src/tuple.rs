@@ -129,7 +129,7 @@ impl TupleHead {
         compare_bytes(space, tuple, span.from as u64, span.len_bytes, key)
     }
 
-    /// The bytes of the key of an index in the tuple.
+    /// Returns the bytes of the key of an index in the tuple.
     pub(crate) fn key_range(&self, index: usize) -> Range<usize> {
         let KeySpan { from, len_bytes } = self.span(index);
         from..from + len_bytes
@@ -160,7 +160,7 @@ impl TupleHead {
     }
 }
 
-/// The checksum of a tuple's head in the region; `None` if the bytes cannot be a head.
+/// Returns the checksum of a tuple's head in the region, or `None` if the bytes cannot be a head.
 pub(crate) fn head_checksum(space: &Space, tuple: Pointer, bytes: &mut Vec<u8>) -> Option<u32> {
     let head = TupleHead::read(space, tuple).ok()?;
     bytes.resize(head.head_bytes, 0);

@@ -191,7 +191,8 @@ impl UndoLog {
         space.word(*block, (at.line * LINE_BYTES) as u64).map(|word| Some(space.load(word)))
     }
 
-    /// Reads an entry, and copies its bytes into the buffer. `None`: there is no whole entry at this place.
+    /// Reads an entry, and copies its bytes into the buffer. Returns `None` if there is no whole entry at
+    /// this place.
     fn read_entry(&mut self, space: &Space, at: LineNo) -> StoreResult<Option<UndoEntry>> {
         let Some(block) = self.blocks.get(at.block).copied() else { return Ok(None) };
         self.bytes.clear();
@@ -307,12 +308,12 @@ impl UndoLog {
         Ok(())
     }
 
-    /// The blocks of the log.
+    /// Returns the blocks of the log.
     pub(crate) fn blocks(&self) -> &[Pointer] {
         &self.blocks
     }
 
-    /// A savepoint at the present state of the transaction.
+    /// Returns a savepoint at the present state of the transaction.
     pub(crate) fn savepoint(&self) -> Savepoint {
         self.numbers.savepoint()
     }
@@ -326,22 +327,22 @@ impl UndoLog {
         self.phase
     }
 
-    /// Number of entries.
+    /// Returns the number of entries.
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// The entries, oldest first.
+    /// Returns the entries, oldest first.
     pub(crate) fn entries(&self) -> impl Iterator<Item = &UndoEntry> {
         self.entries.iter().map(|kept| &kept.entry)
     }
 
-    /// The entry with this number. The oldest entry has the number 0.
+    /// Returns the entry with this number. The oldest entry has the number 0.
     pub(crate) fn entry(&self, number: usize) -> Option<UndoEntry> {
         self.entries.get(number).map(|kept| kept.entry)
     }
 
-    /// The old bytes in an entry of the kind patch.
+    /// Returns the old bytes in an entry of the kind patch.
     pub(crate) fn before(&mut self, space: &Space, number: usize) -> StoreResult<&[u8]> {
         if let Some(at) = self.entries.get(number).map(|kept| kept.at) {
             self.read_entry(space, at)?;
@@ -349,7 +350,7 @@ impl UndoLog {
         Ok(self.bytes.get(PATCH_AT..).unwrap_or_default())
     }
 
-    /// The first word of the last entry. If 0 is stored there, the log ends before this entry.
+    /// Returns the first word of the last entry. If 0 is stored there, the log ends before this entry.
     pub(crate) fn last_word(&self, space: &Space) -> StoreResult<Option<Word>> {
         let Some(Kept { at, .. }) = self.entries.last() else { return Ok(None) };
         let block = self.blocks.get(at.block).copied().unwrap_or_default();

@@ -46,7 +46,7 @@ pub(crate) struct Wal {
     reserved_bytes: u64,
 }
 
-/// The name of a log file.
+/// Returns the name of a log file.
 pub(crate) fn name_of(number: u64) -> String {
     format!("log.{number}")
 }
@@ -64,7 +64,7 @@ impl Wal {
         Ok(Wal { files, file, number, buffer, committed_bytes: 0, file_bytes, reserved_bytes })
     }
 
-    /// The bytes of the file.
+    /// Returns the bytes of the file.
     pub(crate) fn read(&self) -> StoreResult<Vec<u8>> {
         let mut bytes = vec![0; self.file_bytes as usize];
         self.files.read_at(self.file, 0, &mut bytes)?;
@@ -80,12 +80,12 @@ impl Wal {
         self.file_bytes
     }
 
-    /// Whether a commit waits for [`Wal::flush`].
+    /// Returns whether a commit waits for [`Wal::flush`].
     pub(crate) fn has_pending(&self) -> bool {
         self.committed_bytes > 0
     }
 
-    /// Where the next record begins in the buffer.
+    /// Returns where the next record begins in the buffer.
     pub(crate) fn end(&self) -> usize {
         self.buffer.len()
     }
@@ -112,7 +112,7 @@ impl Wal {
         self.committed_bytes = self.buffer.len();
     }
 
-    /// The bytes of the buffer from `at` on: records of the open transaction.
+    /// Returns the bytes of the buffer from `at` on: records of the open transaction.
     pub(crate) fn records(&self, at: usize) -> &[u8] {
         self.buffer.get(at..).unwrap_or_default()
     }

@@ -36,7 +36,7 @@ struct Folding {
     signature: Signature,
 }
 
-/// The function from values of type `input` to one of type `output`.
+/// Returns the function from values of type `input` to one of type `output`.
 pub fn function(fold: Fold, input: Ty, output: Ty) -> Arc<AggregateUDF> {
     let mut arguments = vec![data_type(input)];
     if let Fold::Call { kind, .. } = fold

@@ -120,7 +120,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// Whether there is neither LIMIT nor OFFSET.
+    /// Returns whether there is neither LIMIT nor OFFSET.
     pub fn is_none(&self) -> bool {
         self.limit.is_none() && self.offset.is_none()
     }
@@ -314,7 +314,7 @@ impl ApplyPlan {
         ApplyPlan::new(input.clone(), given.clone(), plan, inner.clone(), schema.clone())
     }
 
-    /// Whether the node joins the inner rows themselves to the outer rows.
+    /// Returns whether the node joins the inner rows themselves to the outer rows.
     pub fn gives_rows(&self) -> bool {
         self.inner.answer.ty().is_none()
     }

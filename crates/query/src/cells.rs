@@ -35,7 +35,7 @@ use varve_sql::general::Ty;
 /// The number of rows of a batch that is made from single rows.
 pub const BATCH_ROWS: usize = 4096;
 
-/// The array that holds values of the type.
+/// Returns the array that holds values of the type.
 pub fn data_type(ty: Ty) -> DataType {
     match ty {
         Ty::Bool => DataType::Boolean,
@@ -50,8 +50,9 @@ pub fn data_type(ty: Ty) -> DataType {
     }
 }
 
-/// Whether Arrow compares values of the type as PostgreSQL does. It does not for numeric (1.0 and 1.00 are
-/// equal), double precision and real (0 and -0 are equal), interval (a month is 30 days), and arrays.
+/// Returns whether Arrow compares values of the type as PostgreSQL does. It does not for numeric (1.0 and
+/// 1.00 are equal), double precision and real (0 and -0 are equal), interval (a month is 30 days), and
+/// arrays.
 pub fn is_native(ty: Ty) -> bool {
     !matches!(ty, Ty::Float4 | Ty::Float8 | Ty::Numeric | Ty::Interval) && ty.element().is_none()
 }
@@ -129,7 +130,7 @@ impl<'a> Cells<'a> {
         }
     }
 
-    /// The value of row `n`.
+    /// Returns the value of row `n`.
     pub fn get(&self, n: usize) -> Datum<'a> {
         if self.array().is_null(n) {
             return Datum::Null;
@@ -180,7 +181,7 @@ pub enum CellsBuilder {
 }
 
 impl CellsBuilder {
-    /// An empty column of the type.
+    /// Returns an empty column of the type.
     pub fn new(ty: Ty) -> CellsBuilder {
         match data_type(ty) {
             DataType::Boolean => CellsBuilder::Bool(BooleanBuilder::new()),
@@ -230,7 +231,7 @@ impl CellsBuilder {
         }
     }
 
-    /// The array.
+    /// Returns the array.
     pub fn finish(&mut self) -> ArrayRef {
         match self {
             CellsBuilder::Bool(b) => Arc::new(b.finish()),

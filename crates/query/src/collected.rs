@@ -40,7 +40,7 @@ impl Collected {
         Ok(())
     }
 
-    /// Whether there is no value.
+    /// Returns whether there is no value.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
@@ -117,7 +117,7 @@ fn strung(rows: Vec<&Placed>, output: Ty) -> Value {
     Value::Text(String::from_utf8(bytes).unwrap_or_default())
 }
 
-/// json_agg: arrays and rows begin lines.
+/// Returns the result of json_agg. A value that is an array or a row begins on a new line.
 fn json_list(rows: &[&Placed], structured: bool) -> Value {
     let mut out = String::from("[");
     for (n, (_, value, _)) in rows.iter().enumerate() {

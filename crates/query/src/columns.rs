@@ -3,7 +3,7 @@
 use varve_engine::Table;
 use varve_sql::general::{Ty, Typed};
 
-/// The name of a table's column.
+/// Returns the name of a table's column.
 pub fn column_name(ordinal: usize) -> String {
     format!("c{ordinal}")
 }

@@ -75,7 +75,7 @@ impl Computed {
         ScalarUDF::new_from_impl(computed).call(columns)
     }
 
-    /// The expression over slots.
+    /// Returns the expression over slots.
     pub fn expr(&self) -> &Expr {
         &self.expr
     }
@@ -162,7 +162,7 @@ impl ScalarUDFImpl for Computed {
     }
 }
 
-/// An array, or a scalar if no argument was an array.
+/// Returns an array, or a scalar if no argument was an array.
 fn returned(array: ArrayRef, arguments: &[ColumnarValue]) -> Result<ColumnarValue> {
     if arguments.iter().any(|a| matches!(a, ColumnarValue::Array(_))) {
         return Ok(ColumnarValue::Array(array));
@@ -177,7 +177,7 @@ struct KeyOf {
     signature: Signature,
 }
 
-/// The expression that DataFusion compares for a value of this type: the value itself, or its key.
+/// Returns the expression that DataFusion compares for a value of this type: the value itself, or its key.
 pub fn comparable(value: Logical, ty: Ty) -> Logical {
     if is_native(ty) {
         return value;
@@ -186,7 +186,7 @@ pub fn comparable(value: Logical, ty: Ty) -> Logical {
     ScalarUDF::new_from_impl(key).call(vec![value])
 }
 
-/// Whether the call makes a key of its argument.
+/// Returns whether the call makes a key of its argument.
 pub fn is_key(call: &ScalarFunction) -> bool {
     call.func.inner().downcast_ref::<KeyOf>().is_some()
 }
@@ -277,8 +277,9 @@ impl ScalarUDFImpl for OrderOf {
     }
 }
 
-/// A byte that sorts NULL before or after the other values, then the key of the value. For DESC the bytes of
-/// the key are inverted. This reverses the order, because no key is the beginning of another key.
+/// Appends a byte that sorts NULL before or after the other values, and then the key of the value. For DESC
+/// the bytes of the key are inverted. This reverses the order, because no key is the beginning of another
+/// key.
 fn push_directed(out: &mut Vec<u8>, value: &Datum<'_>, direction: Direction) {
     if value.is_null() {
         out.push(if direction.nulls_first { 0 } else { 2 });

@@ -98,9 +98,9 @@ impl Estimator {
         (others / self.distinct(plan, &keys, rows)).min(1.0)
     }
 
-    /// The number of distinct combinations of these expressions' values, before conditions remove rows. If
-    /// nothing is known, it is the number of rows of the plan (`rows`), which the caller passes. Estimating
-    /// it here would take time in 2^n for a chain of n joins.
+    /// Returns the number of distinct combinations of these expressions' values, before conditions remove
+    /// rows. If nothing is known, it is the number of rows of the plan (`rows`), which the caller passes.
+    /// Estimating it here would take time in 2^n for a chain of n joins.
     pub fn distinct(&self, plan: &LogicalPlan, exprs: &[Logical], rows: f64) -> f64 {
         let columns: Vec<Column> = exprs.iter().flat_map(Logical::column_refs).cloned().collect();
         let mut by_scan: Vec<(Rc<ScanFacts>, Vec<usize>)> = Vec::new();

@@ -28,12 +28,13 @@ impl std::hash::Hash for Fold {
 }
 
 impl Fold {
-    /// Whether it is a variance, a regression or a similar function, which sums up powers of its values.
+    /// Returns whether it is a variance, a regression or a similar function, which sums up powers of its
+    /// values.
     pub fn is_of_moments(self) -> bool {
         matches!(self, Fold::Call { kind: AggKind::Moment(_), .. })
     }
 
-    /// Whether all values are kept, each with a sort key and a second value such as a delimiter.
+    /// Returns whether all values are kept, each with a sort key and a second value such as a delimiter.
     pub fn collects(self) -> bool {
         matches!(self, Fold::Call { kind, .. } if kind.collects())
     }

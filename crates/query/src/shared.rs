@@ -123,7 +123,7 @@ impl SharedTable {
         SharedTable { schema: schema_of(&types), types, maker, keeping, plans, state }
     }
 
-    /// Whether the rows are the same for the whole statement.
+    /// Returns whether the rows are the same for the whole statement.
     pub fn is_of_statement(&self) -> bool {
         self.keeping.of_runs.is_none()
     }

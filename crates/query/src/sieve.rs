@@ -57,12 +57,12 @@ impl Sieve {
         Sieve { whole, tests, rest: joined(rest) }
     }
 
-    /// The filter.
+    /// Returns the filter.
     pub fn whole(&self) -> Option<&Expr> {
         self.whole.as_ref()
     }
 
-    /// Whether all rows pass.
+    /// Returns whether all rows pass.
     pub fn is_open(&self) -> bool {
         self.whole.is_none()
     }

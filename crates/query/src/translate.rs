@@ -82,8 +82,8 @@ pub struct Translator<'q> {
     assumed: Option<Rc<RefCell<Assumed>>>,
 }
 
-/// The plan of a query, with a DataFusion context of its own. `assumed` collects the values on which the plan
-/// depends, so that the plan can be cached.
+/// Returns the plan of a query, with a DataFusion context of its own. `assumed` collects the values on which
+/// the plan depends, so that the plan can be cached.
 pub fn plan(
     query: &Query<'_>,
     around: Arc<Around>,
@@ -705,8 +705,8 @@ fn shown(mut part: Part, visible: usize) -> Result<Part> {
     Ok(Part { plan: part.plan.project(columns)?, ..part })
 }
 
-/// Whether outputs are computed after LIMIT, or, if they are volatile (draw from sequences, take locks),
-/// after the sort. This is possible if no sort and no comparison uses them.
+/// Returns whether outputs are computed after LIMIT, or, if they are volatile (draw from sequences, take
+/// locks), after the sort. This is possible if no sort and no comparison uses them.
 fn puts_off(select: &Select) -> bool {
     let is_key = |n: usize| select.order.iter().any(|k| k.output == n);
     let others = || select.outputs.iter().enumerate().filter(|(n, _)| !is_key(*n)).map(|(_, o)| &o.expr);
@@ -725,7 +725,7 @@ fn is_volatile(e: &Expr) -> bool {
     found
 }
 
-/// Whether the query reads one row of a table, by its primary key.
+/// Returns whether the query reads one row of a table, by its primary key.
 fn reads_one(select: &Select) -> bool {
     let table = match &select.source {
         Source::Table(access) => &access.table,

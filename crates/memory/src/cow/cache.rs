@@ -43,7 +43,7 @@ impl PageCache {
         PageCache { owner, frames, by_page, most, hand: 0, dirty_count: 0 }
     }
 
-    /// The frame of a page.
+    /// Returns the frame of a page, if it has one.
     pub(super) fn find(&mut self, page: u64) -> Option<Pointer> {
         let frame = self.frames.get_mut(*self.by_page.get(&page)?)?;
         frame.was_used = true;
@@ -59,12 +59,12 @@ impl PageCache {
         self.dirty_count
     }
 
-    /// Whether dirty pages take more than half of the frames that the cache may have.
+    /// Returns whether dirty pages take more than half of the frames that the cache may have.
     pub(super) fn is_crowded(&self) -> bool {
         2 * self.dirty_count > self.most
     }
 
-    /// The dirty pages and their frames, in the order of the pages in the file.
+    /// Returns the dirty pages and their frames, in the order of the pages in the file.
     pub(super) fn dirty(&self) -> Vec<DirtyPage> {
         let dirty = self.frames.iter().filter(|frame| frame.is_dirty);
         let mut dirty: Vec<DirtyPage> =
@@ -73,8 +73,8 @@ impl PageCache {
         dirty
     }
 
-    /// Gives a frame to a page that is read and has none. `None`: all frames are dirty, and no frame can be
-    /// added, because the cache has its largest number of frames or the region is full.
+    /// Gives a frame to a page that is read and has none. Returns `None` if all frames are dirty, and no
+    /// frame can be added, because the cache has its largest number of frames or the region is full.
     pub(super) fn add(&mut self, space: &Space, page: u64) -> StoreResult<Option<Pointer>> {
         let free = if self.frames.len() < self.most { self.new_frame(space)? } else { None };
         match free.or_else(|| self.evict()) {
@@ -83,7 +83,8 @@ impl PageCache {
         }
     }
 
-    /// Gives a frame to a page that becomes dirty. `None`: all frames are dirty, and the region is full.
+    /// Gives a frame to a page that becomes dirty. Returns `None` if all frames are dirty, and the region is
+    /// full.
     pub(super) fn add_dirty(&mut self, space: &Space, page: u64) -> StoreResult<Option<Pointer>> {
         if let Some(frame) = self.by_page.get(&page).copied() {
             return Ok(self.give_to(frame, page, true));
@@ -96,7 +97,7 @@ impl PageCache {
         Ok(free.and_then(|frame| self.give_to(frame, page, true)))
     }
 
-    /// Adds a frame. `None`: the region is full.
+    /// Adds a frame. Returns `None` if the region is full.
     fn new_frame(&mut self, space: &Space) -> StoreResult<Option<usize>> {
         match space.allocator().allocate(self.owner, PAGE_BYTES as u64) {
             Ok(chunk) => {
@@ -108,8 +109,8 @@ impl PageCache {
         }
     }
 
-    /// Evicts a clean page that was not used lately (clock), and returns its frame. `None`: all frames are
-    /// dirty.
+    /// Evicts a clean page that was not used lately (clock), and returns its frame. Returns `None` if all
+    /// frames are dirty.
     fn evict(&mut self) -> Option<usize> {
         for _ in 0..2 * self.frames.len() {
             self.hand = if self.hand + 1 < self.frames.len() { self.hand + 1 } else { 0 };

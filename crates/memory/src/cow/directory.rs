@@ -31,17 +31,17 @@ impl Directory {
         Ok(Directory { batch, lines })
     }
 
-    /// The number of the batch that has become durable last.
+    /// Returns the number of the batch that has become durable last.
     pub(super) fn batch(&self) -> u64 {
         self.batch
     }
 
-    /// The side of the dirty directory.
+    /// Returns the side of the dirty directory.
     pub(super) fn dirty(&self) -> Side {
         Side::of_batch(self.batch.wrapping_add(1))
     }
 
-    /// The roots of the current directory.
+    /// Returns the roots of the current directory.
     pub(super) fn current(&self) -> StoreResult<Roots> {
         self.lines.current()
     }

@@ -32,7 +32,7 @@ const MASTER_AT: u64 = 8;
 pub(super) struct Side(u64);
 
 impl Side {
-    /// The side that a batch changes. It is the current side after the end of the batch.
+    /// Returns the side that a batch changes. It is the current side after the end of the batch.
     pub(super) fn of_batch(batch: u64) -> Side {
         Side(batch % 2)
     }
@@ -41,7 +41,7 @@ impl Side {
         (1 + self.0 * DIRECTORY_PAGES) * PAGE_BYTES as u64
     }
 
-    /// The page with the bitmap of a group.
+    /// Returns the page with the bitmap of a group.
     pub(super) fn bitmap_page(self, group: u64) -> u64 {
         if group == 0 { 1 + 2 * DIRECTORY_PAGES + self.0 } else { group * GROUP_PAGES + self.0 }
     }

@@ -34,7 +34,7 @@ pub(super) fn piece_bytes() -> usize {
     value_bytes_max(PAGE_BYTES, PIECE_KEY_BYTES)
 }
 
-/// Whether a tuple fits into the primary index, under a key of this length.
+/// Returns whether a tuple fits into the primary index, under a key of this length.
 pub(super) fn is_inline(key_bytes: usize, tuple: &[u8]) -> bool {
     INLINE_AT + tuple.len() <= value_bytes_max(PAGE_BYTES, key_bytes)
 }
@@ -51,7 +51,7 @@ impl Pieces {
         self.tuple_bytes.div_ceil(piece_bytes()) as u32
     }
 
-    /// The key of a piece.
+    /// Returns the key of a piece.
     pub(super) fn key(&self, place: u32) -> [u8; PIECE_KEY_BYTES] {
         let mut key = [0; PIECE_KEY_BYTES];
         let (number, behind) = key.split_at_mut(8);
@@ -61,7 +61,7 @@ impl Pieces {
     }
 }
 
-/// The number of the tuple to which an entry of the tree `Pieces` belongs.
+/// Returns the number of the tuple to which an entry of the tree `Pieces` belongs.
 pub(super) fn number_of(piece_key: &[u8]) -> u64 {
     piece_key.first_chunk().map_or(0, |number| u64::from_be_bytes(*number))
 }
@@ -87,14 +87,14 @@ pub(super) fn decode(value: &[u8]) -> StoreResult<Stored<'_>> {
     }
 }
 
-/// The value for an inlined tuple.
+/// Encodes the value for an inlined tuple.
 pub(super) fn encode_inline(tuple: &[u8], value: &mut Vec<u8>) {
     value.clear();
     value.push(INLINE);
     value.extend_from_slice(tuple);
 }
 
-/// The value for a tuple in pieces.
+/// Encodes the value for a tuple in pieces.
 pub(super) fn encode_pieces(pieces: Pieces, value: &mut Vec<u8>) {
     value.clear();
     value.push(IN_PIECES);
@@ -136,13 +136,13 @@ impl TupleParts {
         if parts.row_at > tuple.len() { Err(damaged()) } else { Ok(parts) }
     }
 
-    /// The key of a secondary index; index 1 is the first one.
+    /// Returns the key of a secondary index; index 1 is the first one.
     pub(super) fn key<'t>(&self, tuple: &'t [u8], index: usize) -> &'t [u8] {
         let range = index.checked_sub(1).and_then(|number| self.keys.get(number));
         range.and_then(|range| tuple.get(range.clone())).unwrap_or_default()
     }
 
-    /// The row.
+    /// Returns the row.
     pub(super) fn row<'t>(&self, tuple: &'t [u8]) -> &'t [u8] {
         tuple.get(self.row_at..).unwrap_or_default()
     }

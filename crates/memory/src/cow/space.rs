@@ -94,12 +94,13 @@ impl PageMap {
         }
     }
 
-    /// Whether a directory needs a page.
+    /// Returns whether a directory needs a page.
     pub(super) fn is_used(&self, page: u64) -> bool {
         self.used.get(word_of(page)).is_some_and(|word| word & bit_of(page) != 0)
     }
 
-    /// The pages that hold nodes: the pages in use without the first pages of the file and the bitmaps.
+    /// Returns the pages that hold nodes: the pages in use without the first pages of the file and the
+    /// bitmaps.
     pub(super) fn nodes(&self) -> impl Iterator<Item = u64> {
         let is_own = |page: u64| page < FIRST_PAGES || page >= GROUP_PAGES && page % GROUP_PAGES < 2;
         (0..self.end).filter(move |page| self.is_used(*page) && !is_own(*page))
@@ -174,7 +175,7 @@ impl PageMap {
         self.note(word_of(page));
     }
 
-    /// The number of pages that the file has at the end of the batch.
+    /// Returns the number of pages that the file has at the end of the batch.
     pub(super) fn end(&self) -> u64 {
         self.end
     }

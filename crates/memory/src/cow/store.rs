@@ -69,7 +69,7 @@ impl Cow {
         CowStore::new(Trees::new(nodes, roots), owner, settings.batch_transactions)
     }
 
-    /// The number of calls on files since the store was opened.
+    /// Returns the number of calls on files since the store was opened.
     pub fn file_calls(&self) -> CallCounts {
         self.trees.nodes.file.files.counts()
     }
@@ -92,7 +92,7 @@ fn load(trees: &Trees<FileNodes>, table: TableNo, value: &[u8], tuple: &mut Vec<
     Ok(())
 }
 
-/// Number of the secondary indexes of a table.
+/// Returns the number of the secondary indexes of a table.
 fn secondary_count(trees: &Trees<FileNodes>, table: TableNo) -> StoreResult<usize> {
     Ok(trees.roots.index_count(table)? - 1)
 }
@@ -143,7 +143,7 @@ fn patch_tuple(
     Ok(())
 }
 
-/// The nodes that these trees of the dirty directory have.
+/// Returns the nodes that these trees of the dirty directory have.
 fn nodes_of(trees: &Trees<FileNodes>, numbers: impl Iterator<Item = TreeNo>) -> StoreResult<Vec<NodeId>> {
     let mut found = Vec::new();
     for tree in numbers {
@@ -301,7 +301,7 @@ impl CowMedium for FileNodes {
         Ok(TupleParts::of(secondary_count(trees, table)?, tuple)?.row(tuple))
     }
 
-    /// The chunks of the file. Checks the pages too, if no batch is open.
+    /// Returns the chunks of the file. Checks the pages too, if no batch is open.
     fn chunks(trees: &Trees<FileNodes>) -> StoreResult<Vec<Pointer>> {
         if trees.nodes.cache.lock().dirty_count() == 0 {
             check_pages(trees)?;

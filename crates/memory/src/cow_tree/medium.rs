@@ -19,16 +19,16 @@ use crate::store_error::StoreResult;
 
 /// The nodes and rows of a store, and how a batch of changes becomes durable.
 pub(crate) trait CowMedium: NodeStore + Sized {
-    /// The region.
+    /// Returns the region.
     fn space(&self) -> &Space;
 
     /// Ends the batch: makes everything durable that these roots lead to.
     fn end_batch(&mut self, roots: &mut Roots) -> StoreResult<()>;
 
-    /// Whether the batch should end, because it holds much memory.
+    /// Returns whether the batch should end, because it holds much memory.
     fn is_crowded(&mut self) -> bool;
 
-    /// Whether an owner has chunks.
+    /// Returns whether an owner has chunks.
     fn is_taken(&self, owner: Owner) -> StoreResult<bool>;
 
     /// Makes sure that the directories have lines for this many tables. Errors: the region is full.
@@ -63,7 +63,7 @@ pub(crate) trait CowMedium: NodeStore + Sized {
     /// Replaces the row value in the buffer `row` by the row.
     fn load_row(trees: &Trees<Self>, table: TableNo, row: &mut Vec<u8>) -> StoreResult<()>;
 
-    /// The row of a row value, as a part of `value` or of `buf`.
+    /// Returns the row of a row value, as a part of `value` or of `buf`.
     fn row_of<'b>(
         trees: &Trees<Self>,
         table: TableNo,
@@ -71,6 +71,6 @@ pub(crate) trait CowMedium: NodeStore + Sized {
         buf: &'b mut Vec<u8>,
     ) -> StoreResult<&'b [u8]>;
 
-    /// All chunks of the store.
+    /// Returns all chunks of the store.
     fn chunks(trees: &Trees<Self>) -> StoreResult<Vec<Pointer>>;
 }

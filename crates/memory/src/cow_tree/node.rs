@@ -43,7 +43,7 @@ pub(crate) fn key_bytes_max(node_bytes: usize) -> usize {
     value_bytes_max(node_bytes, 0) / 2
 }
 
-/// The room that an entry takes.
+/// Returns the room that an entry takes.
 pub(super) fn entry_bytes(key_bytes: usize, value_bytes: usize) -> usize {
     ENTRY_BYTES + key_bytes + value_bytes
 }
@@ -163,17 +163,17 @@ impl<P: Copy> Node<P> {
         self.node_bytes - HEAD_BYTES - self.room()
     }
 
-    /// Whether less than a third of the node is used.
+    /// Returns whether less than a third of the node is used.
     pub(super) fn is_sparse(&self) -> bool {
         3 * self.used() < self.node_bytes - HEAD_BYTES
     }
 
-    /// Whether the entries of both nodes, and `more` bytes, leave a quarter of one node free.
+    /// Returns whether the entries of both nodes, and `more` bytes, leave a quarter of one node free.
     pub(super) fn can_take(&self, other: &Node<P>, more: usize) -> bool {
         4 * (self.used() + other.used() + more) <= 3 * (self.node_bytes - HEAD_BYTES)
     }
 
-    /// The two ranges of bytes that a node has to keep: the head with the slots, and the entries.
+    /// Returns the two ranges of bytes that a node has to keep: the head with the slots, and the entries.
     pub(super) fn kept(&self) -> [std::ops::Range<usize>; 2] {
         [0..self.slots_end(), self.lowest..self.node_bytes]
     }
@@ -187,7 +187,7 @@ impl<P: Copy> Node<P> {
         is_possible.then_some(at).ok_or_else(|| self.damaged("a slot of a node"))
     }
 
-    /// An entry.
+    /// Returns an entry.
     pub(super) fn entry<N: NodeStore<Place = P>>(&self, nodes: &N, entry: usize) -> StoreResult<Entry> {
         let at = self.slot(nodes, entry)?;
         let mut lengths = [0; LENGTHS_BYTES];
@@ -217,7 +217,7 @@ impl<P: Copy> Node<P> {
         nodes.read(self.place, entry.value_at(), sized(value, entry.value_bytes))
     }
 
-    /// The child of an entry of an inner node.
+    /// Returns the child of an entry of an inner node.
     pub(super) fn child<N: NodeStore<Place = P>>(&self, nodes: &N, entry: usize) -> StoreResult<NodeId> {
         let entry = self.entry(nodes, entry)?;
         let mut child = [0; 8];
@@ -293,7 +293,7 @@ impl<P: Copy> Node<P> {
         Ok(Position { entry: first, is_there: false })
     }
 
-    /// The entry of an inner node whose child is the one for a key.
+    /// Returns the entry of an inner node whose child is the one for a key.
     pub(super) fn child_of<N: NodeStore<Place = P>>(&self, nodes: &N, key: &[u8]) -> StoreResult<usize> {
         let (mut first, mut end) = (1, self.count);
         while first < end {
@@ -383,7 +383,7 @@ impl<P: Copy> Node<P> {
     }
 }
 
-/// The ranges of bytes that a node has to keep.
+/// Returns the ranges of bytes that a node has to keep.
 pub(crate) fn kept_ranges<N: NodeStore>(nodes: &N, id: NodeId) -> StoreResult<[std::ops::Range<usize>; 2]> {
     Node::read(nodes, id).map(|node| node.kept())
 }
@@ -415,28 +415,28 @@ impl<'b, P: Copy> NodeCopy<'b, P> {
         Ok(NodeCopy { node: *node, bytes })
     }
 
-    /// The bytes of an entry, with its lengths; `None` if they are damaged.
+    /// Returns the bytes of an entry, with its lengths, or `None` if they are damaged.
     fn stored(&self, number_of: usize) -> Option<&[u8]> {
         let at = number(self.bytes, HEAD_BYTES + SLOT_BYTES * number_of);
         let rest = self.bytes.get(at..).filter(|_| number_of < self.node.count && at >= self.node.lowest)?;
         rest.get(..LENGTHS_BYTES + number(rest, 0) + number(rest, 2))
     }
 
-    /// The key of an entry.
+    /// Returns the key of an entry.
     pub(super) fn key(&self, entry: usize) -> StoreResult<&[u8]> {
         let stored = self.stored(entry);
         let key = stored.and_then(|stored| stored.get(LENGTHS_BYTES..LENGTHS_BYTES + number(stored, 0)));
         key.ok_or_else(|| self.node.damaged("an entry of a node"))
     }
 
-    /// The value of an entry.
+    /// Returns the value of an entry.
     pub(super) fn value(&self, entry: usize) -> StoreResult<&[u8]> {
         let stored = self.stored(entry);
         let value = stored.and_then(|stored| stored.get(LENGTHS_BYTES + number(stored, 0)..));
         value.ok_or_else(|| self.node.damaged("an entry of a node"))
     }
 
-    /// How many entries, from the first one on, have together about half of the used bytes.
+    /// Returns how many entries, from the first one on, have together about half of the used bytes.
     pub(super) fn middle(&self) -> usize {
         let half = self.node.used() / 2;
         let mut before = 0;

@@ -25,7 +25,7 @@ impl NodeId {
         self == NodeId::NONE
     }
 
-    /// The node as a pointer, for errors that name a damaged node.
+    /// Returns the node as a pointer, for errors that name a damaged node.
     pub(crate) fn pointer(self) -> Pointer {
         Pointer::from_u64(self.0)
     }
@@ -67,7 +67,7 @@ pub(crate) trait NodeStore {
     /// Bytes of a node.
     fn node_bytes(&self) -> usize;
 
-    /// The place of a node. Errors: this id is not the id of a node.
+    /// Returns the place of a node. Errors: this id is not the id of a node.
     fn locate(&self, node: NodeId) -> StoreResult<Self::Place>;
 
     /// Copies bytes of a node.
@@ -93,7 +93,7 @@ pub(crate) trait NodeStore {
     /// Changes bytes of a dirty node.
     fn write(&mut self, place: Self::Place, at: usize, bytes: &[u8]) -> StoreResult<()>;
 
-    /// Whether the batch has made the node.
+    /// Returns whether the batch has made the node.
     fn is_dirty(&self, node: NodeId) -> bool;
 
     /// Makes a dirty node with arbitrary contents. Errors: the region is full.

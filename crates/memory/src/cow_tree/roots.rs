@@ -152,7 +152,7 @@ impl Roots {
         })
     }
 
-    /// The tables, by number.
+    /// Returns the tables, by number.
     pub(crate) fn list(&self) -> Vec<StoreTable> {
         self.listed(false).collect()
     }
@@ -163,17 +163,17 @@ impl Roots {
         found.filter(|found| !found.is_dropped).ok_or(no_table)
     }
 
-    /// Number of indexes of a table.
+    /// Returns the number of indexes of a table.
     pub(crate) fn index_count(&self, table: TableNo) -> StoreResult<usize> {
         self.table(table).map(|table| table.count)
     }
 
-    /// The owner of a table's nodes and tuples.
+    /// Returns the owner of a table's nodes and tuples.
     pub(crate) fn owner_of(&self, table: TableNo) -> StoreResult<Owner> {
         self.table(table).map(|table| table.owner)
     }
 
-    /// The root and the owner of a tree.
+    /// Returns the root and the owner of a tree.
     pub(super) fn tree(&self, tree: TreeNo) -> StoreResult<Tree> {
         match tree {
             TreeNo::Pieces { table } => {
@@ -203,13 +203,13 @@ impl Roots {
         }
     }
 
-    /// The trees of a table.
+    /// Returns the trees of a table.
     pub(crate) fn trees_of(&self, table: TableNo) -> impl Iterator<Item = TreeNo> + use<> {
         let count = self.index_count(table).unwrap_or_default();
         (0..count).map(move |index| TreeNo::Index { table, index }).chain([TreeNo::Pieces { table }])
     }
 
-    /// All trees.
+    /// Returns all trees.
     pub(crate) fn trees(&self) -> impl Iterator<Item = TreeNo> {
         self.listed(false).flat_map(|table| self.trees_of(table.number))
     }
@@ -231,7 +231,7 @@ impl Directories {
         Directories { current, dirty, changed_before }
     }
 
-    /// The roots of the current directory.
+    /// Returns the roots of the current directory.
     pub(crate) fn current(&self) -> StoreResult<Roots> {
         Roots::decode(&self.current)
     }

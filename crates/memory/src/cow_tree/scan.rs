@@ -57,7 +57,7 @@ impl<N: NodeStore> TreeScan<'_, N> {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// The first entry of a node that can be in the range.
+    /// Returns the first entry of a node that can be in the range.
     fn first(&self, node: &Node<N::Place>) -> StoreResult<usize> {
         let (Bound::Included(key) | Bound::Excluded(key)) = self.range.from else { return Ok(0) };
         if !node.is_leaf {
@@ -68,7 +68,7 @@ impl<N: NodeStore> TreeScan<'_, N> {
         Ok(position.entry + usize::from(is_out))
     }
 
-    /// The number of the entry after the last one of a node that can be in the range.
+    /// Returns the number of the entry after the last one of a node that can be in the range.
     fn end(&self, node: &Node<N::Place>) -> StoreResult<usize> {
         let (Bound::Included(key) | Bound::Excluded(key)) = self.range.to else { return Ok(node.count) };
         if !node.is_leaf {

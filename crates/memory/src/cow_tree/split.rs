@@ -60,8 +60,8 @@ impl Tree {
         add_child(nodes, parent, key, right, buf)
     }
 
-    /// The parent of a node, which has room for another child. If the node is the root, it gets a new parent.
-    /// `None`: the parent had no room and was split. Then the caller tries again.
+    /// Returns the parent of a node, which has room for another child. If the node is the root, it gets a new
+    /// parent. Returns `None` if the parent had no room and was split. Then the caller tries again.
     fn parent_with_room<N: NodeStore>(
         &mut self,
         nodes: &mut N,

@@ -40,7 +40,7 @@ fn index_of(table: TableNo, index: usize) -> TreeNo {
     TreeNo::Index { table, index }
 }
 
-/// The error that an index lacks an entry to which another index leads.
+/// Returns the error that an index lacks an entry to which another index leads.
 pub(crate) fn lacks_entry() -> StoreError {
     StoreError::Damaged { what: "an index, which lacks an entry of a row", at: Pointer::NONE }
 }

@@ -56,7 +56,7 @@ impl Path {
         self.nodes.get(self.len).copied()
     }
 
-    /// Whether the path leads to the last leaf of the tree.
+    /// Returns whether the path leads to the last leaf of the tree.
     pub(super) fn is_end(&self) -> bool {
         self.passed().iter().all(|passed| passed.is_last)
     }
@@ -114,7 +114,7 @@ impl Tree {
         Err(StoreError::Damaged { what: "a tree, which is too deep", at: self.root.pointer() })
     }
 
-    /// The path to the leaf of a key; `None` in an empty tree. No node is copied.
+    /// Returns the path to the leaf of a key, or `None` in an empty tree. No node is copied.
     pub(super) fn path<N: NodeStore>(
         &self,
         nodes: &N,
@@ -136,7 +136,8 @@ impl Tree {
         }
     }
 
-    /// As [`Tree::path`], but copies the nodes of the path that are not dirty. An empty tree gets a leaf.
+    /// Does the same as [`Tree::path`], but copies the nodes of the path that are not dirty. An empty tree
+    /// gets a leaf.
     ///
     /// Errors: the region is full.
     pub(super) fn dirty_path<N: NodeStore>(
@@ -212,7 +213,7 @@ impl Tree {
         }
     }
 
-    /// The leaf of a key that the tree has. The leaf is dirty after the call.
+    /// Returns the leaf of a key that the tree has. The leaf is dirty after the call.
     pub(super) fn dirty_leaf<N: NodeStore>(
         &mut self,
         nodes: &mut N,

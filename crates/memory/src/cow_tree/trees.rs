@@ -37,7 +37,7 @@ pub(crate) struct Trees<N> {
     is_broken: bool,
 }
 
-/// The error that a tree lacks an entry that the open transaction has changed.
+/// Returns the error that a tree lacks an entry that the open transaction has changed.
 fn lacks_change() -> StoreError {
     StoreError::Damaged { what: "a tree, which lacks a change of a transaction", at: Pointer::NONE }
 }
@@ -177,12 +177,12 @@ impl<N: NodeStore> Trees<N> {
         self.numbers.push();
     }
 
-    /// Whether the open transaction has changed something.
+    /// Returns whether the open transaction has changed something.
     pub(crate) fn has_changes(&self) -> bool {
         self.undo.len() > 0
     }
 
-    /// A savepoint at the present state of the transaction.
+    /// Returns a savepoint at the present state of the transaction.
     pub(crate) fn savepoint(&self) -> Savepoint {
         self.numbers.savepoint()
     }

@@ -63,7 +63,7 @@ impl UndoList {
         self.bytes.extend_from_slice(before);
     }
 
-    /// The change with this number. The oldest change has the number 0.
+    /// Returns the change with this number. The oldest change has the number 0.
     pub(super) fn get(&self, number: usize) -> Option<Change<'_>> {
         let Noted { tree, kind, key_at, before_at } = *self.noted.get(number)?;
         let end = self.noted.get(number + 1).map_or(self.bytes.len(), |next| next.key_at);

@@ -37,7 +37,7 @@ pub struct CallCounts {
 }
 
 impl CallCounts {
-    /// All calls.
+    /// Returns the number of all calls.
     pub fn total_count(&self) -> u64 {
         self.reads_count + self.writes_count + self.fsyncs_count + self.resizes_count + self.names_count
     }

@@ -59,7 +59,7 @@ pub(super) fn find_or_create(space: &FileSpace, root: &str) -> FileResult<Pointe
     Ok(directory)
 }
 
-/// The bytes of a name for its field in an entry, and the seal over this field.
+/// Returns the bytes of a name for its field in an entry, and the seal over this field.
 fn sealed(name: &str) -> FileResult<([u8; ROOT_NAME_BYTES_MAX], u64)> {
     let refused = |_| FileError::Name { name: name.into(), most_bytes: ROOT_NAME_BYTES_MAX };
     encode_name(name).map_err(refused)
@@ -90,12 +90,12 @@ impl Directory {
         Ok(directory)
     }
 
-    /// The directory's chunk.
+    /// Returns the directory's chunk.
     pub(super) fn chunk(&self) -> Pointer {
         self.at
     }
 
-    /// The entry of a file.
+    /// Returns the entry of a file.
     pub(super) fn find(&self, name: &str) -> FileResult<usize> {
         self.by_name.get(name).copied().ok_or_else(|| FileError::NoFile { name: name.into() })
     }
@@ -104,23 +104,23 @@ impl Directory {
         self.by_name.keys().map(|name| &**name)
     }
 
-    /// The first map of an entry's file.
+    /// Returns the first map of an entry's file.
     pub(super) fn first(&self, entry: usize) -> Pointer {
         self.entries.get(entry).map(|entry| entry.first).unwrap_or_default()
     }
 
-    /// The entries of files, and of removed files.
+    /// Returns the entries of files, and of removed files.
     pub(super) fn used(&self) -> impl Iterator<Item = usize> {
         self.entries.iter().enumerate().filter(|(_, entry)| !entry.first.is_none()).map(|(number, _)| number)
     }
 
-    /// The entries whose files were removed, and still have chunks.
+    /// Returns the entries whose files were removed, and still have chunks.
     pub(super) fn removed(&self) -> Vec<usize> {
         let is_removed = |entry: &usize| self.entries.get(*entry).is_some_and(|entry| entry.seal == 0);
         self.used().filter(is_removed).collect()
     }
 
-    /// The word of an entry that has the pointer to the first map.
+    /// Returns the word of an entry that has the pointer to the first map.
     pub(super) fn link(&self, space: &FileSpace, entry: usize) -> FileResult<Word> {
         space.word(self.at, entry_at(entry))
     }

@@ -56,12 +56,12 @@ pub(super) const LENGTH_AT: u64 = 0;
 /// Where the pointer to the next map is in a map.
 pub(super) const NEXT_AT: u64 = 8;
 
-/// Where an entry begins in the directory.
+/// Returns where an entry begins in the directory.
 pub(super) fn entry_at(entry: usize) -> u64 {
     ((entry + 1) * ENTRY_BYTES) as u64
 }
 
-/// Where the pointer to a block is in the map that lists it.
+/// Returns where the pointer to a block is in the map that lists it.
 pub(super) fn block_at(number_in_map: usize) -> u64 {
     LINE_BYTES + 8 * number_in_map as u64
 }

@@ -42,7 +42,7 @@ pub(super) fn new_map(space: &FileSpace) -> FileResult<Pointer> {
 }
 
 impl BlockMap {
-    /// The blocks of a new file.
+    /// Returns the blocks of a new file.
     pub(super) fn empty(first: Pointer) -> BlockMap {
         BlockMap { maps: vec![first], blocks: Vec::new() }
     }
@@ -81,7 +81,7 @@ impl BlockMap {
         Ok(Pointer::from_u64(get_u64(&bytes, NEXT_AT as usize)))
     }
 
-    /// The first map.
+    /// Returns the first map.
     pub(super) fn first(&self) -> Pointer {
         self.maps.first().copied().unwrap_or_default()
     }
@@ -91,14 +91,14 @@ impl BlockMap {
         self.blocks.len() as u64 * BLOCK_BYTES
     }
 
-    /// Where a byte of the file is in the region; `None` after the last block.
+    /// Returns where a byte of the file is in the region, or `None` after the last block.
     pub(super) fn locate(&self, at: u64) -> Option<Stretch> {
         let block = self.blocks.get((at / BLOCK_BYTES) as usize)?;
         let within = at % BLOCK_BYTES;
         Some(Stretch { offset: block.to_u64() + within, len_bytes: (BLOCK_BYTES - within) as usize })
     }
 
-    /// The word that lists a block.
+    /// Returns the word that lists a block.
     fn word(&self, space: &FileSpace, block: usize) -> FileResult<Word> {
         let map = self.maps.get(block / MAP_BLOCKS).copied().unwrap_or_default();
         space.word(map, block_at(block % MAP_BLOCKS))

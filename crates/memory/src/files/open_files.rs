@@ -56,12 +56,12 @@ impl Files {
         Ok(files)
     }
 
-    /// The number of calls since the files were opened.
+    /// Returns the number of calls since the files were opened.
     pub fn counts(&self) -> CallCounts {
         self.calls.counts()
     }
 
-    /// The names of the files, sorted.
+    /// Returns the names of the files, sorted.
     pub fn names(&self) -> Vec<Box<str>> {
         self.directory.names().map(Box::from).collect()
     }
@@ -157,7 +157,7 @@ impl Files {
         self.open.get(&handle).map(|opened| &opened.file).ok_or(FileError::Stale)
     }
 
-    /// The length of a file in bytes. Writes that are not durable yet count, too.
+    /// Returns the length of a file in bytes. Writes that are not durable yet count, too.
     pub fn len_bytes(&self, handle: FileHandle) -> FileResult<u64> {
         self.opened(handle).map(OpenFile::len_bytes)
     }
@@ -220,7 +220,8 @@ impl Files {
         opened.file.truncate(&self.space, len_bytes)
     }
 
-    /// All chunks of the files, for a check. Another active chunk of their owner would be a leaked one.
+    /// Returns all chunks of the files, for a check. Another active chunk of their owner would be a leaked
+    /// one.
     pub fn chunks(&self) -> FileResult<Vec<Pointer>> {
         let mut chunks = vec![self.directory.chunk()];
         for entry in self.directory.used() {

@@ -44,12 +44,12 @@ impl Heap {
         Heap { space: Space::new(allocator), tables: Vec::new(), emptied: Vec::new(), head: Vec::new() }
     }
 
-    /// The tables in the order of their numbers.
+    /// Returns the tables in the order of their numbers.
     pub(super) fn tables(&self) -> impl Iterator<Item = (TableNo, &Table)> {
         (0..).zip(&self.tables).filter_map(|(number, table)| Some((TableNo(number), table.as_ref()?)))
     }
 
-    /// The same list without the indexes.
+    /// Returns the same list without the indexes.
     pub(super) fn list(&self) -> Vec<StoreTable> {
         let tables = self.tables();
         tables
@@ -78,12 +78,12 @@ impl Heap {
         Ok(IndexMut { space: &self.space, tree: tree.ok_or(no_index)? })
     }
 
-    /// The tuple with a primary key.
+    /// Returns the tuple with a primary key.
     pub(super) fn find(&self, table: TableNo, key: &[u8]) -> StoreResult<Option<Pointer>> {
         self.index(table, 0)?.find(&self.space, key)
     }
 
-    /// The number that a new table gets.
+    /// Returns the number that a new table gets.
     ///
     /// Errors: there are too many tables or indexes; the owner has chunks already.
     pub(super) fn next_table(&self, owner: Owner, indexes: usize) -> StoreResult<TableNo> {
@@ -251,7 +251,7 @@ impl Heap {
         Ok(())
     }
 
-    /// The keys of a tuple.
+    /// Returns the keys of a tuple.
     pub(super) fn keys(&self, table: TableNo, tuple: Pointer) -> StoreResult<Vec<Vec<u8>>> {
         let head = TupleHead::read(&self.space, tuple)?;
         let key = |index| {

@@ -66,13 +66,13 @@ pub(super) struct Node {
     bytes: [u8; NODE_BYTES],
 }
 
-/// Where an entry begins in its node.
+/// Returns where an entry begins in its node.
 fn entry_at(number: usize) -> usize {
     HEAD_BYTES + number * ENTRY_BYTES
 }
 
 impl Node {
-    /// A node with these entries, at most [`ENTRIES`].
+    /// Returns a node with these entries, at most [`ENTRIES`].
     pub(super) fn new(is_leaf: bool, entries: &[Entry]) -> Node {
         let mut node = Node { bytes: [0; NODE_BYTES] };
         node.set_head(is_leaf, entries.len().min(ENTRIES));
@@ -80,7 +80,7 @@ impl Node {
         node
     }
 
-    /// A node of the same kind with a range of the entries.
+    /// Returns a node of the same kind with a range of the entries.
     pub(super) fn part(&self, entries: Range<usize>) -> Node {
         let mut part = Node { bytes: [0; NODE_BYTES] };
         part.set_head(self.is_leaf(), entries.len());
@@ -121,7 +121,7 @@ impl Node {
         get_u64(&self.bytes, entry_at(number))
     }
 
-    /// The first entry, from the entry `first` on, whose prefix is not smaller than `prefix`.
+    /// Returns the first entry, from the entry `first` on, whose prefix is not smaller than `prefix`.
     pub(super) fn first_from(&self, first: usize, prefix: u64) -> usize {
         let (mut first, mut end) = (first, self.count().max(first));
         while first < end {
@@ -134,7 +134,7 @@ impl Node {
         first
     }
 
-    /// The entry with this number; an empty entry if there is none.
+    /// Returns the entry with this number, or an empty entry if there is none.
     pub(super) fn entry(&self, number: usize) -> Entry {
         if number >= self.count() {
             return Entry::default();

@@ -122,7 +122,7 @@ impl<'r> Record<'r> {
         places.zip(head).for_each(|(place, number)| place.copy_from_slice(&number.to_le_bytes()));
     }
 
-    /// The largest number of bytes that a record with these fields can take.
+    /// Returns the largest number of bytes that a record with these fields can take.
     pub(super) fn bytes_max(keys: &[&[u8]], parts_bytes: usize) -> usize {
         HEAD_BYTES + 32 + keys.iter().map(|key| 4 + key.len()).sum::<usize>() + parts_bytes
     }

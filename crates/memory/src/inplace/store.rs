@@ -109,7 +109,7 @@ impl Inplace {
         })
     }
 
-    /// The number of calls on files since the store was opened.
+    /// Returns the number of calls on files since the store was opened.
     pub fn file_calls(&self) -> CallCounts {
         self.log.files.counts()
     }

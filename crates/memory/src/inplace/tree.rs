@@ -118,7 +118,7 @@ impl Tree {
         self.number
     }
 
-    /// The entry of an inner node whose child is the one for a key.
+    /// Returns the entry of an inner node whose child is the one for a key.
     fn child_of(&self, space: &Space, node: &Node, key: &TreeKey<'_>) -> StoreResult<usize> {
         // The first entry has no key. Only entries with the same prefix need a comparison of whole keys.
         let mut next = node.first_from(1, key.prefix);
@@ -130,7 +130,7 @@ impl Tree {
         Ok(next - 1)
     }
 
-    /// The first entry of a leaf whose key is not smaller than `key`, and whether its key is equal.
+    /// Returns the first entry of a leaf whose key is not smaller than `key`, and whether its key is equal.
     fn position(&self, space: &Space, leaf: &Node, key: &TreeKey<'_>) -> StoreResult<(usize, bool)> {
         for number in leaf.first_from(0, key.prefix)..leaf.count() {
             match compare(space, self.number, leaf, &leaf.entry(number), key)? {
@@ -160,7 +160,7 @@ impl Tree {
         }
     }
 
-    /// The tuple with a key.
+    /// Returns the tuple with a key.
     pub(super) fn find(&self, space: &Space, key: &[u8]) -> StoreResult<Option<Pointer>> {
         let key = TreeKey::of(key);
         let mut node = Node::read(space, self.root)?;
@@ -229,8 +229,8 @@ impl Tree {
         }
     }
 
-    /// A chunk with the separator between the two halves of a full leaf. None if the first 8 bytes of the
-    /// keys are enough to separate the halves.
+    /// Returns a chunk with the separator between the two halves of a full leaf. Returns `None` if the first
+    /// 8 bytes of the keys are enough to separate the halves.
     fn separator(
         &self,
         space: &Space,
@@ -359,7 +359,7 @@ impl Tree {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// The first entry of a node that can be in a range with this lower bound.
+    /// Returns the first entry of a node that can be in a range with this lower bound.
     fn first(&self, space: &Space, node: &Node, from: Bound<&[u8]>) -> StoreResult<usize> {
         let (Bound::Included(key) | Bound::Excluded(key)) = from else { return Ok(0) };
         let key = TreeKey::of(key);
@@ -370,7 +370,8 @@ impl Tree {
         Ok(if is_there && matches!(from, Bound::Excluded(_)) { number + 1 } else { number })
     }
 
-    /// The number of the entry after the last one of a node that can be in a range with this upper bound.
+    /// Returns the number of the entry after the last one of a node that can be in a range with this upper
+    /// bound.
     fn end(&self, space: &Space, node: &Node, to: Bound<&[u8]>) -> StoreResult<usize> {
         let (Bound::Included(key) | Bound::Excluded(key)) = to else { return Ok(node.count()) };
         let key = TreeKey::of(key);

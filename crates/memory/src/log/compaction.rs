@@ -86,7 +86,7 @@ impl Compaction {
         Compaction { merges: Merges::new(settings), manifest, memtable_bytes: 0 }
     }
 
-    /// The runs, newest first.
+    /// Returns the runs, newest first.
     pub(super) fn runs(&self) -> &[Run] {
         &self.manifest.runs
     }

@@ -45,7 +45,7 @@ const RUN_WORDS: usize = 9;
 /// Runs that a manifest can have.
 const RUNS_MAX: u64 = 240;
 
-/// The name of a run's file.
+/// Returns the name of a run's file.
 pub(super) fn run_name(number: u64) -> String {
     format!("run.{number}")
 }
@@ -140,7 +140,7 @@ impl Manifest {
     }
 }
 
-/// The nine words of a run in the manifest.
+/// Returns the nine words of a run in the manifest.
 fn words_of(run: &Run) -> [u64; RUN_WORDS] {
     let Run { id, level, sequence, entry_bytes, keys, tombstones, .. } = *run;
     let root = if let RunForm::Packed(packed) = run.form { packed.root } else { 0 };

@@ -100,7 +100,7 @@ impl LogStructured {
         }))
     }
 
-    /// The number of calls on files since the store was opened.
+    /// Returns the number of calls on files since the store was opened.
     pub fn file_calls(&self) -> CallCounts {
         self.medium.wal.files.counts()
     }

@@ -124,13 +124,13 @@ pub(crate) fn store_facts(space: &Space, page: Pointer, facts: &ArenaFacts) -> S
 }
 
 impl Arena {
-    /// An arena without chunks, whose first page is new.
+    /// Returns an arena without chunks, whose first page is new.
     pub(crate) fn new(owner: Owner, durability: Durability, page: Pointer) -> Arena {
         let position = Position { chunk: 0, used: 0 };
         Arena { owner, durability, pages: vec![page], chunks: Vec::new(), position }
     }
 
-    /// A new volatile arena for the same owner.
+    /// Returns a new volatile arena for the same owner.
     ///
     /// Errors: the region is full.
     pub(crate) fn fresh(&self, space: &Space) -> StoreResult<Arena> {
@@ -162,7 +162,7 @@ impl Arena {
         Ok(arena)
     }
 
-    /// The first page.
+    /// Returns the first page.
     pub(crate) fn page(&self) -> Pointer {
         self.pages.first().copied().unwrap_or_default()
     }
@@ -269,7 +269,7 @@ impl Arena {
         }
     }
 
-    /// As [`Arena::store`], for a word.
+    /// Does the same as [`Arena::store`], for a word.
     #[inline]
     pub(crate) fn store_word(&self, space: &Space, word: Word, value: u64) -> StoreResult<()> {
         self.store(space, Pointer::from_u64(word.offset()), &value.to_le_bytes())

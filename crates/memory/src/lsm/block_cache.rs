@@ -55,8 +55,8 @@ pub(crate) struct BlockCache {
 }
 
 impl BlockCache {
-    /// An empty cache of at most this many bytes. Its frames are allocated for `owner`. `None`: the bytes are
-    /// too few for a block.
+    /// Returns an empty cache of at most this many bytes. Its frames are allocated for `owner`. Returns
+    /// `None` if the bytes are too few for a block.
     pub(crate) fn new(owner: Owner, bytes: usize) -> Option<BlockCache> {
         let frames_max = bytes / BLOCK_BYTES;
         (frames_max > 0).then(|| BlockCache { owner, frames_max, frames: Mutex::default() })
@@ -140,7 +140,8 @@ impl BlockCache {
 }
 
 impl Frames {
-    /// Evicts a block that was not used lately (clock), and returns its frame. `None`: there are no frames.
+    /// Evicts a block that was not used lately (clock), and returns its frame. Returns `None` if there are no
+    /// frames.
     fn evict(&mut self) -> Option<usize> {
         loop {
             self.hand = if self.hand + 1 < self.frames.len() { self.hand + 1 } else { 0 };

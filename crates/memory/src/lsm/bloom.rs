@@ -60,7 +60,7 @@ fn block_has(block: &[u8], hash: u64) -> bool {
 }
 
 impl Filter {
-    /// Whether the run may have a key with this hash.
+    /// Returns whether the run may have a key with this hash.
     #[inline]
     pub(crate) fn may_have(&self, media: &Media<'_>, hash: u64) -> StoreResult<bool> {
         match self {

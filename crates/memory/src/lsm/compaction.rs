@@ -33,7 +33,7 @@ pub(crate) struct RunningMerge {
 
 /// The runs of an engine, and the operations that durably replace one set of runs by another one.
 pub(crate) trait RunSet {
-    /// The runs, newest first.
+    /// Returns the runs, newest first.
     fn runs(&self) -> &[Run];
 
     /// Makes an output, and begins a merge. Errors: the region is full.
@@ -68,12 +68,13 @@ impl Merges {
         Merges { settings, running: None, is_merged: false, blocked_at: None }
     }
 
-    /// The output of the merge that runs.
+    /// Returns the output of the merge that runs.
     pub(crate) fn output(&self) -> Option<u64> {
         self.running.as_ref().map(|running| running.output)
     }
 
-    /// Whether a merge of these runs has failed for lack of room, and the number of runs is still the same.
+    /// Returns whether a merge of these runs has failed for lack of room, and the number of runs is still the
+    /// same.
     fn is_blocked(&self, set: &impl RunSet) -> bool {
         self.blocked_at == Some(set.runs().len())
     }

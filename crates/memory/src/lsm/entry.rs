@@ -117,7 +117,7 @@ impl EntryBuffer {
         self.ends.clear();
     }
 
-    /// The entries, each as bytes.
+    /// Returns the entries, each as bytes.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &[u8]> {
         let begins = std::iter::once(0).chain(self.ends.iter().copied());
         begins.zip(&self.ends).filter_map(|(begin, end)| self.bytes.get(begin..*end))
@@ -221,7 +221,7 @@ impl<'e> EntryBytes<'e> {
         Some(EntryBytes { head, key, value: rest.get(..head.value_bytes)? })
     }
 
-    /// The key of the entry, for a search.
+    /// Returns the key of the entry, for a search.
     pub(crate) fn search_key(&self) -> SearchKey<'e> {
         SearchKey::of(self.head.table, usize::from(self.head.index), self.key)
     }
@@ -282,7 +282,7 @@ impl EntryAt {
         Ok(EntryAt { location, at, head, older: Pointer::NONE })
     }
 
-    /// Where the value of the entry begins.
+    /// Returns where the value of the entry begins.
     pub(crate) fn value_at(&self) -> u64 {
         self.at + (HEAD_BYTES + self.head.key_bytes) as u64
     }

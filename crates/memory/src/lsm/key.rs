@@ -22,7 +22,7 @@ const HEAD_KEY_BYTES: usize = 11;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct TableId(pub(crate) u32);
 
-/// The prefix of a key: table and index as bytes that sort in the order of keys.
+/// Returns the prefix of a key: table and index as bytes that sort in the order of keys.
 pub(crate) fn prefix(table: TableId, index: u8) -> [u8; PREFIX_BYTES] {
     let [_, high, middle, low] = table.0.to_be_bytes();
     [high, middle, low, index]
@@ -49,17 +49,17 @@ impl KeyHead {
         KeyHead(u128::from_be_bytes(bytes))
     }
 
-    /// The head that was stored as these bytes.
+    /// Returns the head that was stored as these bytes.
     pub(crate) fn decode(bytes: [u8; KeyHead::BYTES]) -> KeyHead {
         KeyHead(u128::from_be_bytes(bytes))
     }
 
-    /// The bytes to store.
+    /// Returns the bytes to store.
     pub(crate) fn encode(self) -> [u8; KeyHead::BYTES] {
         self.0.to_be_bytes()
     }
 
-    /// Whether the head contains the whole key.
+    /// Returns whether the head contains the whole key.
     pub(crate) fn is_whole(self) -> bool {
         (self.0 & 0xFF) as usize <= HEAD_KEY_BYTES
     }
@@ -74,7 +74,7 @@ pub(crate) struct SearchKey<'k> {
 }
 
 impl<'k> SearchKey<'k> {
-    /// The search key for a key of an index.
+    /// Returns the search key for a key of an index.
     #[inline]
     pub(crate) fn of(table: TableId, index: usize, key: &'k [u8]) -> SearchKey<'k> {
         SearchKey::with_prefix(prefix(table, index as u8), key)
@@ -85,7 +85,7 @@ impl<'k> SearchKey<'k> {
         SearchKey { prefix, key, head: KeyHead::of(prefix, key) }
     }
 
-    /// The search key for a key that includes its prefix, as cursors have it.
+    /// Returns the search key for a key that includes its prefix, as cursors have it.
     pub(crate) fn whole(bytes: &'k [u8]) -> SearchKey<'k> {
         match bytes.split_first_chunk() {
             Some((prefix, key)) => SearchKey::with_prefix(*prefix, key),
@@ -93,13 +93,13 @@ impl<'k> SearchKey<'k> {
         }
     }
 
-    /// The table.
+    /// Returns the table.
     pub(crate) fn table(&self) -> TableId {
         let [high, middle, low, _] = self.prefix;
         TableId(u32::from_be_bytes([0, high, middle, low]))
     }
 
-    /// A hash for the Bloom filters and for heights in skip lists. It is the same after every start.
+    /// Returns a hash for the Bloom filters and for heights in skip lists. It is the same after every start.
     #[inline]
     pub(crate) fn hash(&self) -> u64 {
         let mut hasher = XxHash64::with_seed(0);

@@ -51,7 +51,7 @@ pub(crate) struct MergePlan {
 }
 
 impl MergePlan {
-    /// The runs of the merge among all runs.
+    /// Returns the runs of the merge among all runs.
     pub(crate) fn picked<'r>(&self, runs: &'r [Run]) -> Vec<&'r Run> {
         self.runs.iter().filter_map(|number| runs.get(*number)).collect()
     }
@@ -67,9 +67,9 @@ impl LsmSettings {
         self.memtable_bytes.saturating_mul(self.growth().saturating_pow(u32::from(level) + 1))
     }
 
-    /// How many bytes to merge after transactions have added `added_bytes`. Each level is rewritten about k
-    /// times until a run of its size has come from the level above. The more runs level 0 has beyond k, the
-    /// more bytes are merged.
+    /// Returns how many bytes to merge after transactions have added `added_bytes`. Each level is rewritten
+    /// about k times until a run of its size has come from the level above. The more runs level 0 has beyond
+    /// k, the more bytes are merged.
     pub(crate) fn merged_bytes(&self, runs: &[Run], added_bytes: u64) -> u64 {
         let levels = runs.last().map_or(0, |run| u64::from(run.level)) + 2;
         let fresh = runs.iter().filter(|run| run.level == 0).count() as u64;
@@ -80,7 +80,7 @@ impl LsmSettings {
         }
     }
 
-    /// The merge that should be done next. `runs` are sorted, newest first.
+    /// Returns the merge that should be done next. `runs` are sorted, newest first.
     pub(crate) fn next_merge(&self, runs: &[Run]) -> Option<MergePlan> {
         let (fresh, deep) = runs.split_at(runs.iter().take_while(|run| run.level == 0).count());
         if fresh.len() as u64 >= self.growth() {
@@ -102,13 +102,13 @@ impl LsmSettings {
     }
 }
 
-/// Whether a run has so many tombstones that it is merged to get room back.
+/// Returns whether a run has so many tombstones that it is merged to get room back.
 fn has_many_tombstones(run: &Run) -> bool {
     2 * run.tombstones > run.keys
 }
 
-/// A merge of all runs, or of the oldest ones if there are too many for one merge. It gets room back. `None`:
-/// there are no runs.
+/// Returns a merge of all runs, or of the oldest ones if there are too many for one merge. It gets room back.
+/// Returns `None` if there are no runs.
 pub(crate) fn merge_of_all(runs: &[Run]) -> Option<MergePlan> {
     let lowest = runs.last()?;
     let from = runs.len().saturating_sub(RUNS_AT_ONCE);

@@ -25,7 +25,7 @@ pub(crate) struct Media<'m> {
     pub(crate) cache: Option<&'m BlockCache>,
 }
 
-/// As [`Media`], for writing.
+/// The same media as in [`Media`], but for writing.
 pub(crate) struct MediaMut<'m> {
     pub(crate) space: &'m Space,
     pub(crate) files: Option<&'m mut Files>,
@@ -47,13 +47,13 @@ impl Media<'_> {
 }
 
 impl MediaMut<'_> {
-    /// The same media for reads that do not use the cache.
+    /// Returns the same media for reads that do not use the cache.
     pub(crate) fn media(&self) -> Media<'_> {
         Media { space: self.space, files: self.files.as_deref(), cache: None }
     }
 }
 
-/// The error that something is damaged at an offset.
+/// Returns the error that something is damaged at an offset.
 pub(crate) fn damaged(what: &'static str, at: u64) -> StoreError {
     StoreError::Damaged { what, at: Pointer::from_u64(at) }
 }

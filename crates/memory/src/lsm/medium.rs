@@ -16,16 +16,16 @@ use crate::store_error::StoreResult;
 
 /// The MemTable, the log and the runs of a store.
 pub(crate) trait LsmMedium {
-    /// All entries.
+    /// Returns all entries.
     fn view(&self) -> View<'_>;
 
-    /// The tables.
+    /// Returns the tables.
     fn tables(&self) -> &Tables;
 
-    /// The MemTable.
+    /// Returns the MemTable.
     fn memtable_mut(&mut self) -> &mut MemTable;
 
-    /// Number of the changes that the open transaction can undo.
+    /// Returns the number of the changes that the open transaction can undo.
     fn change_count(&self) -> usize;
 
     /// Adds the entries of a change to the MemTable and to the log. Errors: the region is full. Then a part
@@ -38,13 +38,13 @@ pub(crate) trait LsmMedium {
     /// Gets room back by merges. Returns whether that may have freed room.
     fn make_room(&mut self) -> StoreResult<bool>;
 
-    /// As [`crate::store::Store::create_table`]. No transaction is open.
+    /// Does the same as [`crate::store::Store::create_table`]. No transaction is open.
     fn create_table(&mut self, owner: Owner, indexes: usize) -> StoreResult<TableNo>;
 
-    /// As [`crate::store::Store::drop_table`]. No transaction is open, and the table exists.
+    /// Does the same as [`crate::store::Store::drop_table`]. No transaction is open, and the table exists.
     fn drop_table(&mut self, table: TableNo) -> StoreResult<()>;
 
-    /// A savepoint at the present state of the transaction.
+    /// Returns a savepoint at the present state of the transaction.
     fn savepoint(&self) -> Savepoint;
 
     /// Refuses a savepoint of another transaction, and a savepoint that a rollback went past.
@@ -59,6 +59,6 @@ pub(crate) trait LsmMedium {
     /// Makes all commits durable.
     fn sync(&mut self) -> StoreResult<()>;
 
-    /// All chunks of the store.
+    /// Returns all chunks of the store.
     fn chunks(&self) -> StoreResult<Vec<Pointer>>;
 }

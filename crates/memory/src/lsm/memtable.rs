@@ -45,8 +45,8 @@ pub(crate) enum Planned {
 }
 
 impl Planned {
-    /// Whether two changes store to the same links. Then the second one has to be planned again, after the
-    /// first one was applied.
+    /// Returns whether two changes store to the same links. Then the second one has to be planned again,
+    /// after the first one was applied.
     pub(crate) fn shares_links(&self, other: &Planned) -> bool {
         match (self, other) {
             (Planned::Node { levels, links, .. }, Planned::Node { levels: more, links: others, .. }) => {
@@ -57,7 +57,7 @@ impl Planned {
     }
 }
 
-/// The bytes of the piece of a new patch, which has only one.
+/// Returns the bytes of the piece of a new patch, which has only one.
 fn piece_bytes<'e>(entry: &EntryBytes<'e>) -> Option<&'e [u8]> {
     let piece = Piece::decode(entry.value)?;
     entry.value.get(piece.whole_bytes() - piece.len_bytes..piece.whole_bytes())
@@ -68,7 +68,7 @@ impl MemTable {
         MemTable { arena, bytes: Vec::new() }
     }
 
-    /// A new volatile MemTable for the same owner.
+    /// Returns a new volatile MemTable for the same owner.
     ///
     /// Errors: the region is full.
     pub(crate) fn fresh(&self, space: &Space) -> StoreResult<MemTable> {
@@ -119,7 +119,8 @@ impl MemTable {
         }
     }
 
-    /// A change in place of the bytes that a patch changes, if the newest entry of the node has these bytes.
+    /// Returns a change in place of the bytes that a patch changes, if the newest entry of the node has these
+    /// bytes.
     fn in_place(&self, space: &Space, node: Pointer, entry: &EntryBytes<'_>) -> StoreResult<Option<Planned>> {
         let Some(piece) = Piece::decode(entry.value).filter(|_| entry.head.kind == Kind::Patch) else {
             return Ok(None);
@@ -233,14 +234,14 @@ fn checksum(levels: u64, key: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&levels.to_le_bytes()), key)
 }
 
-/// The checksum of a node that is made for an entry: a checksum of the number of levels, and of the head and
-/// key of the entry.
+/// Returns the checksum of a node that is made for an entry: a checksum of the number of levels, and of the
+/// head and key of the entry.
 pub(crate) fn checksum_of(levels: usize, entry: &[u8]) -> u32 {
     let key_bytes = EntryBytes::decode(entry).map_or(0, |decoded| decoded.key.len());
     checksum(levels as u64, entry.get(..HEAD_BYTES + key_bytes).unwrap_or_default())
 }
 
-/// The checksum of a node in the region; `None` if it is no node.
+/// Returns the checksum of a node in the region, or `None` if it is no node.
 pub(crate) fn checksum_at(space: &Space, node: Pointer) -> Option<u32> {
     let levels = skip_list::levels(space, node).ok()?;
     let record = skip_list::entry_of(space, skip_list::first_record(node)).ok()?;

@@ -107,7 +107,8 @@ impl Merge {
         self.merged.iter().try_for_each(|entry| self.writer.add(media, entry))
     }
 
-    /// Writes the end of the run. `None`: the run has no entries, because all of them were left out.
+    /// Writes the end of the run. Returns `None` if the run has no entries, because all of them were left
+    /// out.
     pub(crate) fn finish(self, media: &mut MediaMut<'_>) -> StoreResult<Option<WrittenRun>> {
         self.writer.finish(media)
     }

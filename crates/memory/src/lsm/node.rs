@@ -69,7 +69,7 @@ impl NodeBuffer {
         self.bytes.len() + ENTRY_BYTES > self.len_bytes
     }
 
-    /// The first entry of the node.
+    /// Returns the first entry of the node.
     pub(crate) fn first(&self) -> Option<NodeEntry> {
         (self.count() > 0).then(|| entry_in(&self.bytes, 0))
     }
@@ -122,7 +122,7 @@ impl<'b> Node<'b> {
         Node::of(bytes).ok_or(damaged("a node of a run", at))
     }
 
-    /// The node in these bytes; `None` if they cannot be a node.
+    /// Returns the node in these bytes, or `None` if they cannot be a node.
     pub(crate) fn of(bytes: &'b [u8]) -> Option<Node<'b>> {
         let word = get_u64(bytes, 0);
         let (count, kind) = (word as u32 as usize, word >> 32);
@@ -153,7 +153,7 @@ impl<'b> Node<'b> {
         }
     }
 
-    /// The number of entries whose keys are smaller than a key, or equal to it if `with_equal`.
+    /// Returns the number of entries whose keys are smaller than a key, or equal to it if `with_equal`.
     pub(crate) fn count_before(
         &self,
         media: &Media<'_>,
@@ -178,7 +178,7 @@ impl<'b> Node<'b> {
         Ok(low)
     }
 
-    /// Whether an entry has a key.
+    /// Returns whether an entry has a key.
     pub(crate) fn has(
         &self,
         media: &Media<'_>,

@@ -54,7 +54,7 @@ pub(crate) struct Run {
 }
 
 impl PackedRun {
-    /// The entry of a key.
+    /// Returns the entry of a key.
     pub(crate) fn find(&self, media: &Media<'_>, key: &SearchKey<'_>) -> StoreResult<Option<EntryAt>> {
         let mut bytes = [0; NODE_BYTES_MAX];
         let bytes = bytes.get_mut(..node_bytes(self.location)).unwrap_or_default();

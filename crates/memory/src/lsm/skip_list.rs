@@ -42,7 +42,8 @@ pub(crate) const NODE_HEAD_BYTES: usize = 16;
 pub(crate) const RECORD_HEAD_BYTES: usize = 8;
 const FIXED_BYTES: usize = NODE_HEAD_BYTES + RECORD_HEAD_BYTES + HEAD_BYTES;
 
-/// The number of levels of a node whose key has this hash: one in four nodes is also on the next level.
+/// Returns the number of levels of a node whose key has this hash: one in four nodes is also on the next
+/// level.
 pub(crate) fn levels_of(hash: u64) -> usize {
     (1 + hash.trailing_zeros() as usize / 2).min(LEVELS_MAX)
 }
@@ -83,24 +84,24 @@ fn compare(space: &Space, node: Pointer, key: &SearchKey<'_>) -> StoreResult<Ord
     }
 }
 
-/// The number of levels of a node.
+/// Returns the number of levels of a node.
 pub(crate) fn levels(space: &Space, node: Pointer) -> StoreResult<usize> {
     let levels = space.load(space.word(node, 8)?) as usize;
     let is_possible = (1..=LEVELS_MAX).contains(&levels);
     is_possible.then_some(levels).ok_or(damaged("the levels of a node", node.to_u64()))
 }
 
-/// The word with the pointer to the newest record of a node.
+/// Returns the word with the pointer to the newest record of a node.
 pub(crate) fn newest_word(space: &Space, node: Pointer) -> StoreResult<Word> {
     space.word(node, 0)
 }
 
-/// The first record of a node.
+/// Returns the first record of a node.
 pub(crate) fn first_record(node: Pointer) -> Pointer {
     Pointer::from_u64(node.to_u64() + NODE_HEAD_BYTES as u64)
 }
 
-/// The entry of a record.
+/// Returns the entry of a record.
 pub(crate) fn entry_of(space: &Space, record: Pointer) -> StoreResult<EntryAt> {
     let mut bytes = [0; RECORD_HEAD_BYTES + HEAD_BYTES];
     space.read(record, 0, &mut bytes)?;
@@ -111,12 +112,12 @@ pub(crate) fn entry_of(space: &Space, record: Pointer) -> StoreResult<EntryAt> {
     Ok(EntryAt { location: Location::Region, at, head, older })
 }
 
-/// The newest entry of a node.
+/// Returns the newest entry of a node.
 pub(crate) fn newest(space: &Space, node: Pointer) -> StoreResult<EntryAt> {
     entry_of(space, Pointer::from_u64(space.load(newest_word(space, node)?)))
 }
 
-/// The next node of the lowest level.
+/// Returns the next node of the lowest level.
 pub(crate) fn next(space: &Space, node: Pointer) -> StoreResult<Pointer> {
     Ok(Pointer::from_u64(space.load(link_word(space, node, 0)?)))
 }
@@ -130,7 +131,7 @@ impl SkipList {
         if node.is_none() { self.first_word(space, level) } else { link_word(space, node, level) }
     }
 
-    /// The first node; none if the list is empty.
+    /// Returns the first node, or none if the list is empty.
     pub(crate) fn first(&self, space: &Space) -> StoreResult<Pointer> {
         Ok(Pointer::from_u64(space.load(self.first_word(space, 0)?)))
     }

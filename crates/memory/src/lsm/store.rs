@@ -44,7 +44,7 @@ impl<M: LsmMedium> LsmStore<M> {
         if self.medium.change_count() > 0 { Err(StoreError::InTransaction) } else { Ok(()) }
     }
 
-    /// A table, after a check that these keys and this row are valid for it.
+    /// Returns a table, after a check that these keys and this row are valid for it.
     fn checked(&self, table: TableNo, keys: &[&[u8]], row: &[u8]) -> StoreResult<LsmTable> {
         let table = self.medium.tables().table(table)?;
         tuple::check(table.indexes, keys, row)?;

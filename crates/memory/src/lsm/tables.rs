@@ -32,7 +32,7 @@ pub(crate) struct LsmTable {
 }
 
 impl LsmTable {
-    /// The word to store.
+    /// Returns the word to store.
     pub(crate) fn encode(&self) -> u64 {
         USED | u64::from(self.owner.number()) | (self.indexes as u64) << 12 | u64::from(self.id.0) << 16
     }
@@ -57,7 +57,8 @@ pub(crate) struct Tables {
 }
 
 impl Tables {
-    /// Decodes the words of tables, which are in the order of their numbers. `None`: a word is damaged.
+    /// Decodes the words of tables, which are in the order of their numbers. Returns `None` if a word is
+    /// damaged.
     pub(crate) fn decode(words: impl Iterator<Item = u64>, next: u32) -> Option<Tables> {
         let mut tables = Tables { next, ..Tables::default() };
         for word in words {
@@ -69,36 +70,36 @@ impl Tables {
         Some(tables)
     }
 
-    /// The words of the tables in the order of their numbers.
+    /// Returns the words of the tables in the order of their numbers.
     pub(crate) fn words(&self) -> impl Iterator<Item = u64> {
         self.tables.iter().map(|table| table.map_or(0, |table| table.encode()))
     }
 
-    /// The id of the next table.
+    /// Returns the id of the next table.
     pub(crate) fn next_id(&self) -> u32 {
         self.next
     }
 
-    /// A table.
+    /// Returns a table.
     #[inline]
     pub(crate) fn table(&self, table: TableNo) -> StoreResult<LsmTable> {
         let no_table = StoreError::NoIndex { table: table.0, index: 0 };
         self.tables.get(usize::from(table.0)).copied().flatten().ok_or(no_table)
     }
 
-    /// A table that has an index.
+    /// Returns a table that has an index.
     #[inline]
     pub(crate) fn with_index(&self, table: TableNo, index: usize) -> StoreResult<LsmTable> {
         let no_index = StoreError::NoIndex { table: table.0, index };
         self.table(table).ok().filter(|found| index < found.indexes).ok_or(no_index)
     }
 
-    /// Whether a table has this id.
+    /// Returns whether a table has this id.
     pub(crate) fn has(&self, id: TableId) -> bool {
         self.ids.binary_search(&id).is_ok()
     }
 
-    /// The number and the id of a new table.
+    /// Returns the number and the id of a new table.
     ///
     /// Errors: there are too many tables or indexes; the owner is taken.
     pub(crate) fn next(&self, space: &Space, owner: Owner, indexes: usize) -> StoreResult<NewTable> {
@@ -141,7 +142,7 @@ impl Tables {
         self.ids.sort_unstable();
     }
 
-    /// The tables in the order of their numbers.
+    /// Returns the tables in the order of their numbers.
     pub(crate) fn list(&self) -> Vec<StoreTable> {
         let tables = (0..).zip(&self.tables).filter_map(|(number, table)| Some((number, (*table)?)));
         let listed = tables.map(|(number, LsmTable { owner, indexes, .. })| StoreTable {

@@ -41,7 +41,7 @@ pub(crate) struct Chain<'v> {
 }
 
 impl Chain<'_> {
-    /// The next older entry.
+    /// Returns the next older entry.
     pub(crate) fn next(&mut self) -> StoreResult<Option<EntryAt>> {
         let mut found = match self.older.is_none() {
             true => None,
@@ -122,17 +122,17 @@ impl RowBuffers {
 }
 
 impl<'v> View<'v> {
-    /// The entries of a key.
+    /// Returns the entries of a key.
     pub(crate) fn chain<'k>(&'k self, key: &SearchKey<'k>) -> Chain<'k> {
         Chain { view: *self, key: *key, hash: None, next_run: None, older: Pointer::NONE }
     }
 
-    /// The newest entry of a key; `None` if there is no entry, or if it is a tombstone.
+    /// Returns the newest entry of a key, or `None` if there is no entry, or if it is a tombstone.
     pub(crate) fn newest(&self, key: &SearchKey<'_>) -> StoreResult<Option<EntryAt>> {
         Ok(self.chain(key).next()?.filter(|entry| entry.head.kind != Kind::Tombstone))
     }
 
-    /// The row entry of a primary key, without the patches above it; `None` if there is no row.
+    /// Returns the row entry of a primary key, without the patches above it, or `None` if there is no row.
     pub(crate) fn base(&self, key: &SearchKey<'_>) -> StoreResult<Option<EntryAt>> {
         let mut chain = self.chain(key);
         while let Some(entry) = chain.next()? {
@@ -183,7 +183,7 @@ impl<'v> View<'v> {
         self.row(&SearchKey::of(table, 0, &primary), row)
     }
 
-    /// Whether there is any entry of a table. Tombstones count, too.
+    /// Returns whether there is any entry of a table. Tombstones count, too.
     pub(crate) fn has_entries(&self, table: TableId) -> StoreResult<bool> {
         let mut merge = MergingCursors::new(self);
         let begin = SearchKey::of(table, 0, &[]);
@@ -240,7 +240,7 @@ struct Limit<'k> {
 }
 
 impl<'k> Limit<'k> {
-    /// The end of a range at which a scan in this direction begins.
+    /// Returns the end of a range at which a scan in this direction begins.
     fn of(table: TableId, index: usize, range: &KeyRange<'k>, direction: Direction) -> Limit<'k> {
         let of = |key, seek| Limit { key: SearchKey::of(table, index, key), seek };
         match (direction, range.from, range.to) {
@@ -256,7 +256,7 @@ impl<'k> Limit<'k> {
         }
     }
 
-    /// Whether a key is on the inner side of this end.
+    /// Returns whether a key is on the inner side of this end.
     fn is_before_end(&self, whole_key: &[u8]) -> bool {
         let order = whole_key
             .get(..PREFIX_BYTES)

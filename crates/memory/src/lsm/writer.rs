@@ -139,7 +139,7 @@ impl RunWriter {
         Ok(())
     }
 
-    /// Writes the last nodes and the Bloom filter. `None`: the run has no entries.
+    /// Writes the last nodes and the Bloom filter. Returns `None` if the run has no entries.
     pub(crate) fn finish(mut self, media: &mut MediaMut<'_>) -> StoreResult<Option<WrittenRun>> {
         let mut level = 0;
         let root = loop {

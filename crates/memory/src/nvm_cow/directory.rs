@@ -121,7 +121,7 @@ impl Directory {
         Ok(Directory { owner, chunks, batch, lines, list, node_bytes })
     }
 
-    /// The number of the batch that has become durable last.
+    /// Returns the number of the batch that has become durable last.
     pub(super) fn batch(&self) -> u64 {
         self.batch
     }
@@ -130,7 +130,7 @@ impl Directory {
         &self.chunks
     }
 
-    /// The roots of the current directory.
+    /// Returns the roots of the current directory.
     pub(super) fn current(&self) -> StoreResult<Roots> {
         self.lines.current()
     }

@@ -49,13 +49,13 @@ impl Images {
         Some(NodeImage(number as u32))
     }
 
-    /// The bytes of a node.
+    /// Returns the bytes of a node.
     #[inline]
     pub(super) fn node(&self, image: NodeImage) -> &[u8] {
         self.nodes.get(image.0 as usize).map(AsRef::as_ref).unwrap_or_default()
     }
 
-    /// The bytes of a node, to be changed.
+    /// Returns the bytes of a node, to be changed.
     #[inline]
     pub(super) fn node_mut(&mut self, image: NodeImage) -> &mut [u8] {
         self.nodes.get_mut(image.0 as usize).map(AsMut::as_mut).unwrap_or_default()
@@ -79,20 +79,20 @@ impl Images {
         Some(TupleImage { at: at as u32, len_bytes: len_bytes as u32 })
     }
 
-    /// The bytes of a tuple.
+    /// Returns the bytes of a tuple.
     #[inline]
     pub(super) fn tuple(&self, image: TupleImage) -> &[u8] {
         let TupleImage { at, len_bytes } = image;
         self.tuples.get(at as usize..(at + len_bytes) as usize).unwrap_or_default()
     }
 
-    /// The bytes of a tuple, to be changed.
+    /// Returns the bytes of a tuple, to be changed.
     pub(super) fn tuple_mut(&mut self, image: TupleImage) -> &mut [u8] {
         let TupleImage { at, len_bytes } = image;
         self.tuples.get_mut(at as usize..(at + len_bytes) as usize).unwrap_or_default()
     }
 
-    /// The bytes of a tuple, and zeros after it up to the end of its last line.
+    /// Returns the bytes of a tuple, and zeros after it up to the end of its last line.
     pub(super) fn tuple_lines(&self, image: TupleImage) -> &[u8] {
         let end = (image.at + image.len_bytes).next_multiple_of(LINE_BYTES as u32);
         self.tuples.get(image.at as usize..end as usize).unwrap_or_default()

@@ -74,7 +74,7 @@ pub(super) fn new_block(space: &Space, owner: Owner) -> StoreResult<Pointer> {
     Ok(block)
 }
 
-/// The checksum of a line.
+/// Returns the checksum of a line.
 fn checksum(line: &[u8; LINE], number: usize) -> u32 {
     let (before, behind) = (line.get(..8).unwrap_or_default(), line.get(12..).unwrap_or_default());
     let sum = crc32c::crc32c_append(crc32c::crc32c(before), behind);
@@ -116,7 +116,7 @@ impl ChunkList {
         Ok(())
     }
 
-    /// Where a line is: its block, and its offset in the block.
+    /// Returns where a line is: its block, and its offset in the block.
     fn line_at(&self, number: usize) -> Option<LineAt> {
         let block = *self.blocks.get(number / BLOCK_LINES)?;
         Some(LineAt { block, offset: ((number % BLOCK_LINES + 1) * LINE) as u64 })
@@ -140,7 +140,7 @@ impl ChunkList {
         Ok(())
     }
 
-    /// The chunks in the list of a batch, up to the first line that was not stored.
+    /// Returns the chunks in the list of a batch, up to the first line that was not stored.
     pub(super) fn read(&self, space: &Space, batch: u64) -> StoreResult<Vec<Listed>> {
         let (mut listed, mut lines) = (Vec::new(), 1);
         for number in 0.. {

@@ -40,7 +40,7 @@ pub struct NvmNodes {
     pub(super) tuple: Vec<u8>,
 }
 
-/// The pointer to a tuple in a row value.
+/// Returns the pointer to a tuple in a row value.
 pub(super) fn tuple_of(value: &[u8]) -> StoreResult<Pointer> {
     let word = value.first_chunk().filter(|_| value.len() == 8);
     let damaged = StoreError::Damaged { what: "a pointer to a tuple", at: Pointer::NONE };
@@ -96,7 +96,7 @@ impl NvmNodes {
         Ok(())
     }
 
-    /// The fixed part of the head of a tuple.
+    /// Returns the fixed part of the head of a tuple.
     pub(super) fn head(&self, tuple: Pointer) -> StoreResult<TupleHead> {
         match self.chunks.tuple_image(tuple) {
             Some(image) => TupleHead::decode(image, tuple),
@@ -139,7 +139,8 @@ impl NvmNodes {
     }
 }
 
-/// The ranges of whole lines that cover two ranges of a node. If the two overlap, they become one range.
+/// Returns the ranges of whole lines that cover two ranges of a node. If the two overlap, they become one
+/// range.
 fn lines_of([slots, entries]: [Range<usize>; 2]) -> [Option<Range<usize>>; 2] {
     const LINE: usize = LINE_BYTES as usize;
     let (slots_end, entries_at) = (slots.end.next_multiple_of(LINE), entries.start / LINE * LINE);

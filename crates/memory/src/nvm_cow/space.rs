@@ -90,7 +90,7 @@ impl BatchChunks {
         Ok(chunk)
     }
 
-    /// The image of a node that the batch has made, if it has one.
+    /// Returns the image of a node that the batch has made, if it has one.
     #[inline]
     pub(super) fn node_image(&self, chunk: Pointer) -> Option<NodeImage> {
         match self.new.get(&chunk)?.content {
@@ -99,7 +99,7 @@ impl BatchChunks {
         }
     }
 
-    /// The bytes of a tuple that the batch has made, if they are in an image.
+    /// Returns the bytes of a tuple that the batch has made, if they are in an image.
     #[inline]
     pub(super) fn tuple_image(&self, chunk: Pointer) -> Option<&[u8]> {
         match self.new.get(&chunk)?.content {
@@ -165,7 +165,7 @@ impl BatchChunks {
         }
     }
 
-    /// The chunks that the batch has made, in the order of the list ([`BatchChunks::list_chunks`]).
+    /// Returns the chunks that the batch has made, in the order of the list ([`BatchChunks::list_chunks`]).
     pub(super) fn new_chunks(&self) -> impl Iterator<Item = (Pointer, Content)> {
         let new = self.listed.iter().filter(|listed| !listed.is_old).map(|listed| listed.chunk.pointer);
         new.filter_map(|chunk| Some((chunk, self.new.get(&chunk)?.content)))

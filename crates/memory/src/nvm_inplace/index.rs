@@ -152,7 +152,7 @@ impl Index {
         tuple::compare_bytes(space, chunk, 8, len_bytes, key)
     }
 
-    /// The entry of an inner node whose subtree has the key.
+    /// Returns the entry of an inner node whose subtree has the key.
     #[inline]
     pub(super) fn child(&self, space: &Space, node: &Node, key: &SearchKey<'_>) -> StoreResult<usize> {
         let no_child = || StoreError::Damaged { what: "an inner node without a lowest entry", at: node.at };
@@ -163,8 +163,8 @@ impl Index {
         }
     }
 
-    /// The highest entry of an inner node whose key is not greater than `key`. Compares whole keys, because
-    /// the heads are not enough to decide.
+    /// Returns the highest entry of an inner node whose key is not greater than `key`. Compares whole keys,
+    /// because the heads are not enough to decide.
     fn child_by_long_keys(
         &self,
         space: &Space,
@@ -195,7 +195,7 @@ impl Index {
         }
     }
 
-    /// The whole key of an entry that is long.
+    /// Returns the whole key of an entry that is long.
     pub(super) fn long_key(&self, space: &Space, node: &Node, slot: usize) -> StoreResult<Vec<u8>> {
         let (to, mut key) = (node.pointer(slot), Vec::new());
         if node.is_leaf() {
@@ -227,7 +227,7 @@ impl Index {
         Ok(sorted)
     }
 
-    /// The leaf that has a key, or would have it.
+    /// Returns the leaf that has a key, or would have it.
     #[inline]
     fn leaf(&self, space: &Space, key: &SearchKey<'_>) -> StoreResult<Node> {
         let mut node = Node::read(space, self.root(space))?;
@@ -241,7 +241,7 @@ impl Index {
         Err(StoreError::Damaged { what: TOO_MANY_LEVELS, at: node.at })
     }
 
-    /// The entry of a key.
+    /// Returns the entry of a key.
     pub(super) fn find(&self, space: &Space, key: &SearchKey<'_>) -> StoreResult<Option<LeafSlot>> {
         let leaf = self.leaf(space, key)?;
         for slot in leaf.slots() {
@@ -252,7 +252,7 @@ impl Index {
         Ok(None)
     }
 
-    /// The tuple of a key. The cache of lookups is searched first.
+    /// Returns the tuple of a key. The cache of lookups is searched first.
     pub(super) fn lookup(
         &self,
         space: &Space,
@@ -304,7 +304,7 @@ impl Index {
         }
     }
 
-    /// The entry that leads to a tuple with this key.
+    /// Returns the entry that leads to a tuple with this key.
     pub(super) fn find_tuple(
         &self,
         space: &Space,

@@ -62,26 +62,26 @@ impl KeyHash {
         KeyHash(XxHash64::oneshot(0, key))
     }
 
-    /// The tag, shifted to its position in a word.
+    /// Returns the tag, shifted to its position in a word.
     #[inline]
     fn tag(self) -> u64 {
         self.0 >> BUCKET_BITS_MIN << POINTER_BITS
     }
 }
 
-/// The word of a tuple; `None` if the pointer is too large, as in regions of more than 16 TiB.
+/// Returns the word of a tuple, or `None` if the pointer is too large, as in regions of more than 16 TiB.
 fn word_of(hash: KeyHash, tuple: Pointer) -> Option<u64> {
     let unit = tuple.to_u64() / CHUNK_BYTES_MIN;
     (unit <= POINTER_MASK).then_some(hash.tag() | unit)
 }
 
 impl LookupCache {
-    /// An empty cache that grows up to this many bytes; 0 for none.
+    /// Returns an empty cache that grows up to this number of bytes. With 0 bytes, the cache stays empty.
     pub(super) fn new(bytes_max: u64) -> LookupCache {
         LookupCache { bytes_max, ..LookupCache::default() }
     }
 
-    /// Whether the cache may have any tuples.
+    /// Returns whether the cache may have any tuples.
     #[inline]
     pub(super) fn is_on(&self) -> bool {
         self.bytes_max >= BUCKET_BYTES * BUCKETS_MIN as u64
@@ -123,8 +123,8 @@ impl LookupCache {
         same.for_each(|word| word.store(0, Relaxed));
     }
 
-    /// Whether the cache should double its buckets: a quarter of them displaced a word, and the limit of bytes
-    /// allows it.
+    /// Returns whether the cache should double its buckets: a quarter of them displaced a word, and the limit
+    /// of bytes allows it.
     #[inline]
     pub(super) fn wants_growth(&self) -> bool {
         let count = self.buckets.len();

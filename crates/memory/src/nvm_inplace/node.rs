@@ -57,14 +57,14 @@ impl KeyHead {
         KeyHead(u128::from_be_bytes(bytes))
     }
 
-    /// Whether the head contains the whole key.
+    /// Returns whether the head contains the whole key.
     #[inline]
     pub(super) fn is_whole(self) -> bool {
         (self.0 & 0xFF) as usize <= HEAD_BYTES
     }
 
-    /// A short separator between two neighbouring keys, which is not greater than `right`. `None`: the first
-    /// 15 bytes of the keys are equal.
+    /// Returns a short separator between two neighbouring keys, which is not greater than `right`. Returns
+    /// `None` if the first 15 bytes of the keys are equal.
     pub(super) fn between(left: KeyHead, right: KeyHead) -> Option<KeyHead> {
         if right.is_whole() {
             return Some(right);
@@ -104,17 +104,17 @@ impl Slots {
     pub(super) const NONE: Slots = Slots(0);
     pub(super) const ALL: Slots = Slots(ALL);
 
-    /// The entries whose bits are set.
+    /// Returns the entries whose bits are set.
     pub(super) fn of(bits: u64) -> Slots {
         Slots(bits & ALL)
     }
 
-    /// The entries that are in at least one of two sets.
+    /// Returns the entries that are in at least one of two sets.
     pub(super) fn and(self, other: Slots) -> Slots {
         Slots(self.0 | other.0)
     }
 
-    /// The entries that are not in another set.
+    /// Returns the entries that are not in another set.
     pub(super) fn without(self, other: Slots) -> Slots {
         Slots(self.0 & !other.0)
     }
@@ -154,7 +154,7 @@ impl Node {
         }
     }
 
-    /// A copy of an empty node, which is not stored in the region yet.
+    /// Returns a copy of an empty node, which is not stored in the region yet.
     pub(super) fn empty(at: Pointer, is_leaf: bool) -> Node {
         let mut node = Node { at, bytes: [0; NODE_BYTES] };
         node.set_word(BITS_AT, if is_leaf { LEAF } else { 0 });
@@ -167,7 +167,7 @@ impl Node {
         }
     }
 
-    /// The word that says which entries are valid.
+    /// Returns the word that says which entries are valid.
     #[inline]
     pub(super) fn bits(&self) -> u64 {
         get_u64(&self.bytes, BITS_AT as usize)
@@ -178,7 +178,7 @@ impl Node {
         self.bits() & LEAF != 0
     }
 
-    /// The chunk with the node's long separator.
+    /// Returns the chunk with the node's long separator.
     pub(super) fn long_separator(&self) -> Pointer {
         Pointer::from_u64(get_u64(&self.bytes, LONG_AT as usize))
     }
@@ -196,7 +196,7 @@ impl Node {
         (self.bits() & ALL).count_ones() as usize
     }
 
-    /// A slot that is free and not withheld.
+    /// Returns a slot that is free and not withheld.
     pub(super) fn free_slot(&self, withheld: Slots) -> Option<usize> {
         Slots::ALL.without(self.slots()).without(withheld).next()
     }
@@ -207,8 +207,9 @@ impl Node {
         KeyHead(bytes.map_or(0, |bytes| u128::from_be_bytes(*bytes)))
     }
 
-    /// The entry with the highest head that is not greater than `head`. If several entries have this head,
-    /// any of them. The loop has no branch that depends on keys, because a processor could not predict it.
+    /// Returns the entry with the highest head that is not greater than `head`. If several entries have this
+    /// head, any of them. The loop has no branch that depends on keys, because a processor could not predict
+    /// it.
     #[inline]
     pub(super) fn highest_up_to(&self, head: KeyHead) -> Option<usize> {
         let (mut highest, mut found) = (KeyHead::LOWEST, ENTRIES);
@@ -250,18 +251,18 @@ impl Node {
     }
 }
 
-/// Where the pointer of an entry is in its node.
+/// Returns where the pointer of an entry is in its node.
 pub(super) fn pointer_at(slot: usize) -> u64 {
     (ENTRIES_AT + slot * ENTRY_BYTES + 16) as u64
 }
 
-/// The two words that have the beginning of the key in an entry.
+/// Returns the two words that have the beginning of the key in an entry.
 pub(super) fn head_words(space: &Space, node: Pointer, slot: usize) -> StoreResult<[Word; 2]> {
     let at = (ENTRIES_AT + slot * ENTRY_BYTES) as u64;
     Ok([space.word(node, at)?, space.word(node, at + 8)?])
 }
 
-/// The word of an entry's pointer.
+/// Returns the word of an entry's pointer.
 pub(super) fn pointer_word(space: &Space, node: Pointer, slot: usize) -> StoreResult<Word> {
     space.word(node, pointer_at(slot))
 }

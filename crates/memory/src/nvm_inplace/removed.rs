@@ -33,7 +33,7 @@ struct EmptiedLeaf {
 }
 
 impl RemovedEntries {
-    /// The withheld slots of a node.
+    /// Returns the withheld slots of a node.
     #[inline]
     pub(super) fn withheld(&self, node: Pointer) -> Slots {
         match self.withheld.is_empty() {

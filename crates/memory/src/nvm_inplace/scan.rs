@@ -86,7 +86,7 @@ impl<'s> IndexScan<'s> {
         self.index.compare(self.space, node, slot, key)
     }
 
-    /// Whether the key of a leaf's entry is within the range.
+    /// Returns whether the key of a leaf's entry is within the range.
     fn has(&self, node: &Node, slot: usize) -> StoreResult<bool> {
         let is_behind = match &self.from {
             Bound::Included(from) => self.compare(node, slot, from)?.is_ge(),
@@ -101,7 +101,7 @@ impl<'s> IndexScan<'s> {
         Ok(is_behind && is_before)
     }
 
-    /// Whether keys between an entry of an inner node and the next one can be within the range.
+    /// Returns whether keys between an entry of an inner node and the next one can be within the range.
     fn overlaps(&self, node: &Node, slot: usize, next: Option<usize>) -> StoreResult<bool> {
         let begins = match &self.to {
             Bound::Included(to) | Bound::Excluded(to) => self.compare(node, slot, to)?.is_le(),

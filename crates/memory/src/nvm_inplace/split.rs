@@ -26,7 +26,7 @@ struct Halves<'n> {
 }
 
 impl Halves<'_> {
-    /// The slots that move to the right half, in order.
+    /// Returns the slots that move to the right half, in order.
     fn moved(&self) -> impl Iterator<Item = usize> {
         self.sorted.as_slice().iter().skip(self.middle).map(|slot| usize::from(*slot))
     }

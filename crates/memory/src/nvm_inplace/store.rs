@@ -59,7 +59,7 @@ impl NvmInplaceSettings {
     pub const WITH_CACHE: NvmInplaceSettings = NvmInplaceSettings { lookup_cache_bytes_max: 64 << 20 };
 }
 
-/// A number for an index of a table. It is never 0.
+/// Returns a number for an index of a table. It is never 0.
 fn cache_number(table: TableNo, index: usize) -> u32 {
     (u32::from(table.0) << 8 | index as u32 & 0xFF) + 1
 }
@@ -78,7 +78,7 @@ impl NvmInplace {
         NvmInplace::open_with(allocator, name, owner, NvmInplaceSettings::WITHOUT_CACHE)
     }
 
-    /// As [`NvmInplace::open`], with settings.
+    /// Does the same as [`NvmInplace::open`], with settings.
     pub fn open_with(
         allocator: Arc<Allocator>,
         name: &str,
@@ -123,7 +123,7 @@ impl NvmInplace {
         Ok(())
     }
 
-    /// The tuple of a key in an index.
+    /// Returns the tuple of a key in an index.
     fn find(
         &self,
         table: TableNo,

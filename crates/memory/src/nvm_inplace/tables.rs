@@ -93,7 +93,7 @@ fn new_page(space: &Space, owner: Owner) -> StoreResult<Pointer> {
     Ok(page)
 }
 
-/// The first block of a store's undo log.
+/// Returns the first block of a store's undo log.
 pub(super) fn log_of(space: &Space, first_page: Pointer) -> StoreResult<Pointer> {
     space.word(first_page, LOG_AT).map(|word| Pointer::from_u64(space.load(word)))
 }
@@ -153,7 +153,7 @@ impl Tables {
         Ok(Table { owner, indexes: (0..count).map(index).collect::<StoreResult<Vec<Index>>>()? })
     }
 
-    /// A word of a table in its page.
+    /// Returns a word of a table in its page.
     fn word(&self, space: &Space, number: usize, word: usize) -> StoreResult<Word> {
         let no_table = StoreError::NoIndex { table: number as u16, index: 0 };
         let page = self.pages.get(number / PAGE_TABLES).copied().ok_or(no_table)?;
@@ -234,7 +234,7 @@ impl Tables {
         Ok(())
     }
 
-    /// The tables in the order of their numbers.
+    /// Returns the tables in the order of their numbers.
     pub(super) fn list(&self) -> Vec<StoreTable> {
         let tables = (0..).zip(&self.tables).filter_map(|(number, table)| Some((number, table.as_ref()?)));
         let listed = tables.map(|(number, table)| StoreTable {
@@ -252,7 +252,7 @@ impl Tables {
         indexes.try_for_each(|index| index.add_chunks(space, chunks))
     }
 
-    /// A table.
+    /// Returns a table.
     #[inline]
     pub(super) fn table(&self, table: TableNo) -> StoreResult<&Table> {
         let no_table = || StoreError::NoIndex { table: table.0, index: 0 };
@@ -268,7 +268,7 @@ impl Tables {
         }
     }
 
-    /// An index of a table.
+    /// Returns an index of a table.
     #[inline]
     pub(super) fn index(&self, table: TableNo, index: usize) -> StoreResult<&Index> {
         let no_index = || StoreError::NoIndex { table: table.0, index };

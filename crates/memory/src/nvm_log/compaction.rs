@@ -65,7 +65,7 @@ struct ArenaRuns<'s> {
     arenas: &'s mut RunArenas,
 }
 
-/// The run in a slot; `None` if the arena in the slot is not a run.
+/// Returns the run in a slot, or `None` if the arena in the slot is not a run.
 fn run_of(space: &Space, numbered: &NumberedSlot) -> StoreResult<Option<Run>> {
     let NumberedSlot { number, slot: ArenaSlot { page, state } } = *numbered;
     let facts = arena::facts(space, page)?;
@@ -103,7 +103,7 @@ impl Compaction {
         Ok(Compaction { merges: Merges::new(settings), arenas, memtable_bytes: 0 })
     }
 
-    /// The runs, newest first.
+    /// Returns the runs, newest first.
     pub(super) fn runs(&self) -> &[Run] {
         &self.arenas.runs
     }

@@ -131,7 +131,7 @@ pub(super) fn find_or_create(space: &Space, name: &str, owner: Owner) -> StoreRe
     Ok(directory)
 }
 
-/// The first block of a store's undo log.
+/// Returns the first block of a store's undo log.
 pub(super) fn log_of(space: &Space, directory: Pointer) -> StoreResult<Pointer> {
     space.word(directory, LOG_AT).map(|word| Pointer::from_u64(space.load(word)))
 }
@@ -159,7 +159,7 @@ impl Directory {
         Ok(directory)
     }
 
-    /// The directory's chunk.
+    /// Returns the directory's chunk.
     pub(super) fn chunk(&self) -> Pointer {
         self.at
     }
@@ -193,25 +193,25 @@ impl Directory {
         Ok(())
     }
 
-    /// The arenas, with the numbers of their slots.
+    /// Returns the arenas, with the numbers of their slots.
     pub(super) fn arenas(&self) -> impl Iterator<Item = NumberedSlot> {
         let used = self.slots.iter().enumerate();
         used.filter_map(|(number, slot)| slot.map(|slot| NumberedSlot { number, slot }))
     }
 
-    /// The arena of a slot.
+    /// Returns the arena of a slot.
     pub(super) fn arena(&self, number: usize) -> StoreResult<ArenaSlot> {
         let free = StoreError::Damaged { what: "the slot of an arena", at: self.at };
         self.slots.get(number).copied().flatten().ok_or(free)
     }
 
-    /// A free slot.
+    /// Returns a free slot.
     pub(super) fn free_slot(&self) -> StoreResult<usize> {
         let full = MemoryError::Full { needed_bytes: SLOT_BYTES as u64, free_bytes: 0 };
         self.slots.iter().position(Option::is_none).ok_or(full.into())
     }
 
-    /// The steps that put an arena into a free slot.
+    /// Returns the steps that put an arena into a free slot.
     pub(super) fn fill(&self, space: &Space, number: usize, slot: ArenaSlot) -> StoreResult<[Step; 3]> {
         let page = space.word(self.at, (SLOTS_AT + number * SLOT_BYTES) as u64)?;
         Ok([
@@ -221,7 +221,7 @@ impl Directory {
         ])
     }
 
-    /// The step that changes the state of an arena.
+    /// Returns the step that changes the state of an arena.
     pub(super) fn change(&self, space: &Space, number: usize, state: ArenaState) -> StoreResult<Step> {
         let word = space.word(self.at, (SLOTS_AT + number * SLOT_BYTES + 8) as u64)?;
         Ok(Step::Store { word, value: state.encode() })

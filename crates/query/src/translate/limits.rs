@@ -83,8 +83,8 @@ impl Translator<'_> {
         shown(part, select.visible)
     }
 
-    /// FETCH ... WITH TIES: skips `skip` rows, returns the next `take` rows, and the rows that rank like the
-    /// last of them.
+    /// Translates FETCH ... WITH TIES: skips `skip` rows, returns the next `take` rows, and the rows that
+    /// rank like the last of them.
     fn with_ties(&mut self, part: Part, order: &[SortKey], skip: u64, take: u64) -> Result<Part> {
         let width = part.columns.len();
         let key = |k: &SortKey| OrderKey {

@@ -514,7 +514,7 @@ fn both(before: Option<Expr>, e: Expr) -> Expr {
     }
 }
 
-/// `e IS [NOT] value`
+/// Returns the expression `e IS [NOT] value`.
 fn is_bool(e: &Expr, value: bool, negated: bool) -> Expr {
     Expr::IsBool(Box::new(e.clone()), value, negated)
 }
