@@ -30,7 +30,7 @@ pub struct SessionLocks {
     core: Arc<Core>,
     party: Party,
     label: u32,
-    /// What it has taken for itself.
+    /// The session-level locks that the session has.
     held: Mutex<HashSet<(AdvisoryKey, LockMode)>>,
 }
 
@@ -61,7 +61,7 @@ const fn mode(is_shared: bool) -> LockMode {
 }
 
 impl Database {
-    /// The locks of a new session, which [`Database::locks`] calls by this label.
+    /// The locks of a new session. [`Database::locks`] shows the session under this label.
     pub fn session_locks(&self, label: u32) -> SessionLocks {
         let core = Arc::clone(self.core());
         SessionLocks { party: core.waits.new_party(), core, label, held: Mutex::default() }
@@ -69,14 +69,14 @@ impl Database {
 }
 
 impl Transaction {
-    /// This transaction is a session's.
+    /// Records that this transaction belongs to the session.
     pub fn set_session(&mut self, session: &SessionLocks) {
         let place = self.cx.core.registry.place(self.cx.owner.slot);
         place.set_label(session.label);
         place.set_party(session.party);
     }
 
-    /// What takes advisory locks during the running statement.
+    /// Returns an object that takes advisory locks during the running statement.
     pub fn locker(&self) -> Locker {
         let (timeout, cancel) = (self.cx.timeout, self.cx.cancel.clone());
         Locker { core: Arc::clone(&self.cx.core), owner: self.cx.owner, timeout, cancel }
@@ -84,8 +84,8 @@ impl Transaction {
 }
 
 impl Locker {
-    /// Locks a key to the end of the transaction or, if one is given, for a session. False if others have it
-    /// and `waits` is not set.
+    /// Locks a key until the end of the transaction, or for a session if one is given. Returns false if
+    /// another party has the lock and `waits` is not set.
     pub fn lock(
         &self,
         key: AdvisoryKey,
@@ -115,7 +115,7 @@ impl SessionLocks {
         grant.party == self.party && matches!(grant.holder, Holder::Session(_))
     }
 
-    /// Gives a key back once; false if the session has not taken it so for itself.
+    /// Releases a session-level lock once. Returns false if the session does not have this lock.
     pub fn unlock(&self, key: AdvisoryKey, is_shared: bool) -> bool {
         let mode = mode(is_shared);
         let (core, tag) = (&self.core, Tag::Advisory(key));
@@ -127,7 +127,7 @@ impl SessionLocks {
         was_there
     }
 
-    /// Gives back all that the session has taken for itself.
+    /// Releases all session-level locks of the session.
     pub fn unlock_all(&self) {
         let core = &self.core;
         for (key, mode) in std::mem::take(&mut *self.held.lock()) {

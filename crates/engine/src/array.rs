@@ -51,12 +51,12 @@ pub struct Elements<'a> {
 }
 
 impl Array {
-    /// No elements yet. `element` loses its modifier.
+    /// An empty array. `element` loses its modifier.
     pub fn new(element: ColumnType) -> Self {
         Self(vec![element_code(element), 0, 0, 0, 0])
     }
 
-    /// No elements yet, of a vector.
+    /// An empty vector.
     pub fn vector(element: ColumnType) -> Self {
         Self(vec![element_code(element) | VECTOR, 0, 0, 0, 0])
     }
@@ -76,8 +76,9 @@ impl Array {
         self.0.extend_from_slice(bytes);
     }
 
-    /// The same elements, the first one with this subscript. An empty array has no subscripts, a vector
-    /// counts from 0: both stay. Panics if the subscripts leave their range: see `ArrayRef::fits`.
+    /// The same elements, beginning with this subscript. An empty array has no subscripts, and a vector
+    /// counts from 0, so both stay unchanged. Panics if the subscripts leave their range: see
+    /// `ArrayRef::fits`.
     #[must_use]
     pub fn starting_at(mut self, lower_bound: i32) -> Self {
         let array = self.as_ref();
@@ -99,7 +100,7 @@ impl Array {
 }
 
 impl<'a> ArrayRef<'a> {
-    /// Reads the form above; `None` if these bytes are no array.
+    /// Reads the stored format. `None` means that these bytes are no array.
     pub fn from_bytes(bytes: &'a [u8]) -> Option<Self> {
         let (head, mut rest) = bytes.split_first_chunk::<HEAD_BYTES>()?;
         let element = element_of(head[0])?;
@@ -119,7 +120,7 @@ impl<'a> ArrayRef<'a> {
         rest.is_empty().then_some(array)
     }
 
-    /// The form above.
+    /// The bytes in the stored format.
     pub const fn as_bytes(self) -> &'a [u8] {
         self.0
     }
@@ -137,12 +138,12 @@ impl<'a> ArrayRef<'a> {
         }
     }
 
-    /// Whether it counts from 0.
+    /// Whether this is a vector, whose subscripts begin at 0.
     pub fn is_vector(self) -> bool {
         self.0[0] & VECTOR != 0
     }
 
-    /// The subscript of its first element.
+    /// The subscript of the first element.
     pub fn lower_bound(self) -> i32 {
         match self.0[HEAD_BYTES..].first_chunk() {
             Some(bound) if self.0[0] & BOUNDED != 0 => i32::from_le_bytes(*bound),
@@ -150,7 +151,7 @@ impl<'a> ArrayRef<'a> {
         }
     }
 
-    /// Whether its elements may have subscripts from this one on.
+    /// Whether the subscripts of the elements stay in their range if the first one is `lower_bound`.
     pub fn fits(self, lower_bound: i32) -> bool {
         i64::from(lower_bound) + self.len() as i64 <= i64::from(i32::MAX)
     }
@@ -164,7 +165,7 @@ impl<'a> ArrayRef<'a> {
         u32::from_le_bytes([self.0[1], self.0[2], self.0[3], self.0[4]]) as usize
     }
 
-    /// Whether there are none.
+    /// Whether there are no elements.
     pub fn is_empty(self) -> bool {
         self.len() == 0
     }
@@ -180,8 +181,9 @@ impl<'a> ArrayRef<'a> {
         self.iter().nth(at)
     }
 
-    /// By the first elements that differ (NULL last), then by number of elements, then by the first
-    /// subscript, where 1 comes before all others: stored keys of arrays that begin at 1 end without it.
+    /// The order of two arrays: by the first elements that differ (NULL last), then by the number of
+    /// elements, then by the first subscript. There 1 comes before all others, because stored keys of arrays
+    /// that begin at 1 end without it.
     pub fn order(self, other: ArrayRef<'_>) -> Ordering {
         let pairs = self.iter().zip(other.iter());
         let differing = pairs.map(|(a, b)| a.order(&b)).find(|order| order.is_ne());
@@ -228,7 +230,7 @@ fn is_sound(element: ColumnType, bytes: &[u8]) -> bool {
     }
 }
 
-/// Types of elements by their code.
+/// The types of elements, by their code.
 static ELEMENTS: [ColumnType; 17] = [
     ColumnType::Bool,
     ColumnType::Int2,
@@ -249,7 +251,7 @@ static ELEMENTS: [ColumnType; 17] = [
     ColumnType::Uuid,
 ];
 
-/// Types that are one of `ELEMENTS` within an array, and something else to a client.
+/// Types that are stored as one of `ELEMENTS` within an array, and that clients see as another type.
 static HELD_AS_ANOTHER: [ColumnType; 2] = [ColumnType::Json, ColumnType::Oid];
 
 impl ColumnType {
@@ -279,8 +281,8 @@ impl ColumnType {
     }
 }
 
-/// Types of elements with modifiers that a column has or had. They are kept for good: a type is copied
-/// freely, and there are as many as definitions name.
+/// Types of elements with modifiers that a column has or had. They are never freed, because a type is copied
+/// freely, and there are only as many as definitions name.
 static MODIFIED: Mutex<Vec<&'static ColumnType>> = Mutex::new(Vec::new());
 
 /// Whether an array may be in a column of arrays of this type. A vector may not.
@@ -298,7 +300,7 @@ fn element_code(element: ColumnType) -> u8 {
         other => other,
     };
     let same = |e: &ColumnType| std::mem::discriminant(e) == std::mem::discriminant(&element);
-    // Json is text here, an oid is a bigint.
+    // Within an array, json is stored as text, and oid as bigint.
     let other = if element == ColumnType::Oid { ColumnType::Int8 } else { ColumnType::Text };
     let other = ELEMENTS.iter().position(|e| *e == other);
     ELEMENTS.iter().position(same).or(other).map_or(0, |code| code as u8)

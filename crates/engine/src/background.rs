@@ -23,12 +23,12 @@ pub(crate) struct BackgroundThreads {
 }
 
 impl BackgroundThreads {
-    /// None so far.
+    /// No threads yet.
     pub(crate) fn new(purge_bell: Arc<Bell>) -> BackgroundThreads {
         BackgroundThreads { purge_bell, recovery_bell: Arc::default(), handles: Mutex::default() }
     }
 
-    /// Wakes and ends the thread that rolls back what a crash left unfinished.
+    /// The bell of the thread that rolls back transactions which a crash left unfinished.
     pub(crate) fn recovery_bell(&self) -> &Arc<Bell> {
         &self.recovery_bell
     }

@@ -28,7 +28,7 @@ impl Bell {
         self.stopped.load(Ordering::SeqCst)
     }
 
-    /// Waits until rung, or for the period; `false` when stopped.
+    /// Waits until the bell rings, or until the period has passed. Returns false if the thread must end.
     pub(crate) fn wait(&self, period: Duration) -> bool {
         let mut rung = self.rung.lock();
         if !*rung && !self.is_stopped() {

@@ -29,15 +29,16 @@ use crate::{purge, recovery};
 /// What [`crate::Database::check`] found.
 #[derive(Clone, Debug, Default)]
 pub struct CheckReport {
-    /// Pages looked at.
+    /// The number of pages that were checked.
     pub pages: u64,
-    /// Rows looked at.
+    /// The number of rows that were checked.
     pub rows: u64,
-    /// Damages found, first one first (at most some hundred); empty = sound.
+    /// The damages in the order in which they were found, at most some hundred. If it is empty, the database
+    /// is sound.
     pub damages: Vec<String>,
 }
 
-/// Checks everything; nobody else may use the database meanwhile.
+/// Checks everything. No other thread may use the database meanwhile.
 pub(crate) fn check(core: &Arc<Core>) -> Result<CheckReport> {
     recovery::undo_losers(core)?;
     purge::purge(core)?;
@@ -58,7 +59,8 @@ pub(crate) fn check(core: &Arc<Core>) -> Result<CheckReport> {
     check_allocation(core, &mut checker)?;
     check_region(core, &mut checker);
     let mut known: HashSet<String> = report.damages.iter().cloned().collect();
-    // A page that cannot be read is met by who reads all pages and by who follows a structure.
+    // A page that cannot be read is found twice: by the check of all pages, and by the check of a structure.
+    // It is reported once.
     report.damages.extend(checker.damages().iter().filter(|damage| known.insert((*damage).clone())).cloned());
     let more = checker.damage_count() - checker.damages().len() as u64;
     if more > 0 {
@@ -67,7 +69,7 @@ pub(crate) fn check(core: &Arc<Core>) -> Result<CheckReport> {
     Ok(report)
 }
 
-/// The segments and chunks of the region with tables.
+/// Checks the segments and chunks of the region with tables.
 fn check_region(core: &Core, checker: &mut Checker) {
     let Some(region) = core.memory.get() else { return };
     if let Err(error) = region.allocator().check() {
@@ -116,7 +118,7 @@ fn check_segment(core: &Core, catalog: &Catalog, checker: &mut Checker, header: 
     }
 }
 
-/// Records must be readable; chains that wait for purge belong to them.
+/// Checks that undo records can be read. Overflow chains that wait for purge belong to them.
 fn check_records(core: &Core, catalog: &Catalog, checker: &mut Checker, page: UndoPage<'_>, at: PageId) {
     for slot in 0..page.count() {
         let Some(record) = page.record(slot).and_then(RecordRef::decode) else {
@@ -131,7 +133,7 @@ fn check_records(core: &Core, catalog: &Catalog, checker: &mut Checker, page: Un
     }
 }
 
-/// Allocated = reachable, page by page, in both spaces.
+/// Checks for each page of both spaces that it is allocated exactly if it is reachable.
 fn check_allocation(core: &Core, checker: &mut Checker) -> Result<()> {
     [SpaceId::DATA, SpaceId::ROLLBACK]
         .into_iter()

@@ -34,17 +34,18 @@ use crate::undo::{Kind, Prepared, Record, RecordRef, Segment};
 use crate::versions::Version;
 use crate::waits::{HeldRow, Patience};
 
-/// Tells who wants to rely on a row from those who want to change it.
+/// A bit that distinguishes transactions that want a KEY SHARE lock of a row from those that want to change
+/// the row.
 const KEY_SHARE_WISH: u64 = 1 << 62;
 
 /// State of a running transaction, handed to the table engines.
 pub struct Context {
     pub(crate) core: Arc<Core>,
-    /// The database whose names it uses.
+    /// The database whose names the transaction uses.
     pub(crate) database: ObjectId,
     pub(crate) owner: Owner,
     pub(crate) isolation: Isolation,
-    /// What was read and written, under SERIALIZABLE.
+    /// The reads and writes of the transaction, under SERIALIZABLE.
     pub(crate) serial: Option<Arc<Serial>>,
     /// Trees that this transaction has made.
     pub(crate) new_trees: Vec<u32>,
@@ -58,35 +59,35 @@ pub struct Context {
     /// Rows that this transaction shares (`share.rs`).
     pub(crate) shared: Vec<Share>,
     has_waited: bool,
-    /// What it waited for last, and until when it does; `None` once that is taken or given up.
+    /// What the transaction last waited for; `None` once it has that or gave it up.
     awaited: Option<Awaited>,
-    /// How many releases there were when it last began to look at what it may have to wait for.
+    /// The number of releases when the transaction last began to check a row that it may have to wait for.
     looked: u64,
-    /// Taking back a call or a statement failed: what is there is half of it.
+    /// Set if the rollback of a call or a statement failed, so that a part of its changes remains.
     broken: Option<Error>,
-    /// Changes outside of transactions that a commit has to wait for.
+    /// The LSN up to which the log must be durable at the commit because of changes outside of transactions.
     durable_by: Lsn,
     pub(crate) buffers: Buffers,
     /// Marks of index entries that are gathered (`paged/marks.rs`).
     pub(crate) marks: Option<Marks>,
-    /// The transaction beside which this reader stands gathered marks when the reader was made.
+    /// Whether the transaction of this reader gathered marks when the reader was made.
     is_beside_marks: bool,
-    /// It reads beside a transaction, which has the locks.
+    /// Whether this is a reader for another transaction, which has the locks.
     pub(crate) is_reader: bool,
-    /// What it has done in partitions of memory-oriented engines, if anything.
+    /// The work in partitions of memory-oriented engines, if there is any.
     pub(crate) stores: Option<Box<PartitionWork>>,
 }
 
-/// What is waited for, over several waits.
+/// What a transaction waits for. It may take several waits.
 #[derive(Clone, Copy)]
 struct Awaited {
     want: u64,
     deadline: Option<Instant>,
-    /// The place in the line.
+    /// The position in the queue of waiters.
     ticket: u64,
 }
 
-/// A transaction that nobody runs any more and whose changes are still there.
+/// A loser: no thread runs the transaction any more, and its changes are not undone yet.
 pub(crate) struct Loser {
     pub(crate) owner: Owner,
     pub(crate) id: TxnId,
@@ -136,7 +137,7 @@ impl Context {
         }
     }
 
-    /// Takes over a transaction that is still to be undone.
+    /// The context of a loser, which must be undone.
     pub(crate) fn of_loser(core: Arc<Core>, loser: Loser) -> Self {
         Self {
             core,
@@ -171,8 +172,8 @@ impl Context {
         self.serial = (isolation == Isolation::Serializable).then(Arc::default);
     }
 
-    /// The context of a reader beside this transaction: its snapshot, which stays registered here, and its
-    /// own changes. What it reads, this transaction has read.
+    /// The context of a reader for this transaction. The reader sees the same snapshot, which stays
+    /// registered here, and the transaction's own changes. Its reads count as reads of this transaction.
     pub(crate) fn for_reader(&mut self) -> Self {
         let snapshot = self.snapshot();
         let mut reader = Self::new(Arc::clone(&self.core), self.isolation, self.timeout);
@@ -185,7 +186,7 @@ impl Context {
         reader
     }
 
-    /// The context of a reader of what is committed now and of this transaction's own changes.
+    /// The context of a reader that sees everything committed now, and this transaction's own changes.
     pub(crate) fn for_newest(&mut self) -> Self {
         let mut reader = Self::new(Arc::clone(&self.core), Isolation::ReadCommitted, self.timeout);
         reader.is_reader = true;
@@ -201,7 +202,7 @@ impl Context {
         self.marks.is_some() || self.is_beside_marks
     }
 
-    /// Where, in `index`, the last scan was when its closure ended it.
+    /// The key in `index` at which the closure of the last scan ended the scan.
     pub(crate) fn place(&self, index: ScanIndex) -> &[u8] {
         match index {
             ScanIndex::Primary => &self.buffers.key,
@@ -209,10 +210,11 @@ impl Context {
         }
     }
 
-    /// What is left of a transaction whose rollback or commit failed; `None` if it has ended.
+    /// Takes the rest of a transaction whose rollback or commit failed, so that it is undone later. `None`
+    /// means that it has ended.
     pub(crate) fn take_unfinished(&mut self) -> Option<Loser> {
         let segment = self.segment.take()?;
-        // Its rows will never be committed: nobody has to keep what they refer to.
+        // Its rows will never be committed, so the rows that they refer to need no protection.
         self.give_back_shares(0);
         self.core.registry.drop_snapshot(self.owner);
         self.core.registry.place(self.owner.slot).mark_loser();
@@ -220,14 +222,14 @@ impl Context {
         Some(Loser { owner: self.owner, id: self.id, segment })
     }
 
-    /// Gives up the shares but for the first ones. The caller wakes who waits.
+    /// Releases all shares of rows except the first `keep`. The caller wakes the waiting transactions.
     pub(crate) fn give_back_shares(&mut self, keep: usize) {
         for share in self.shared.drain(keep.min(self.shared.len())..) {
             self.core.shares.remove(share, self.owner);
         }
     }
 
-    /// Releases the locks on these tables, and every queued lock behind the first `keep`. If `keeps_weak` is
+    /// Releases the locks on these tables, and every queued lock after the first `keep`. If `keeps_weak` is
     /// set, locks in the modes of reading and changing rows stay. The caller wakes the waiting transactions.
     pub(crate) fn give_back_tables(
         &mut self,
@@ -246,7 +248,7 @@ impl Context {
         core.waits.unlock_all(&core.registry, self.owner, keep, is_kept);
     }
 
-    /// How many locks with a queue there are so far.
+    /// The number of locks with a queue that the transaction has.
     pub(crate) fn locks_held(&self) -> usize {
         self.core.waits.held_by(&self.core.registry, self.owner)
     }
@@ -275,8 +277,8 @@ impl Context {
         }
     }
 
-    /// Makes sure that the snapshot sees what `txn`, which has committed, wrote: the statement of READ
-    /// COMMITTED, which has not looked at the table yet, gets a newer one.
+    /// Makes sure that the snapshot sees the changes of `txn`, which has committed. A statement of READ
+    /// COMMITTED that has not read the table yet gets a newer snapshot.
     pub(crate) fn renew_unless_seen(&mut self, txn: TxnId) -> Result<()> {
         let Some(snapshot) = self.snapshot else { return Ok(()) };
         if self.core.sight(&self.core.view(snapshot, self.id), txn) == Sight::Seen {
@@ -289,7 +291,7 @@ impl Context {
         Ok(())
     }
 
-    /// READ COMMITTED has waited: the statement goes on with what is committed now.
+    /// Called after a wait under READ COMMITTED: the statement continues with a new snapshot.
     pub(crate) fn renew_snapshot(&mut self) {
         if self.snapshot.is_some() {
             self.take_snapshot();
@@ -301,7 +303,7 @@ impl Context {
         self.snapshot
     }
 
-    /// The snapshot that is in force, taken now if there is none.
+    /// The present snapshot. It is taken now if there is none.
     #[inline]
     pub(crate) fn snapshot(&mut self) -> Lsn {
         match self.snapshot {
@@ -320,7 +322,7 @@ impl Context {
         Ok(view)
     }
 
-    /// Makes sure of an identity and a rollback segment. No latch may be held.
+    /// Makes sure that the transaction has an identity and a rollback segment. The caller holds no latch.
     pub(crate) fn begin_write(&mut self) -> Result<TxnId> {
         if self.id == TxnId::NONE {
             self.refuse_mixing()?;
@@ -333,7 +335,7 @@ impl Context {
         Ok(self.id)
     }
 
-    /// 0A000 if the transaction has changed a table that is committed without pages.
+    /// Returns an error (0A000) if the transaction has changed a table that is committed without pages.
     fn refuse_mixing(&self) -> Result<()> {
         match self.stores.as_ref().and_then(|work| work.durable.as_ref()) {
             Some(durable) => {
@@ -343,7 +345,7 @@ impl Context {
         }
     }
 
-    /// All changes are undone: the identity ends, the segment is free.
+    /// Called when all changes are undone: ends the identity, and frees the segment.
     pub(crate) fn end_identity(&mut self) -> Result<()> {
         let core = Arc::clone(&self.core);
         // The segment stays with the transaction until nothing can fail any more: a failure is tried again
@@ -373,20 +375,20 @@ impl Context {
         self.record.encode(record);
     }
 
-    /// Latches what `append_record` needs; `None` if the undo page is full: drop the mini-transaction, call
-    /// `extend_undo` and begin again.
+    /// Latches the pages that `append_record` needs. `None` means that the undo page is full. Then the caller
+    /// drops the mini-transaction, calls `extend_undo`, and begins again.
     pub(crate) fn prepare_record(&mut self, mtr: &mut Mtr<'_>) -> Result<Option<Prepared>> {
         let bytes = self.record.bytes().len();
         self.segment_mut().prepare(mtr, bytes)
     }
 
-    /// The same for one more record of the mini-transaction.
+    /// As `prepare_record`, for one more record of the mini-transaction.
     pub(crate) fn prepare_more(&mut self, prepared: Prepared) -> Option<Prepared> {
         let bytes = self.record.bytes().len();
         self.segment_mut().prepare_more(prepared, bytes)
     }
 
-    /// A new undo page. No latch may be held.
+    /// Adds an undo page. The caller holds no latch.
     pub(crate) fn extend_undo(&mut self) -> Result<()> {
         let core = Arc::clone(&self.core);
         self.segment_mut().extend(&core.pager)
@@ -410,8 +412,8 @@ impl Context {
         self.record_count += 1;
     }
 
-    /// Appends a record that is about no row; `first` does what must be in the same mini-transaction and says
-    /// which page the record names.
+    /// Appends a record that belongs to no row. `first` makes the changes of the same mini-transaction, and
+    /// returns the page that the record names.
     pub(crate) fn append_plain(
         &mut self,
         kind: Kind,
@@ -441,19 +443,18 @@ impl Context {
         Patience { timeout: self.timeout, deadline: None, cancel: self.cancel.as_deref(), log }
     }
 
-    /// Waits for another transaction because of a key of a tree. The caller looks again afterwards.
+    /// Waits for another transaction because of a key of a tree. The caller checks the row again afterwards.
     pub(crate) fn wait_for(&mut self, on: Owner, tree: u32, key: &[u8]) -> Result<()> {
         self.wait_wanting(on, hash_key(tree, key))
     }
 
-    /// As `wait_for`, for a KEY SHARE of the row, which goes together with what another waiter may want of
-    /// it.
+    /// As `wait_for`, for a KEY SHARE lock of the row. Such a lock is compatible with the KEY SHARE locks
+    /// that other transactions wait for.
     pub(crate) fn wait_to_rely(&mut self, on: Owner, tree: u32, key: &[u8]) -> Result<()> {
         self.wait_wanting(on, hash_key(tree, key) ^ KEY_SHARE_WISH)
     }
 
-    /// If anything at all was given up since the last look began, this does not wait: it may have been what
-    /// is wanted.
+    /// Waits, unless a lock was released since the last check began, because that may be the wanted one.
     fn wait_wanting(&mut self, on: Owner, want: u64) -> Result<()> {
         self.has_waited = true;
         let begun = self.awaited.filter(|awaited| awaited.want == want);
@@ -479,13 +480,14 @@ impl Context {
         let outcome = core.waits.wait(&core.registry, self.owner, held, patience);
         self.looked = core.waits.releases();
         if outcome.is_ok() && !core.registry.is_running(by) {
-            // Its commit may never become durable: then nobody can go on.
+            // If the log has stopped, the commit of the other transaction may never become durable, so this
+            // one must not continue.
             core.pager.log().check().map_err(varve_pager::PagerError::from)?;
         }
         outcome
     }
 
-    /// After something was taken back that others may wait for.
+    /// Called after a change was undone for which other transactions may wait.
     pub(crate) fn release(&mut self) {
         self.has_taken();
         self.core.waits.release(&self.core.registry, self.owner);
@@ -499,7 +501,7 @@ impl Context {
         }
     }
 
-    /// After an operation that took what it waited for.
+    /// Called after an operation got the lock that it waited for.
     pub(crate) fn has_taken(&mut self) {
         (self.has_waited, self.awaited) = (false, None);
     }
@@ -522,7 +524,7 @@ impl Context {
         self.durable_by = self.durable_by.max(lsn);
     }
 
-    /// Makes durable what `wait_at_commit` asked for.
+    /// Makes the log durable up to the LSN of `wait_at_commit`.
     pub(crate) fn flush_noted(&self) -> Result<()> {
         if self.durable_by > self.core.pager.durable_lsn() {
             self.core.pager.flush_log(self.durable_by)?;
@@ -530,7 +532,7 @@ impl Context {
         Ok(())
     }
 
-    /// What the table locks need.
+    /// The parts of this context that table locks need.
     pub(crate) fn waiting(&self) -> Waiting<'_> {
         Waiting {
             registry: &self.core.registry,
@@ -546,7 +548,7 @@ impl Context {
         if cancelled { Err(Error::Cancelled) } else { Ok(()) }
     }
 
-    /// The newest record of this transaction that is not undone yet, in `record`.
+    /// Reads the newest record of this transaction that is not undone yet into `record`.
     pub(crate) fn read_top(&mut self) -> Result<Option<RollPointer>> {
         let core = Arc::clone(&self.core);
         let Some(segment) = &mut self.segment else { return Ok(None) };
@@ -560,7 +562,8 @@ impl Context {
         }
     }
 
-    /// Logs the commit record; fails if what was read has been written by others since.
+    /// Logs the commit record. Under SERIALIZABLE, returns an error if another transaction has changed what
+    /// this one read.
     pub(crate) fn commit_checked(&mut self) -> Result<Lsn> {
         let serial = self.serial.clone();
         if serial.is_none() && self.new_trees.is_empty() {
@@ -572,8 +575,8 @@ impl Context {
         core.recent.commit(serial.as_ref().map(|s| (&**s, snapshot)), &trees, oldest, || self.log_commit())
     }
 
-    /// SERIALIZABLE, for a transaction that has used partitions: fails if what it has read in pages has been
-    /// written by others since.
+    /// The check of SERIALIZABLE for a transaction that has used partitions: returns an error if another
+    /// transaction has changed what this one read in pages.
     #[cold]
     pub(crate) fn check_page_reads(&self) -> Result<()> {
         match &self.serial {
@@ -603,7 +606,8 @@ impl Context {
         Ok(lsn)
     }
 
-    /// Ends the transaction for everybody else: locks, snapshot, waiters.
+    /// Ends the transaction for all others: releases its locks and its snapshot, and wakes waiting
+    /// transactions.
     pub(crate) fn leave(&mut self) {
         self.give_back_shares(0);
         let core = &self.core;

@@ -34,7 +34,7 @@ use crate::waits::Waits;
 const ID_BLOCK: u64 = 1 << 14;
 const STRIPES: usize = 256;
 
-/// Mutexes picked by a hash.
+/// An array of mutexes. A hash chooses one.
 pub(crate) struct Stripes(Box<[Mutex<()>]>);
 
 impl Stripes {
@@ -47,7 +47,7 @@ impl Stripes {
     }
 }
 
-/// FNV-1a over a tree and a key: picks stripes and says what a waiter wants.
+/// The FNV-1a hash of a tree and a key. It chooses a stripe, and identifies what a waiting transaction wants.
 pub(crate) fn hash_key(tree: u32, key: &[u8]) -> u64 {
     let start = 0xcbf2_9ce4_8422_2325 ^ u64::from(tree);
     let hash = key.iter().fold(start, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3));
@@ -73,15 +73,15 @@ pub(crate) struct Core {
     pub(crate) segments: SegmentPool,
     pub(crate) purge: PurgeState,
     pub(crate) catalog: CatalogState,
-    /// Rollback steps and purge of one row exclude each other.
+    /// Stripes by row: a rollback step and purge of one row exclude each other.
     pub(crate) rows: Stripes,
-    /// Check and insert of one unique key are one step.
+    /// Stripes by unique key: checking and inserting a key are one atomic step.
     pub(crate) unique: Stripes,
     pub(crate) counters: Counters,
-    /// Ids below are reserved durably.
+    /// Transaction ids below this are durably reserved.
     pub(crate) id_limit: AtomicU64,
     pub(crate) engines: Vec<Box<dyn TableEngine>>,
-    /// Of the memory-oriented engines.
+    /// The partitions of the memory-oriented engines.
     pub(crate) partitions: Partitions,
     /// Transactions to be undone in the background.
     pub(crate) losers: Mutex<Vec<Loser>>,
@@ -99,18 +99,18 @@ pub(crate) struct Core {
 pub(crate) enum Sight {
     /// Visible.
     Seen,
-    /// Written by somebody whom the snapshot does not see.
+    /// Written by a transaction that the snapshot does not see.
     Unseen,
     /// The copy is out of date: read the row again.
     Stale,
 }
 
-/// What a reader sees: everything committed up to `snapshot`, and its own.
+/// What a reader sees: everything committed up to `snapshot`, and its own changes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct View {
     pub(crate) snapshot: Lsn,
     pub(crate) me: TxnId,
-    /// The floor before the first row was looked at.
+    /// The floor before the first row was read.
     pub(crate) floor: TxnId,
 }
 
@@ -156,7 +156,7 @@ impl Core {
         }
         match self.status.get(txn) {
             Status::Active(owner) => WriteAccess::Busy(owner),
-            // Nothing is unlocked before it is durable.
+            // A row is unlocked only when the commit is durable.
             Status::Committed(lsn, owner) if lsn > self.pager.durable_lsn() => WriteAccess::Busy(owner),
             Status::Committed(lsn, _) => WriteAccess::Free(lsn),
             Status::Old | Status::Aborted | Status::Forgotten => WriteAccess::Free(Lsn::ZERO),
@@ -187,7 +187,7 @@ impl Core {
         Ok(())
     }
 
-    /// The tree's segment is about to go.
+    /// Forgets a tree whose segment is about to be dropped.
     pub(crate) fn forget_tree(&self, owner: u32) {
         self.catalog.trees.forget(owner);
         self.pager.forget_compression(SpaceId::DATA, owner);

@@ -94,14 +94,14 @@ impl Database {
         &self.core
     }
 
-    /// Where a sequence stands.
+    /// The state of a sequence.
     pub fn sequence_state(&self, sequence: &SequenceDef) -> Result<SequenceState> {
         let range = self.core.catalog.range_of(sequence);
         let range = range.lock();
         sequence::state(&range, &self.core, sequence)
     }
 
-    /// Draws from sequences while a transaction is busy.
+    /// Returns an object that takes values of sequences while a transaction is in use.
     pub fn sequence_drawer(&self) -> SequenceDrawer {
         SequenceDrawer::new(Arc::clone(&self.core))
     }
@@ -119,7 +119,8 @@ impl Database {
         Transaction::new(cx, Arc::clone(&self.threads), database)
     }
 
-    /// An empty list of rows that may grow beyond memory, as far as the quota lets it.
+    /// An empty list of rows, which is written to a temporary file if it becomes large. `quota` limits the
+    /// file.
     pub fn spool(&self, quota: Arc<TemporaryQuota>) -> Spool {
         Spool::new(&self.core.temporary, quota)
     }
@@ -136,7 +137,7 @@ impl Database {
         check::check(&self.core)
     }
 
-    /// Makes all pages stable that are not so now, and stores a checkpoint.
+    /// Makes all dirty pages stable, and stores a checkpoint.
     pub fn checkpoint_all(&self) -> Result<()> {
         Ok(self.core.pager.checkpoint_all()?)
     }
@@ -146,7 +147,8 @@ impl Database {
         Ok(self.core.pager.checkpoint()?)
     }
 
-    /// The table that a page belongs to, and the name of the index if it has that; reads no page.
+    /// The table to which a page belongs. If the page is in an index, also the name of the index. No page is
+    /// read.
     pub fn table_of_page(&self, page: PageId) -> Option<(Arc<TableDef>, Option<String>)> {
         self.core.catalog.current().table_of_segment(self.core.pager.owner_of(page)?)
     }
@@ -156,7 +158,8 @@ impl Database {
         self.core.memory.get()
     }
 
-    /// What each partition of the memory-oriented engines takes in the region. Reads bitmaps after a start.
+    /// The space that each partition of the memory-oriented engines takes in the region. Reads bitmaps after
+    /// a start.
     pub fn partition_space(&self) -> Result<Vec<PartitionSpace>> {
         self.core.partitions.space()
     }
@@ -169,7 +172,7 @@ impl Database {
         tables_region::check_next(&self.core, next)
     }
 
-    /// What a person should know at start: where durability depends on more than this program.
+    /// Warnings for the user at a start, for example if durability depends on the settings of a device.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = self.core.pager.warnings();
         warnings.extend(self.tables_region().and_then(TablesRegion::warning));
@@ -186,12 +189,12 @@ impl Database {
         self.accounts.rows()
     }
 
-    /// How much room the database and its trees take.
+    /// The sizes of the database and of its trees.
     pub fn sizes(&self) -> Result<Sizes> {
         Sizes::read(&self.core.pager)
     }
 
-    /// How tables are stored, and what that saves.
+    /// How tables are stored, and how much space compression saves.
     pub fn savings(&self) -> Result<Savings> {
         Savings::read(&self.core.pager)
     }

@@ -33,25 +33,27 @@ use crate::tree::{Tree, TreeKind};
 use crate::undo::Kind;
 use crate::waits::Got;
 
-/// Most columns of a table or of a key.
+/// The most columns of a table.
 pub(crate) const COLUMNS_MAX: usize = 1600;
+/// The most columns of a key.
 const KEY_COLUMNS_MAX: usize = 32;
 
 impl Transaction {
-    /// Binds the running statement to the catalog as it is now, and tells that catalog's version. Names,
-    /// columns and dependents are looked up before anything is locked: from here to the statement's end a
-    /// call that gets an exclusive lock fails with `StaleDefinition` if another transaction's definition has
-    /// been committed since. The lock is kept, so a statement that starts over gets on.
+    /// Binds the running statement to the present catalog, and returns its version. A statement looks up
+    /// names, columns and dependents before it takes locks. From now until the end of the statement, a call
+    /// that gets an exclusive lock fails with `StaleDefinition` if another transaction has committed a
+    /// definition since. The lock is kept, so the repeated statement makes progress.
     pub fn bind_definitions(&mut self) -> u64 {
         *self.bound.insert(self.cx.core.catalog.current().version())
     }
 
-    /// Locks a table until the transaction ends (LOCK TABLE). `StaleDefinition` if it is gone.
+    /// Locks a table until the transaction ends (LOCK TABLE). The error is `StaleDefinition` if the table
+    /// does not exist any more.
     pub fn lock_table(&mut self, table: TableId, mode: LockMode) -> Result<()> {
         self.locked_in(table, mode).map(|_| ())
     }
 
-    /// Keeps everybody else from a table until the transaction ends.
+    /// Locks a table exclusively until the transaction ends.
     pub fn lock_exclusive(&mut self, table: TableId) -> Result<()> {
         self.lock_table(table, LockMode::AccessExclusive)
     }
@@ -183,7 +185,7 @@ impl Transaction {
         })
     }
 
-    /// Makes a secondary index on what the table holds.
+    /// Makes a secondary index over the rows of a table.
     pub fn create_index(&mut self, new: NewIndex) -> Result<Arc<TableDef>> {
         let old = self.exclusive(new.table)?;
         check_key_columns(&new.columns, old.columns.len())?;
@@ -191,7 +193,7 @@ impl Transaction {
         self.build_new_index(&old, new, None)
     }
 
-    /// Makes an index over expressions, or of some rows; its columns are those that it reads.
+    /// Makes an index over expressions, or with a condition. `new.columns` are the columns that it reads.
     pub fn create_derived_index(&mut self, new: NewIndex, derived: Derived) -> Result<Arc<TableDef>> {
         let old = self.exclusive(new.table)?;
         if !old.is_paged() {
@@ -257,7 +259,7 @@ impl Transaction {
         })
     }
 
-    /// Gives a table without one a primary key: rebuilds it in the order of the key.
+    /// Adds a primary key to a table that has none. The table is rebuilt in the order of the key.
     pub fn add_primary_key(&mut self, table: TableId, key: PrimaryKey) -> Result<Arc<TableDef>> {
         let old = self.exclusive(table)?;
         check_key_columns(&key.columns, old.columns.len())?;
@@ -275,7 +277,7 @@ impl Transaction {
         })
     }
 
-    /// Replaces default expression and NOT NULL of a column; 23502 if a row stands in the way.
+    /// Replaces the default expression and NOT NULL of a column. The error is 23502 if a row has NULL there.
     pub fn alter_column(
         &mut self,
         table: TableId,
@@ -302,7 +304,8 @@ impl Transaction {
         })
     }
 
-    /// Makes a column an identity column, or one no more; `default` draws from its sequence.
+    /// Makes a column an identity column, or an ordinary column again. `default` takes values from its
+    /// sequence.
     pub fn set_identity(
         &mut self,
         table: TableId,
@@ -317,23 +320,23 @@ impl Transaction {
         })
     }
 
-    /// Runs a call; if it fails, takes back what it did.
+    /// Runs a call. If it fails, its changes are undone.
     pub(crate) fn whole<T>(&mut self, call: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         let mark = self.undo_point();
         let outcome = call(self);
         if outcome.is_err() {
-            // The first error is the one to report; one of taking back makes a commit impossible.
+            // The first error is reported. If the undo fails, too, the transaction cannot be committed.
             let _ = self.undo_to(&mark);
             self.cx.pass_on();
         }
         outcome
     }
 
-    /// Keeps the schema that something is to be made in until the transaction ends.
+    /// Locks the schema of a new object until the transaction ends, so that the schema is not dropped.
     pub(crate) fn hold_schema(&mut self, name: &str) -> Result<()> {
         let schema = self.schema(name)?;
         self.hold(schema)?;
-        // It may have been dropped while this one waited, and another one made.
+        // During the wait the schema may have been dropped, and another one with this name made.
         if self.schema(name)? == schema {
             Ok(())
         } else {
@@ -352,8 +355,8 @@ impl Transaction {
             .map_err(|_| Error::Unsupported { what: "more than four billion objects".into() })
     }
 
-    /// The current definition of a table, locked for this transaction alone; `StaleDefinition` if it was
-    /// dropped, perhaps while this one waited for it.
+    /// Locks a table exclusively, and returns its current definition. The error is `StaleDefinition` if the
+    /// table was dropped, perhaps during the wait.
     pub(crate) fn exclusive(&mut self, table: TableId) -> Result<Arc<TableDef>> {
         self.locked_in(table, LockMode::AccessExclusive)
     }
@@ -368,8 +371,8 @@ impl Transaction {
         self.catalog().table_by_id(table).ok_or_else(missing)
     }
 
-    /// Takes an exclusive lock; `StaleDefinition` if the statement was bound to another catalog than the one
-    /// that is there now.
+    /// Takes an exclusive lock. The error is `StaleDefinition` if the statement was bound to another catalog
+    /// than the present one.
     pub(crate) fn lock_alone(&mut self, lock: &TableLock, name: &str) -> Result<()> {
         self.lock_as(lock, LockMode::AccessExclusive, name)
     }
@@ -393,7 +396,7 @@ impl Transaction {
         self.catalog().open_table(def.id).cloned().ok_or_else(missing)
     }
 
-    /// A new segment, which rollback drops. Its pages are stored as the table's from the first one on.
+    /// Makes a segment, which a rollback drops. All its pages are stored as the table says.
     pub(crate) fn new_segment(&mut self, storage: StorageOptions) -> Result<u32> {
         if let Some(how) = storage.compression {
             self.cx.core.pager.prepare_compression(how)?;
@@ -413,7 +416,7 @@ impl Transaction {
         Ok(TreeAddress { root: tree.root().no().0, owner })
     }
 
-    /// The rows and indexes of a table go when this transaction is committed.
+    /// Drops the rows and indexes of a table when this transaction commits.
     pub(crate) fn give_up_rows(&mut self, def: &TableDef) -> Result<()> {
         if !def.is_paged() {
             for at in def.stored_tables() {
@@ -426,7 +429,7 @@ impl Transaction {
         self.give_up(def.place)
     }
 
-    /// Purge drops the segment once this transaction is committed and no older snapshot is left.
+    /// Gives up a segment. Purge drops it when this transaction is committed, and no older snapshot is left.
     pub(crate) fn give_up(&mut self, place: TreeAddress) -> Result<()> {
         self.cx.append_plain(Kind::DropSegment, place.owner, |_| Ok(None)).map(|_| ())
     }

@@ -95,7 +95,7 @@ impl Transaction {
         })
     }
 
-    /// Renames an index, that of a constraint together with the constraint.
+    /// Renames an index. If it belongs to a constraint, the constraint is renamed, too.
     pub fn rename_index_of(&mut self, table: TableId, from: &str, to: &str) -> Result<Arc<TableDef>> {
         self.alter(table, |txn, def| {
             let named = to.to_owned();
@@ -112,7 +112,7 @@ impl Transaction {
         })
     }
 
-    /// Puts a table into another schema, with its indexes; its sequences stay where they are.
+    /// Moves a table with its indexes to another schema. Its sequences stay in their schema.
     pub fn move_table(&mut self, table: TableId, schema: &str) -> Result<Arc<TableDef>> {
         self.hold_schema(schema)?;
         self.alter(table, |txn, def| {
@@ -143,8 +143,8 @@ impl Transaction {
         system_tables::add_name(&mut self.cx, ObjectKind::Index, schema, to, id)
     }
 
-    /// How the table's pages are stored from this transaction's commit on; those that are there stay as they
-    /// are until they are written again, or [rewritten](Self::rewrite).
+    /// Sets how the table's pages are stored after this transaction's commit. Existing pages change when they
+    /// are written again, or [rewritten](Self::rewrite).
     pub fn set_storage(&mut self, table: TableId, storage: StorageOptions) -> Result<Arc<TableDef>> {
         self.alter(table, |txn, def| {
             if let (Some(_), false) = (storage.compression, def.is_paged()) {
@@ -152,7 +152,7 @@ impl Transaction {
                 return Err(Error::Unsupported { what });
             }
             if let Some(how) = storage.compression {
-                // A commit can't fail for a control file that can't be written.
+                // The control file is written here, because a commit must not fail when it cannot be written.
                 txn.cx.core.pager.prepare_compression(how)?;
             }
             def.storage = storage;
@@ -160,14 +160,14 @@ impl Transaction {
         })
     }
 
-    /// Puts the rows of a table into new trees, as they are (VACUUM FULL): without gaps, stored as the table
-    /// says.
+    /// Moves the rows of a table, unchanged, to new trees without gaps, stored as the table says (VACUUM
+    /// FULL).
     pub fn rewrite(&mut self, table: TableId) -> Result<Arc<TableDef>> {
         let old = self.exclusive(table)?;
         self.whole(|txn| txn.rebuild(&old, TableDef::clone(&old), None))
     }
 
-    /// Drops the primary key: the rows are kept in the order that they had, under row ids.
+    /// Drops the primary key. The rows keep their order, under row ids.
     pub fn drop_primary_key(&mut self, table: TableId) -> Result<Arc<TableDef>> {
         let old = self.exclusive(table)?;
         let missing = || Error::StaleDefinition { table: old.name.clone() };
@@ -179,9 +179,9 @@ impl Transaction {
         })
     }
 
-    /// Puts the rows of a table into new trees with these columns, of which none is computed. A column that
-    /// is not among the sources goes; whatever still needs it (a key, an index, a constraint, the partition
-    /// key, a view) makes this fail.
+    /// Moves the rows of a table to new trees with these columns, of which none is computed. Columns that are
+    /// not among the sources are dropped. The call fails if a key, an index, a constraint, the partition key
+    /// or a view still needs one of them.
     pub fn rewrite_columns(
         &mut self,
         table: TableId,
@@ -190,7 +190,7 @@ impl Transaction {
         self.recompute_columns(table, columns, &mut |_, _| Ok(Value::Null))
     }
 
-    /// As `rewrite_columns`; `compute` is asked for the value of each computed column in each row.
+    /// As `rewrite_columns`, but `compute` returns the value of each computed column in each row.
     pub fn recompute_columns(
         &mut self,
         table: TableId,
@@ -210,8 +210,8 @@ impl Transaction {
         })
     }
 
-    /// Gives columns other types that keep their values as they are, in rows and in keys: no row is written.
-    /// That it is so is the caller's to know.
+    /// Changes the types of columns without rewriting rows. The caller ensures that the stored values are the
+    /// same with the new types, in rows and in keys.
     pub fn retype_columns(&mut self, table: TableId, types: &[(usize, ColumnType)]) -> Result<Arc<TableDef>> {
         self.alter(table, |_, def| {
             for (column, column_type) in types {
@@ -225,7 +225,7 @@ impl Transaction {
         })
     }
 
-    /// Ordinals of the table's columns that stand in other definitions.
+    /// Updates the ordinals of the table's columns in other definitions.
     fn move_what_names_columns(
         &mut self,
         table: &TableDef,
@@ -279,8 +279,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Puts the rows of a table, which is locked, into new trees; `columns` says where each column comes
-    /// from.
+    /// Moves the rows of a locked table to new trees. `columns` says where each column comes from.
     pub(crate) fn rebuild(
         &mut self,
         old: &Arc<TableDef>,
@@ -331,7 +330,7 @@ fn moved_all(columns: &[usize], place: &dyn Fn(usize) -> Option<usize>) -> Optio
     columns.iter().map(|column| place(*column)).collect()
 }
 
-/// The definition with other columns; its trees are still the old ones.
+/// The definition with other columns. It still names the old trees.
 fn reshape(
     old: &TableDef,
     columns: Vec<ColumnDef>,

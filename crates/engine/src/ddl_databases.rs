@@ -41,8 +41,8 @@ impl Transaction {
         })
     }
 
-    /// What a copy of the schema `public` of a database begins with; `None` if it is dropped there. The first
-    /// templates store none: theirs is as PostgreSQL makes it.
+    /// Owner, rights and comment of a copy of the schema `public` of a database. `None` if it is dropped
+    /// there. The first templates store none, so their values are those of PostgreSQL.
     fn public_of(&mut self, template: ObjectId) -> Option<About> {
         let inside = self.catalog().of_database(template);
         let mut about = match inside.schemas().find(|schema| schema.name == PUBLIC) {
@@ -57,7 +57,7 @@ impl Transaction {
             }
             None => return None,
         };
-        // Where nobody has given the schema to another role, it is the database's owner's.
+        // Unless the schema was given to another role, it belongs to the owner of the database.
         if about.owner == BOOTSTRAP_ROLE {
             about.change_role(BOOTSTRAP_ROLE, predefined::DATABASE_OWNER);
         }
@@ -80,7 +80,7 @@ impl Transaction {
         outcome
     }
 
-    /// Changes what is said of a database, its name too.
+    /// Changes the definition of a database, including its name.
     pub fn alter_database(&mut self, database: ObjectId, edit: impl FnOnce(&mut DatabaseDef)) -> Result<()> {
         let old = self.database_def(database)?;
         let mut new = DatabaseDef::clone(&old);
@@ -113,7 +113,7 @@ impl Transaction {
         )
     }
 
-    /// The first thing that is said of a database that exists from the start.
+    /// Stores the definition of a predefined database at its first change.
     fn store_predefined(&mut self, def: DatabaseDef) -> Result<()> {
         let stale = Error::StaleDefinition { table: format!("database {}", def.name) };
         let id = def.id.0;
@@ -133,7 +133,7 @@ impl Transaction {
         self.lock_alone(&self.cx.core.catalog.lock_of_object(database), &name)
     }
 
-    /// Drops a database with all that is in it. That nobody uses it is the caller's to know.
+    /// Drops a database with all its objects. The caller ensures that no session uses it.
     pub fn drop_database(&mut self, database: ObjectId) -> Result<()> {
         self.lock_database(database)?;
         let old = self.database_def(database)?;
@@ -166,7 +166,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// A table goes whatever refers to it: that goes, too.
+    /// Drops a table even if other objects refer to it, because these are dropped, too.
     fn drop_whole_table(&mut self, catalog: &Catalog, def: &Arc<TableDef>) -> Result<()> {
         for (schema, name, _) in def.names() {
             system_tables::remove_name(&mut self.cx, schema, name)?;
@@ -178,7 +178,7 @@ impl Transaction {
         self.remove(catalog, def.id, ObjectChange::Table(def.id, None))
     }
 
-    /// Removes a definition and what is kept about the object.
+    /// Removes a definition, and the object's owner, grants and comments.
     fn remove(&mut self, catalog: &Catalog, id: impl Into<ObjectId>, change: ObjectChange) -> Result<()> {
         let id = id.into();
         system_tables::remove_object(&mut self.cx, id.0)?;
@@ -189,7 +189,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Removes what is kept about an object.
+    /// Removes owner, grants and comments of an object.
     pub(crate) fn forget(&mut self, about: &About) -> Result<()> {
         let name = about.object.0.to_string();
         system_tables::remove_name_of(&mut self.cx, system_tables::ABOUT_NAMES, &name, about.id.0)?;
@@ -203,7 +203,8 @@ impl Transaction {
         self.catalog().database_by_id(database).cloned().ok_or_else(stale)
     }
 
-    /// `Unsupported` in a template: new databases are made without a copy of anything.
+    /// Returns the error `Unsupported` in a template, because new databases are made without a copy of its
+    /// objects.
     pub(crate) fn refuse_in_template(&self) -> Result<()> {
         match self.cx.database {
             TEMPLATE0 | TEMPLATE1 => {

@@ -27,7 +27,7 @@ use crate::system_tables;
 use crate::transaction::Transaction;
 
 impl Transaction {
-    /// Adds CHECK; its id is given here. The rows that are there are the caller's to look at, afterwards.
+    /// Adds a CHECK constraint, and assigns its id. The caller checks the existing rows afterwards.
     pub fn add_check(&mut self, table: TableId, check: Check) -> Result<Arc<TableDef>> {
         self.alter(table, |txn, def| {
             refuse_taken(def, &check.name)?;
@@ -37,8 +37,7 @@ impl Transaction {
         })
     }
 
-    /// Adds FOREIGN KEY; its id is given here. The rows that are there are the caller's to look at,
-    /// afterwards.
+    /// Adds a FOREIGN KEY constraint, and assigns its id. The caller checks the existing rows afterwards.
     pub fn add_foreign_key(&mut self, table: TableId, key: ForeignKey) -> Result<Arc<TableDef>> {
         let parent = key.parent;
         let referenced = self.exclusive(parent)?;
@@ -57,7 +56,7 @@ impl Transaction {
         Ok(if parent == table { self.current(table)? } else { def })
     }
 
-    /// Notes whether all rows fulfil a CHECK or FOREIGN KEY constraint. To look at them is the caller's.
+    /// Records whether all rows fulfil a CHECK or FOREIGN KEY constraint. The caller has checked the rows.
     pub fn set_valid(
         &mut self,
         table: TableId,
@@ -89,7 +88,7 @@ impl Transaction {
         self.current(table)
     }
 
-    /// Adds a part to a partitioned table; its id is given here.
+    /// Adds a partition to a table, and assigns its id.
     pub fn add_part(&mut self, table: TableId, part: Part) -> Result<Arc<TableDef>> {
         self.hold_schema(&part.schema)?;
         self.alter(table, |txn, def| {
@@ -100,7 +99,7 @@ impl Transaction {
         })
     }
 
-    /// Takes a part's name away; its rows are the caller's to delete, before.
+    /// Removes a partition. The caller has deleted its rows before.
     pub fn drop_part(&mut self, table: TableId, part: ObjectId) -> Result<Arc<TableDef>> {
         self.alter(table, |txn, def| {
             let parts = parts_of(def)?;
@@ -124,8 +123,8 @@ impl Transaction {
         })
     }
 
-    /// Keeps a view as it is until the transaction ends, for something that is to read it. `StaleDefinition`
-    /// if it is not what it was any more.
+    /// Locks a view until the transaction ends, for an object that will read it. The error is
+    /// `StaleDefinition` if the view has changed.
     pub fn hold_view(&mut self, view: &ViewDef) -> Result<()> {
         self.hold(view.id)?;
         match *self.view(view.id)? == *view {
@@ -152,7 +151,7 @@ impl Transaction {
         self.view(view)
     }
 
-    /// Replaces the query and the columns of a view, or (with another name) renames it.
+    /// Replaces the query and the columns of a view. With another name, also renames it.
     pub fn replace_view(&mut self, view: ObjectId, new: NewView) -> Result<()> {
         let old = self.exclusive_view(view)?;
         self.whole(|txn| {
@@ -182,7 +181,7 @@ impl Transaction {
         self.catalog().view_by_id(view).cloned().ok_or_else(stale)
     }
 
-    /// Makes a role; its id is given here.
+    /// Makes a role, and assigns its id.
     pub fn create_role(&mut self, role: RoleDef) -> Result<ObjectId> {
         self.whole(|txn| {
             let id = txn.new_object_id()?;
@@ -199,7 +198,7 @@ impl Transaction {
         })
     }
 
-    /// Changes a role, its name too.
+    /// Changes a role, including its name.
     pub fn alter_role(&mut self, role: ObjectId, edit: impl FnOnce(&mut RoleDef)) -> Result<()> {
         let old = self.role(role)?;
         let mut new = RoleDef::clone(&old);
@@ -220,8 +219,8 @@ impl Transaction {
         })
     }
 
-    /// Keeps a role until the transaction ends, for something that is to belong to it or to be granted to it;
-    /// `Undefined` if it is gone.
+    /// Locks a role until the transaction ends, for an object that will belong to it, or a grant to it. The
+    /// error is `Undefined` if the role does not exist any more.
     pub fn hold_role(&mut self, role: ObjectId) -> Result<()> {
         let name = self.catalog().role_by_id(role).map_or_else(|| role.0.to_string(), |r| r.name.clone());
         self.hold(role)?;
@@ -236,7 +235,7 @@ impl Transaction {
         self.lock_alone(&self.cx.core.catalog.lock_of_object(role), &name)
     }
 
-    /// Drops a role. Whether something still belongs to it is the caller's to ask.
+    /// Drops a role. The caller has checked that nothing belongs to it.
     pub fn drop_role(&mut self, role: ObjectId) -> Result<()> {
         self.lock_role(role)?;
         let old = self.role(role)?;
@@ -295,7 +294,7 @@ impl Transaction {
         self.store_new(id, Definition::About(new))
     }
 
-    /// The object goes: what is kept about it goes too.
+    /// Removes owner, grants and comments of an object that is dropped.
     pub(crate) fn forget_about(&mut self, object: impl Into<ObjectId>) -> Result<()> {
         let object = object.into();
         let Some(old) = self.catalog().about(object).cloned() else { return Ok(()) };
@@ -314,7 +313,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Changes a table's definition under its exclusive lock, its rows left as they are.
+    /// Changes a table's definition under its exclusive lock. The rows do not change.
     pub(crate) fn alter(
         &mut self,
         table: TableId,
@@ -328,7 +327,7 @@ impl Transaction {
         })
     }
 
-    /// Statements that were planned for this table, which is locked, are to be planned again.
+    /// Makes statements that use this table, which is locked, get new plans.
     pub(crate) fn reopen(&mut self, table: TableId) -> Result<()> {
         let def = TableDef::clone(&*self.current(table)?);
         let change = system_tables::opened(&self.cx.core, Definition::Table(Box::new(def)));

@@ -43,7 +43,7 @@ impl Transaction {
         self.whole(|txn| txn.remove_sequence(&def))
     }
 
-    /// Begins a sequence anew at its first value.
+    /// Restarts a sequence at its first value.
     pub fn restart_sequence(&mut self, sequence: SequenceId) -> Result<()> {
         let def = self.sequence_alone(sequence)?;
         self.alter_sequence(sequence, NewSequence::of(&def), Some(def.start)).map(|_| ())
@@ -61,7 +61,8 @@ impl Transaction {
         if (&new.schema, &new.name) != (&old.schema, &old.name) {
             self.hold_schema(&new.schema)?;
         }
-        // Held until the old row is gone: from then on others find none, and wait for this transaction.
+        // The range is locked until the old row is removed. Other transactions then find no row, and wait for
+        // this one.
         let range = self.cx.core.catalog.range_of(&old);
         let mut range = range.lock();
         let now = sequence::state(&range, &self.cx.core, &old)?;
@@ -93,7 +94,7 @@ impl Transaction {
         changed
     }
 
-    /// Changes name, schema or owning column of a sequence, which goes on as it was.
+    /// Changes name, schema or owning column of a sequence. Its values continue as before.
     pub fn move_sequence(
         &mut self,
         sequence: SequenceId,
@@ -116,7 +117,7 @@ impl Transaction {
         })
     }
 
-    /// The sequence as it is now, which nobody else changes until the transaction ends.
+    /// Locks a sequence exclusively until the transaction ends, and returns its present definition.
     fn sequence_alone(&mut self, sequence: SequenceId) -> Result<Arc<SequenceDef>> {
         let missing = || Error::StaleDefinition { table: format!("sequence {}", sequence.0) };
         let def = self.catalog().sequence_by_id(sequence).ok_or_else(missing)?;

@@ -20,10 +20,10 @@ use crate::modes::{LockMode, Modes};
 use crate::registry::{Party, Registry};
 use crate::waits::{On, State};
 
-/// Orders that are tried before the cycle counts as one that no order resolves.
+/// After this many orders were tried, the cycle counts as a deadlock.
 const TRIES_MAX: usize = 1000;
 
-/// A waiter stands behind somebody in a queue; as a wish, it is to stand before him.
+/// A waiter is behind another party in a queue. As a wish: the waiter should be before this party.
 #[derive(Clone, Copy)]
 struct Behind {
     tag: Tag,
@@ -31,22 +31,22 @@ struct Behind {
     blocker: Party,
 }
 
-/// Edges of a cycle that are not hard, the last one first.
+/// The edges of a cycle that are not hard, the last one first.
 #[derive(Default)]
 struct Cycle {
     behind: Vec<Behind>,
-    /// Who waits for a row behind somebody who does not have it.
+    /// Parties that wait for a row behind another waiter, which does not have the row either.
     inherited: Vec<Party>,
 }
 
 /// Other orders of queues.
 type Orders = HashMap<Tag, Vec<Party>>;
 
-/// What a search found.
+/// The result of a search.
 pub(crate) enum Verdict {
-    /// There is no cycle, or there was one that a queue's new order has resolved: these queues.
+    /// There is no cycle now. The queues in the list got a new order, which has resolved a cycle.
     Free(Vec<Tag>),
-    /// Hard edges alone, or no order helps.
+    /// There is a cycle of hard edges, or one that no order resolves.
     Deadlock,
 }
 
@@ -66,37 +66,37 @@ struct Search<'a> {
 struct Queue {
     order: Vec<(Party, LockMode)>,
     places: HashMap<Party, usize>,
-    /// By number of a mode, up to which place those are visited that it waits for.
+    /// For each mode: the position up to which the parties that it waits for were visited.
     seen: [usize; 9],
-    /// The modes whose holders are visited.
+    /// The modes whose holders were visited.
     asked: Modes,
 }
 
-/// A party on the way that waits in a queue.
+/// A party on the path that waits in a queue.
 struct Step {
-    /// Who led to it by edges that are inherited.
+    /// The parties that lead to this one by inherited edges.
     inherited: Vec<Party>,
     party: Party,
     tag: Tag,
     mode: LockMode,
-    /// Who has what it waits for, as far as they are not visited.
+    /// The holders that it waits for and that were not visited yet.
     holders: std::vec::IntoIter<Party>,
-    /// The places in the queue that are to be visited.
+    /// The positions in the queue that must still be visited.
     ahead: Range<usize>,
-    /// Whom the way goes on to, if only the queue's order is between them.
+    /// The next party on the path, if the edge to it comes only from the queue's order.
     blocker: Option<Party>,
 }
 
 /// Where the edges from a party lead.
 enum Way {
-    /// To the start, by these inherited edges among others.
+    /// Back to the start. The path has these inherited edges.
     Back(Vec<Party>),
     Queued(Step),
     Out,
 }
 
 impl Search<'_> {
-    /// Whether the start waits for itself, directly or not.
+    /// Whether the start waits for itself, directly or through other parties.
     fn leads_back(&mut self) -> bool {
         let mut path: Vec<Step> = Vec::new();
         let mut next = Some(self.start);
@@ -128,7 +128,7 @@ impl Search<'_> {
         }
     }
 
-    /// Follows waits for transactions, of which each party has one, up to a queue.
+    /// Follows waits for transactions up to a queue. Each party waits for one transaction at most.
     fn follow(&mut self, mut party: Party) -> Way {
         let mut inherited = Vec::new();
         loop {
@@ -149,7 +149,7 @@ impl Search<'_> {
     fn step(&mut self, inherited: Vec<Party>, party: Party, tag: Tag, mode: LockMode) -> Step {
         let (state, order) = (self.state, self.orders.get(&tag));
         let queue = self.queues.entry(tag).or_insert_with(|| Queue::new(state.locks.queued(tag), order));
-        // What the start has itself is in the way of others alone, so they ask again.
+        // The start's own locks block other parties but not itself, so the start computes its holders anew.
         let is_known = party != self.start && queue.asked & mode.bit() != 0;
         let holders = match is_known {
             true => Vec::new(),
@@ -192,7 +192,8 @@ impl Step {
 }
 
 impl State {
-    /// Looks for cycles through `start`, who has just begun to wait, and resolves those that can be.
+    /// Searches for cycles through `start`, which has just begun to wait, and resolves those that can be
+    /// resolved.
     pub(crate) fn resolve(&mut self, registry: &Registry, start: Party) -> Verdict {
         let mut tries = 0;
         let Some(orders) = self.orders_without_cycle(registry, start, &mut Vec::new(), &mut tries) else {
@@ -202,7 +203,8 @@ impl State {
         Verdict::Free(orders.into_keys().collect())
     }
 
-    /// The orders that meet the wishes, and perhaps some more, with no cycle through anybody concerned.
+    /// Orders of queues that fulfil the wishes, and more wishes if necessary, so that no cycle goes through a
+    /// party concerned.
     fn orders_without_cycle(
         &mut self,
         registry: &Registry,
@@ -275,8 +277,8 @@ impl State {
     }
 }
 
-/// The queue with every waiter of a wish before its blocker, filled from the end; `None` if the wishes
-/// contradict each other.
+/// Sorts the queue so that every waiter of a wish is before its blocker. It is filled from the end. `None`
+/// means that the wishes contradict each other.
 fn sorted(mut queue: Vec<Party>, wishes: &[Behind]) -> Option<Vec<Party>> {
     let mut order = Vec::new();
     while !queue.is_empty() {

@@ -95,13 +95,13 @@ pub enum Error {
     /// The lock time-out passed.
     #[error("canceling statement due to lock timeout")]
     LockTimeout,
-    /// There are as many advisory locks as may be ([`crate::lock_queue::ADVISORY_MAX`]).
+    /// The limit of advisory locks is reached ([`crate::lock_queue::ADVISORY_MAX`]).
     #[error("out of shared memory")]
     TooManyLocks,
-    /// Temporary files would become larger than they may.
+    /// Temporary files would exceed their limit.
     #[error("temporary file size exceeds temp_file_limit ({kilobytes}kB)")]
     TemporaryQuota {
-        /// How large they may be.
+        /// The limit.
         kilobytes: u64,
     },
     /// The session asked to stop.
@@ -181,7 +181,7 @@ pub enum Error {
         /// What is wrong with it.
         what: String,
     },
-    /// Something that this engine does not offer.
+    /// A function that this engine does not have.
     #[error("{what} is not supported")]
     Unsupported {
         /// What was asked for.
@@ -195,12 +195,12 @@ pub enum Error {
         /// What it said.
         message: String,
     },
-    /// One transaction changes what cannot be committed together (decision 0117).
+    /// A transaction changes objects that cannot be committed together (decision 0117).
     #[error("{}", mixed(.written, .refused))]
     MixedStores {
         /// The table that the transaction has changed; empty for definitions.
         written: String,
-        /// The table that it was to change as well; empty for definitions.
+        /// The table whose change was refused; empty for definitions.
         refused: String,
     },
     /// A memory-oriented engine has no region of persistent memory.
@@ -209,7 +209,7 @@ pub enum Error {
         /// Name of the engine.
         engine: &'static str,
     },
-    /// Tables of memory-oriented engines are not where they were.
+    /// The file of tables does not have the tables of memory-oriented engines that the catalog names.
     #[error(
         "the persistent memory of {tables} tables is lost: the catalog names them, and the file of tables has none of them"
     )]
@@ -220,7 +220,7 @@ pub enum Error {
     /// A store of a memory-oriented engine refused.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The transaction is past the point where this can be asked of it.
+    /// The savepoint does not exist any more.
     #[error("savepoint does not exist")]
     NoSuchSavepoint,
     /// Stored structures contradict each other.
@@ -297,7 +297,7 @@ impl Error {
         }
     }
 
-    /// The page that is damaged, if that is the error.
+    /// The damaged page, if the error is a damaged page.
     pub fn damaged_page(&self) -> Option<PageId> {
         match self {
             Self::Pager(PagerError::DamagedPage { id, .. }) => Some(*id),
@@ -305,7 +305,8 @@ impl Error {
         }
     }
 
-    /// The same error, if it is one about mixing, with the name of the table that was refused.
+    /// For the error [`Error::MixedStores`]: the same error with the name of the refused table. Other errors
+    /// are unchanged.
     #[cold]
     pub(crate) fn refused_for(self, table: &str) -> Self {
         match self {
@@ -314,7 +315,7 @@ impl Error {
         }
     }
 
-    /// A stored structure contradicts itself.
+    /// The error for a stored structure that contradicts itself.
     pub(crate) fn corrupt(what: impl Into<String>) -> Self {
         Self::Corrupt { what: what.into() }
     }

@@ -9,7 +9,8 @@ use crate::root;
 use crate::undo::page::{self, HeaderPage, UndoPage};
 use crate::undo::{Record, RecordRef};
 
-/// Reads a page in every way that a page of the rollback space is read; gives the bytes of the records seen.
+/// Reads a page in every way in which a page of the rollback space is read. Returns the number of bytes of
+/// its records.
 pub fn undo_page(bytes: &[u8], slots: &[u32]) -> usize {
     let mut seen = page::listed(bytes).map_or(0, |listed| listed.len());
     if let Some(header) = HeaderPage::new(bytes) {
@@ -31,7 +32,7 @@ pub fn undo_records(bytes: &[u8]) -> Vec<Vec<u8>> {
     (0..undo.count()).map_while(|slot| undo.record(slot)).map(<[u8]>::to_vec).collect()
 }
 
-/// Whether bytes are an undo record; one that is comes back from its encoding.
+/// Whether bytes are an undo record. If so, checks that it is the same after encoding and decoding.
 pub fn undo_record(bytes: &[u8]) -> bool {
     let Some(read) = RecordRef::decode(bytes) else { return false };
     let mut again = Record::default();
@@ -41,11 +42,12 @@ pub fn undo_record(bytes: &[u8]) -> bool {
     true
 }
 
-/// Whether bytes are a definition of the catalog; one that is comes back from its encoding.
+/// Whether bytes are a definition of the catalog. If so, checks that it is the same after encoding and
+/// decoding.
 pub fn definition(bytes: &[u8]) -> bool {
     let Some(read) = codec::decode(bytes) else { return false };
     let again = codec::encode(&read);
-    // Sequences have an older form, too, which is written no more.
+    // Sequences also have an older encoding, which is not written any more.
     if !matches!(read, codec::Definition::Sequence(_)) {
         assert_eq!(again, bytes, "a definition has one form");
     }

@@ -17,7 +17,7 @@ use varve_pager::{PageId, PageNo, SpaceId};
 const SLOT_BITS: u32 = 12;
 const GENERATION_BITS: u32 = 20;
 
-/// Transaction ids are below this, which no database lives to see.
+/// Transaction ids are below this limit, which no database reaches.
 const TXN_LIMIT: u64 = 1 << 48;
 
 /// Identity of a transaction that writes.
@@ -28,7 +28,7 @@ impl TxnId {
     /// Not a transaction: reads only, or older than everything.
     pub const NONE: TxnId = TxnId(0);
 
-    /// From its number. Panics above 48 bits.
+    /// The id with this number. Panics above 48 bits.
     pub fn new(number: u64) -> Self {
         assert!(number < TXN_LIMIT, "transaction ids are used up");
         Self(number)
@@ -67,17 +67,17 @@ impl RollPointer {
         Self(u64::from(page.0) << 32 | u64::from(slot) << GENERATION_BITS | generation)
     }
 
-    /// From what an entry stores.
+    /// The pointer with this stored number.
     pub const fn from_raw(raw: u64) -> Self {
         Self(raw)
     }
 
-    /// What an entry stores.
+    /// The number that an entry stores.
     pub const fn raw(self) -> u64 {
         self.0
     }
 
-    /// Whether nothing was there before.
+    /// Whether there is no older version.
     pub const fn is_none(self) -> bool {
         self.0 == 0
     }
@@ -105,8 +105,8 @@ impl fmt::Debug for RollPointer {
     }
 }
 
-/// A transaction as others see it while they wait for it: its place in the registry and which of the
-/// transactions that used the place one after the other.
+/// The identity of a transaction for transactions that wait for it: its slot in the registry, and a serial
+/// number, because transactions use a slot one after another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Owner {
     pub(crate) slot: u32,
@@ -126,7 +126,7 @@ pub(crate) struct TreeAddress {
 mod tests {
     use super::*;
 
-    /// A root page that named one made the opening panic.
+    /// Found earlier: a root page with such an id made the opening panic.
     #[test]
     fn an_impossible_transaction_is_not_read() {
         assert_eq!(TxnId::read(7), Some(TxnId::new(7)));

@@ -45,7 +45,7 @@ impl Interval {
         days * i128::from(DAY_US) + i128::from(self.micros)
     }
 
-    /// By length.
+    /// The order of spans, by length.
     pub fn order(self, other: Self) -> Ordering {
         self.length_us().cmp(&other.length_us())
     }

@@ -16,7 +16,7 @@ use varve_pager::PagerConfig;
 pub struct IoRow {
     /// Name of the space whose files were read or written.
     pub space: &'static str,
-    /// What for.
+    /// The purpose of the I/O.
     pub purpose: &'static str,
     /// Reads.
     pub read_count: u64,
@@ -28,7 +28,7 @@ pub struct IoRow {
     pub written_bytes: u64,
 }
 
-/// The accounts of a database's devices, each once.
+/// The I/O accounts of a database's devices. Each account is in the list once.
 pub(crate) struct Accounts(Vec<Arc<Accounting>>);
 
 impl Accounts {

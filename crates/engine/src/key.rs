@@ -69,23 +69,23 @@ pub fn push_all(key: &mut Vec<u8>, columns: &[ColumnType], data: &[Datum<'_>]) {
     }
 }
 
-/// Turns a key prefix into a bound above every key that begins with it (and below all larger keys).
+/// Changes a key prefix into a bound above every key that begins with it, and below all larger keys.
 pub fn prefix_end(prefix: &mut Vec<u8>) {
     prefix.push(PREFIX_END);
 }
 
-/// Whether the key form of a type gives back the value as it is stored.
+/// Whether the stored value can be decoded exactly from its key encoding.
 pub(crate) const fn is_exact(column: ColumnType) -> bool {
     match column {
         ColumnType::Bool | ColumnType::Int2 | ColumnType::Int4 | ColumnType::Int8 | ColumnType::Oid => true,
         ColumnType::Date | ColumnType::Timestamp | ColumnType::TimestampTz | ColumnType::Time => true,
         ColumnType::Uuid | ColumnType::Text | ColumnType::Varchar(_) | ColumnType::Bytea => true,
         ColumnType::Rounded(moment, _) => !matches!(moment, Moment::Interval),
-        // The sign of a zero, the digits behind a number, blanks at the end, the parts of an interval are not
-        // in keys.
+        // Keys do not have the sign of a zero, zeros at the end of a numeric, blanks at the end of a text,
+        // and the parts of an interval.
         ColumnType::Float4 | ColumnType::Float8 | ColumnType::Numeric { .. } => false,
         ColumnType::Char(_) | ColumnType::Interval | ColumnType::Array(_) => false,
-        // No index takes it.
+        // No index can have it.
         ColumnType::Json => false,
     }
 }
@@ -121,7 +121,7 @@ pub(crate) fn part_bytes(column: ColumnType, key: &[u8]) -> Option<usize> {
     Some(1 + value_bytes)
 }
 
-/// Bytes of a text with its end.
+/// The number of bytes of a text, including its end.
 fn text_bytes(bytes: &[u8]) -> Option<usize> {
     let mut at = 0;
     loop {
@@ -170,7 +170,7 @@ pub(crate) fn append_bytes(out: &mut Vec<u8>, part: &[u8]) {
     let mut left = part.get(1..part.len() - 2).unwrap_or(&[]);
     while let Some(zero) = left.iter().position(|b| *b == 0) {
         out.extend_from_slice(&left[..=zero]);
-        // Behind it is the 0xFF that says that it is no end.
+        // The next byte is 0xFF, which means that the zero is not the end.
         left = left.get(zero + 2..).unwrap_or(&[]);
     }
     out.extend_from_slice(left);
@@ -236,7 +236,8 @@ fn push_bytes(key: &mut Vec<u8>, bytes: &[u8]) {
     key.extend_from_slice(&[0, 0]);
 }
 
-/// 0.d1d2d3... x 10^exponent without leading or trailing zeros, two digits a byte.
+/// Appends a number as 0.d1d2d3... x 10^exponent without leading or trailing zeros, with two digits in a
+/// byte.
 fn push_numeric(key: &mut Vec<u8>, value: NumericRef<'_>) {
     if let Some((unscaled, scale)) = value.to_unscaled() {
         let (mut digits, mut rest, mut first) = ([0; 20], unscaled.unsigned_abs(), 20);
@@ -260,7 +261,7 @@ fn push_numeric(key: &mut Vec<u8>, value: NumericRef<'_>) {
     push_digits(key, negative, digits.magnitude().to_string().as_bytes(), scale);
 }
 
-/// A number by its decimal digits, of which `scale` stand behind the point.
+/// Appends a number with these decimal digits, of which the last `scale` are after the point.
 fn push_digits(key: &mut Vec<u8>, negative: bool, digits: &[u8], scale: i64) {
     let zeros = digits.iter().rev().take_while(|d| **d == b'0').count();
     let significant = &digits[..digits.len() - zeros];

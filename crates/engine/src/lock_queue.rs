@@ -29,20 +29,20 @@ use crate::ids::Owner;
 use crate::modes::{LockMode, Modes, WEAK};
 use crate::registry::{Party, Registry};
 
-/// What an application locks by a number of its own, or by two.
+/// The key of an advisory lock: one number or two that the application chooses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AdvisoryKey {
-    /// The database whose sessions meet there.
+    /// The database whose sessions share the lock.
     pub database: u32,
     /// The upper half of the number, or the first of two.
     pub class: u32,
     /// The lower half of the number, or the second of two.
     pub object: u32,
-    /// There are two numbers.
+    /// Whether the key is two numbers.
     pub is_pair: bool,
 }
 
-/// How many keys may be locked at a time, by all sessions together. Each takes about 300 bytes.
+/// The most keys that all sessions together may lock at a time. Each key takes about 300 bytes.
 pub(crate) const ADVISORY_MAX: usize = 131_072;
 
 /// What is locked.
@@ -55,22 +55,22 @@ pub(crate) enum Tag {
     Partition(EngineKind, u16),
 }
 
-/// For how long a lock is held.
+/// What a lock belongs to, and so how long it is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Holder {
-    /// To the end of a transaction.
+    /// Until the transaction ends.
     Transaction(Owner),
-    /// Until the session with this label gives it back as often as it took it.
+    /// Until the session with this label has released it as often as it took it.
     Session(u32),
 }
 
-/// Who has a lock.
+/// A lock that a party has.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Grant {
     pub(crate) party: Party,
     pub(crate) holder: Holder,
     pub(crate) mode: LockMode,
-    /// How often it was taken.
+    /// How many times it was taken.
     count: u32,
 }
 
@@ -84,16 +84,16 @@ pub(crate) struct Request {
     pub(crate) mode: LockMode,
 }
 
-/// What became of a request.
+/// The result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asked {
-    /// This holder has had it before.
+    /// This holder already had the lock.
     Had,
     Granted,
     Queued,
     /// The lock is not free, and the request may not wait.
     Refused,
-    /// There are [`ADVISORY_MAX`] keys.
+    /// The limit [`ADVISORY_MAX`] is reached.
     Full,
 }
 
@@ -104,11 +104,11 @@ struct Lock {
     strong: Option<Arc<AtomicU32>>,
 }
 
-/// All locks that somebody has or wants.
+/// All locks that a party has or requests.
 #[derive(Debug, Default)]
 pub(crate) struct LockTable {
     locks: HashMap<Tag, Lock>,
-    /// What transactions have, by their places, in the order in which they got it.
+    /// The locks of transactions, by slot, in the order in which they were granted.
     held: HashMap<u32, Vec<(Tag, LockMode)>>,
 }
 
@@ -125,7 +125,7 @@ impl Lock {
 }
 
 impl LockTable {
-    /// Asks for a lock. Who is `Queued` sleeps until `grant_next` gives it to him.
+    /// Requests a lock. If the result is `Queued`, the caller sleeps until `grant_next` grants the lock.
     pub(crate) fn ask(
         &mut self,
         registry: &Registry,
@@ -188,7 +188,7 @@ impl LockTable {
         Asked::Queued
     }
 
-    /// The modes that a party has.
+    /// The modes in which a party has the lock.
     fn modes_of(&self, registry: &Registry, tag: Tag, party: Party) -> Modes {
         let granted = self.locks.get(&tag).into_iter().flat_map(|lock| &lock.granted);
         let own = granted.filter(|grant| grant.party == party).fold(0, |modes, g| modes | g.mode.bit());
@@ -207,8 +207,8 @@ impl LockTable {
         }
     }
 
-    /// Other parties that have what excludes the mode; with `watches`, the first of them alone, and it will
-    /// tell when its note of a table is gone.
+    /// Other parties that have a mode which conflicts with this one. With `watches`, only the first of them,
+    /// and it will wake the waiters when it removes its record of the table.
     fn holders(
         &self,
         registry: &Registry,
@@ -243,7 +243,7 @@ impl LockTable {
         found
     }
 
-    /// Gives the lock to those in its queue who can have it now.
+    /// Grants the lock to the waiters that can have it now, and returns their requests.
     pub(crate) fn grant_next(&mut self, registry: &Registry, tag: Tag) -> Vec<Request> {
         let mut granted = Vec::new();
         let mut ahead = 0;
@@ -268,7 +268,7 @@ impl LockTable {
         Some(queue.remove(at))
     }
 
-    /// A party waits no longer. Those behind it may go on.
+    /// Removes the request of a party. Requests after it may now be granted.
     pub(crate) fn withdraw(&mut self, tag: Tag, party: Party) {
         if let Some(request) = self.take_out(tag, party) {
             self.withdrawn(tag, request.mode);
@@ -283,7 +283,8 @@ impl LockTable {
         }
     }
 
-    /// Takes back one grant; with `at_once`, also if it was taken several times. Whether there was one.
+    /// Releases one grant. With `at_once`, releases it completely even if it was taken several times. Returns
+    /// whether there was one.
     pub(crate) fn release(
         &mut self,
         tag: Tag,
@@ -302,13 +303,13 @@ impl LockTable {
         true
     }
 
-    /// Whether somebody has a lock.
+    /// Whether there is such a grant.
     pub(crate) fn has(&self, tag: Tag, mode: LockMode, is_it: impl Fn(&Grant) -> bool) -> bool {
         let granted = self.locks.get(&tag).map(|lock| &lock.granted);
         granted.is_some_and(|granted| granted.iter().any(|grant| grant.mode == mode && is_it(grant)))
     }
 
-    /// How many locks a transaction has got so far.
+    /// The number of locks that a transaction has.
     pub(crate) fn held_by(&self, owner: Owner) -> usize {
         self.held.get(&owner.slot).map_or(0, Vec::len)
     }
@@ -334,7 +335,7 @@ impl LockTable {
         given.into_iter().map(|(tag, _)| tag).collect()
     }
 
-    /// What a transaction has is no session's any more.
+    /// Separates the locks of a transaction from its session.
     pub(crate) fn disown(&mut self, owner: Owner, party: Party) {
         let held = self.held.get(&owner.slot).into_iter().flatten();
         for (tag, _) in held {
@@ -344,24 +345,24 @@ impl LockTable {
         }
     }
 
-    /// The parties that a waiting one waits for because of what they have.
+    /// The parties that a waiter waits for because they have the lock.
     pub(crate) fn hard(&self, registry: &Registry, tag: Tag, party: Party, mode: LockMode) -> Vec<Party> {
         self.holders(registry, tag, party, mode, false)
     }
 
-    /// Those ahead of a waiting party that exclude it.
+    /// The waiters before this party whose requests conflict with its request.
     pub(crate) fn ahead(&self, tag: Tag, party: Party, mode: LockMode) -> Vec<Party> {
         let ahead = self.queued(tag).into_iter().take_while(|(other, _)| *other != party);
         ahead.filter(|(_, other)| other.bit() & mode.excludes() != 0).map(|(other, _)| other).collect()
     }
 
-    /// Who waits for a lock, and for which mode, in order.
+    /// The waiters for a lock with their modes, in the order of the queue.
     pub(crate) fn queued(&self, tag: Tag) -> Vec<(Party, LockMode)> {
         let queue = self.locks.get(&tag).into_iter().flat_map(|lock| &lock.queue);
         queue.map(|request| (request.party, request.mode)).collect()
     }
 
-    /// Puts a queue into another order of the same waiters.
+    /// Changes the order of a queue. The waiters are the same.
     pub(crate) fn reorder(&mut self, tag: Tag, order: &[Party]) {
         let place = |request: &Request| order.iter().position(|party| *party == request.party);
         if let Some(lock) = self.locks.get_mut(&tag) {
@@ -375,7 +376,7 @@ impl LockTable {
         queue.any(|request| request.party == party)
     }
 
-    /// All grants and all requests.
+    /// Calls the closures with all grants and all requests.
     pub(crate) fn each(&self, mut granted: impl FnMut(Tag, &Grant), mut queued: impl FnMut(Tag, &Request)) {
         for (tag, lock) in &self.locks {
             lock.granted.iter().for_each(|grant| granted(*tag, grant));

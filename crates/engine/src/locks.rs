@@ -18,38 +18,39 @@ use crate::modes::LockMode;
 use crate::registry::{Party, Registry};
 use crate::waits::{Edge, On, State};
 
-/// A transaction while it lasts: its place, and which one of that place it is.
+/// The identity of a running transaction: its slot, and its serial number there.
 pub type LockOwner = (u32, u64);
 
 /// What is locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Locked {
-    /// A transaction, which locks itself as long as it lasts.
+    /// A transaction. Each transaction locks itself until it ends.
     Whole(LockOwner),
-    /// The identity of a transaction that has written; who waits for one of its rows waits for this.
+    /// The identity of a transaction that has written. A transaction that waits for one of its rows waits for
+    /// this lock.
     Identity(u64),
     /// A table, view, schema or role.
     Object(ObjectId),
-    /// What an application locks by a number.
+    /// An advisory lock.
     Advisory(AdvisoryKey),
     /// A partition of a memory-oriented engine, by the engine's name and the partition's number.
     Partition(&'static str, u16),
 }
 
-/// A lock that is held or awaited.
+/// A lock that is held or requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LockInfo {
-    /// Who has it or wants it; `None` for a session outside of its transactions.
+    /// The transaction that has it or waits for it; `None` for a session outside of its transactions.
     pub owner: Option<LockOwner>,
-    /// The label that this transaction was given.
+    /// The label of the transaction.
     pub label: u32,
-    /// What it locks.
+    /// The locked object.
     pub on: Locked,
-    /// How.
+    /// The mode.
     pub mode: LockMode,
-    /// It is held, not awaited.
+    /// Whether it is held. If not, it is requested.
     pub is_granted: bool,
-    /// It is noted at the transaction's place alone.
+    /// Whether it is recorded only in the transaction's slot.
     pub is_fast: bool,
 }
 
@@ -82,7 +83,8 @@ impl Database {
     }
 }
 
-/// Parties with the labels of their transactions, and of sessions that hold something outside of them.
+/// The parties with the labels of their transactions, or of their sessions if these have locks outside of
+/// transactions.
 fn labels(registry: &Registry, state: &State) -> Vec<(Party, u32)> {
     let slots = registry.owners().map(|owner| owner.slot);
     let labelled = slots.filter_map(|slot| Some((registry.party(slot), registry.place(slot).label()?)));
@@ -135,7 +137,8 @@ fn held_at_place(core: &Core, owner: Owner) -> Vec<LockInfo> {
     out
 }
 
-/// Locks with a queue, held and awaited; one that a party has for its transaction and for its session is one.
+/// Locks with a queue, held and requested. A lock that a party has both for its transaction and for its
+/// session is listed once.
 fn queued_locks(registry: &Registry, state: &State) -> Vec<LockInfo> {
     let (mut granted, mut awaited) = (Vec::new(), Vec::new());
     let mut seen = HashSet::new();
@@ -171,7 +174,7 @@ const fn locked(tag: Tag) -> Locked {
     }
 }
 
-/// What who waits for a transaction waits for.
+/// The lock that a transaction waits for if it waits for another transaction.
 fn awaited(registry: &Registry, edge: &Edge) -> Option<LockInfo> {
     let On::Held { by, .. } = edge.on else { return None };
     let on = match registry.place(by.slot).identity() {

@@ -5,15 +5,16 @@
 
 use crate::sort::Arena;
 
-/// Entries of one index to be marked.
+/// Entries of one index that will be marked.
 #[derive(Default)]
 pub(crate) struct Entries {
     pub(crate) keys: Arena,
-    /// Undo records of the transaction when each was gathered: that of its row is the last of them.
+    /// For each entry: the number of the transaction's undo records when the entry was added. The last of
+    /// them is that of its row.
     pub(crate) records: Vec<u64>,
 }
 
-/// Entries to be marked in the indexes of one table.
+/// Entries that will be marked in the indexes of one table.
 pub(crate) struct Marks {
     /// The table's clustered tree.
     pub(crate) owner: u32,
@@ -25,7 +26,7 @@ impl Marks {
         self.of_index.iter().map(|entries| entries.keys.memory_bytes() + 8 * entries.records.len()).sum()
     }
 
-    /// A rollback has left the transaction `record_count` undo records. Drops the marks that belong to later
+    /// Called after a rollback that leaves `record_count` undo records. Drops the marks that belong to later
     /// ones.
     pub(crate) fn undone_to(&mut self, record_count: u64) {
         for entries in &mut self.of_index {

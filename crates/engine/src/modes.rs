@@ -2,7 +2,7 @@
 //!
 //! This module does not know what is locked.
 
-/// How strongly something is locked.
+/// The strength of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum LockMode {
@@ -12,19 +12,19 @@ pub enum LockMode {
     RowShare = 2,
     /// ROW EXCLUSIVE: to change rows.
     RowExclusive = 3,
-    /// SHARE UPDATE EXCLUSIVE: one at a time, beside those who read and change rows.
+    /// SHARE UPDATE EXCLUSIVE: one transaction at a time, while others read and change rows.
     ShareUpdateExclusive = 4,
     /// SHARE: no other transaction changes rows, and several may have this mode.
     Share = 5,
-    /// SHARE ROW EXCLUSIVE: nobody else changes rows.
+    /// SHARE ROW EXCLUSIVE: no other transaction changes rows, and only one has this mode.
     ShareRowExclusive = 6,
     /// EXCLUSIVE: others only read.
     Exclusive = 7,
-    /// ACCESS EXCLUSIVE: nobody else does anything.
+    /// ACCESS EXCLUSIVE: no other transaction uses the table.
     AccessExclusive = 8,
 }
 
-/// This mode and all that are stronger.
+/// This mode and all stronger modes.
 const fn from(mode: LockMode) -> Modes {
     !(mode.bit() - 1) & (LockMode::AccessExclusive.bit() * 2 - 1)
 }
@@ -32,12 +32,12 @@ const fn from(mode: LockMode) -> Modes {
 /// Several modes: bit n is the mode with number n.
 pub(crate) type Modes = u32;
 
-/// The modes of those who read and change rows: they exclude none of each other.
+/// The modes of statements that read and change rows. They do not conflict with each other.
 pub(crate) const WEAK: Modes =
     LockMode::AccessShare.bit() | LockMode::RowShare.bit() | LockMode::RowExclusive.bit();
 
 impl LockMode {
-    /// All, from the weakest.
+    /// All modes, the weakest first.
     pub const ALL: [Self; 8] = [
         Self::AccessShare,
         Self::RowShare,
@@ -49,7 +49,7 @@ impl LockMode {
         Self::AccessExclusive,
     ];
 
-    /// As pg_locks calls it.
+    /// The name in pg_locks.
     pub const fn name(self) -> &'static str {
         match self {
             Self::AccessShare => "AccessShareLock",
@@ -67,7 +67,7 @@ impl LockMode {
         1 << self as u8
     }
 
-    /// The modes that others may not have beside it.
+    /// The modes that conflict with this one.
     pub(crate) const fn excludes(self) -> Modes {
         match self {
             Self::AccessShare => from(Self::AccessExclusive),
@@ -83,12 +83,12 @@ impl LockMode {
         }
     }
 
-    /// Whether those who read and change rows may have theirs beside it.
+    /// Whether this is a mode of statements that read or change rows.
     pub(crate) const fn is_weak(self) -> bool {
         self.bit() & WEAK != 0
     }
 
-    /// Whether it excludes some of those who read or change rows.
+    /// Whether it conflicts with a mode of statements that read or change rows.
     pub(crate) const fn is_strong(self) -> bool {
         self.excludes() & WEAK != 0 && !self.is_weak()
     }
@@ -98,7 +98,7 @@ impl LockMode {
 mod tests {
     use super::*;
 
-    /// The table of the manual's chapter on explicit locking, row by row.
+    /// The table in the chapter on explicit locking of PostgreSQL's manual, row by row.
     #[test]
     fn modes_exclude_whom_the_manual_says() {
         let table =

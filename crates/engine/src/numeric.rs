@@ -33,8 +33,8 @@ const NAN_SCALE: i16 = -1;
 const INFINITY_SCALE: i16 = -2;
 const NEGATIVE_INFINITY_SCALE: i16 = -3;
 
-/// A numeric that is no decimal. The order is PostgreSQL's: all decimals are between the two infinities, NaN
-/// is above.
+/// A numeric that is not a decimal. The order is PostgreSQL's: all decimals are between the two infinities,
+/// and NaN is above them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Special {
     /// Below every number.
@@ -68,7 +68,7 @@ impl Special {
         if negative { Special::NegativeInfinity } else { Special::Infinity }
     }
 
-    /// As text.
+    /// The value as text.
     pub const fn name(self) -> &'static str {
         match self {
             Special::NegativeInfinity => "-Infinity",
@@ -87,7 +87,7 @@ impl Special {
         is_infinity.then(|| Special::infinity(text.starts_with('-')))
     }
 
-    /// The same as a double.
+    /// The value as a double.
     pub const fn to_f64(self) -> f64 {
         match self {
             Special::NegativeInfinity => f64::NEG_INFINITY,
@@ -97,7 +97,7 @@ impl Special {
     }
 }
 
-/// Why a numeric operation has no result.
+/// The reason why a numeric operation has no result.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum NumericError {
     /// SQLSTATE 22003.
@@ -130,7 +130,8 @@ impl Numeric {
         Self::special(Special::NaN)
     }
 
-    /// From a decimal; a negative scale becomes zeros, a scale above `SCALE_MAX` is rounded.
+    /// Makes a numeric from a decimal. A negative scale becomes zeros, and a scale above `SCALE_MAX` is
+    /// rounded.
     pub fn from_big(value: &BigDecimal) -> Result<Self, NumericError> {
         let scale = value.fractional_digit_count();
         let fitted = if (0..=SCALE_MAX).contains(&scale) {
@@ -151,7 +152,7 @@ impl Numeric {
         Ok(Self::from_parts(&digits, scale as i16))
     }
 
-    /// From an unscaled integer and a scale in 0..=`SCALE_MAX`.
+    /// Makes a numeric from an unscaled integer and a scale in 0..=`SCALE_MAX`.
     pub fn from_unscaled(unscaled: i64, scale: u16) -> Self {
         assert!(i64::from(scale) <= SCALE_MAX, "scale {scale} out of range");
         let mut bytes: SmallVec<[u8; 22]> = SmallVec::from_slice(&scale.to_le_bytes());
@@ -162,12 +163,12 @@ impl Numeric {
         Self(bytes)
     }
 
-    /// From an integer, with scale 0.
+    /// Makes a numeric with scale 0 from an integer.
     pub fn from_i64(value: i64) -> Self {
         Self::from_unscaled(value, 0)
     }
 
-    /// From a float by its 15 significant digits, like PostgreSQL's cast.
+    /// Makes a numeric from the 15 significant digits of a float, like PostgreSQL's cast.
     pub fn from_f64(value: f64) -> Result<Self, NumericError> {
         if value.is_nan() {
             return Ok(Self::nan());
@@ -209,7 +210,7 @@ impl Numeric {
 }
 
 impl<'a> NumericRef<'a> {
-    /// From stored bytes; `None` if they are not a numeric.
+    /// Reads stored bytes. `None` means that they are not a numeric.
     pub fn from_bytes(bytes: &'a [u8]) -> Option<Self> {
         let scale = i16::from_le_bytes(bytes.get(..2)?.try_into().ok()?);
         let sound = match Special::of_scale(scale) {
@@ -234,17 +235,17 @@ impl<'a> NumericRef<'a> {
         self.raw_scale() == NAN_SCALE
     }
 
-    /// Which one this is, if it is NaN or an infinity.
+    /// NaN or the infinity that this is; `None` for a decimal.
     pub fn as_special(self) -> Option<Special> {
         Special::of_scale(self.raw_scale())
     }
 
-    /// Digits after the point that are shown; 0 for NaN and infinities.
+    /// The number of digits that are shown after the point; 0 for NaN and infinities.
     pub fn scale(self) -> u16 {
         self.raw_scale().max(0) as u16
     }
 
-    /// The unscaled integer and the scale, if the integer fits: the way that needs no allocation.
+    /// The unscaled integer and the scale, if the integer fits. This needs no allocation.
     pub fn to_unscaled(self) -> Option<(i64, u16)> {
         if self.raw_scale() < 0 || self.0.len() > 10 {
             return None;
@@ -252,7 +253,7 @@ impl<'a> NumericRef<'a> {
         Some((sign_extend(&self.0[2..]), self.scale()))
     }
 
-    /// As a decimal; `None` for NaN and infinities.
+    /// The value as a decimal; `None` for NaN and infinities.
     pub fn to_big(self) -> Option<BigDecimal> {
         if self.raw_scale() < 0 {
             return None;
@@ -264,7 +265,7 @@ impl<'a> NumericRef<'a> {
         Some(BigDecimal::new(digits, i64::from(self.scale())))
     }
 
-    /// -1, 0 or 1, for infinities too; `None` for NaN.
+    /// The sign: -1, 0 or 1, also for infinities; `None` for NaN.
     pub fn sign(self) -> Option<i8> {
         match self.as_special() {
             Some(Special::NaN) => None,
@@ -291,7 +292,7 @@ impl<'a> NumericRef<'a> {
         }
     }
 
-    /// Where the special values are among the decimals, which are all alike here.
+    /// A number that orders the special values and the decimals. All decimals have the same.
     fn rank(self) -> i8 {
         match self.as_special() {
             Some(Special::NegativeInfinity) => -1,
@@ -310,7 +311,7 @@ impl<'a> NumericRef<'a> {
         i64::try_from(digits).ok()
     }
 
-    /// The nearest double; NaN and infinities stay what they are.
+    /// The nearest double. NaN and infinities stay unchanged.
     pub fn to_f64(self) -> f64 {
         if let Some(special) = self.as_special() {
             return special.to_f64();
@@ -328,7 +329,7 @@ pub fn round(value: &BigDecimal, scale: i64) -> BigDecimal {
     value.with_scale_round(scale, bigdecimal::RoundingMode::HalfUp)
 }
 
-/// Powers of ten that an `i64` holds.
+/// The powers of ten that fit in an `i64`.
 const TENS: [i64; 19] = {
     let mut tens = [1; 19];
     let mut n = 1;
@@ -345,9 +346,10 @@ pub fn lifted(unscaled: i64, by: u16) -> Option<i128> {
     TENS.get(usize::from(by)).map(|power| i128::from(unscaled) * i128::from(*power))
 }
 
-/// Whether an integer has more than `most` decimal digits; counts them only where its bits leave it open.
+/// Whether an integer has more than `most` decimal digits. The digits are counted only if the number of bits
+/// does not decide it.
 fn has_more_digits(value: &BigInt, most: u64) -> bool {
-    // Bits of 10^most, a little less: log2(10) = 3.32192809...
+    // The number of bits of 10^most, or slightly less: log2(10) = 3.32192809...
     let edge = most * 332_192_809 / 100_000_000;
     let bits = value.bits();
     bits > edge && (bits > edge + 8 || decimal_digits(value) > most)
@@ -401,7 +403,7 @@ impl FromStr for Numeric {
             return Err(NumericError::Syntax);
         }
         let big = BigDecimal::from_str(text).map_err(|_| NumericError::Syntax)?;
-        // Digits that cannot be kept are an error where they are written; only arithmetic rounds.
+        // A literal with more digits than can be stored is an error. Only arithmetic rounds.
         if big.fractional_digit_count() > SCALE_MAX {
             return Err(NumericError::Overflow);
         }

@@ -1,6 +1,7 @@
 //! Ids of the catalog's objects.
 
-/// Identity of any object: schema, table, index, sequence, constraint, part, view, role (PostgreSQL's oid).
+/// Identity of any object: schema, table, index, sequence, constraint, partition, view, role (PostgreSQL's
+/// oid).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ObjectId(pub u32);
 

@@ -12,26 +12,27 @@ use varve_pager::PagerConfig;
 
 use crate::catalog::Deriver;
 
-/// What [`crate::Database::open`] needs.
+/// The options of [`crate::Database::open`].
 pub struct Options {
     /// Devices, pool, log.
     pub pager: PagerConfig,
-    /// How long a statement waits for a lock before 55P03; `None` for as long as it takes. Transactions can
-    /// override it.
+    /// The time after which a statement that waits for a lock fails with 55P03; `None` means no limit.
+    /// Transactions can override it.
     pub lock_timeout: Option<Duration>,
-    /// Bytes of undo above which old snapshots lose what they need (72000); `None` for no limit.
+    /// The size of undo above which undo is removed even if old snapshots need it. Their statements then fail
+    /// with 72000. `None` means no limit.
     pub rollback_limit_bytes: Option<u64>,
-    /// Purge and the rollback of a crash's losers run in threads of their own; without,
-    /// [`crate::Database::tick`] and `open` do them.
+    /// Whether purge and the rollback of losers after a crash run in their own threads. If not,
+    /// [`crate::Database::tick`] and `open` do this work.
     pub background: bool,
-    /// Understands indexes over expressions; without, tables that have any can be read but not changed.
+    /// Computes the expressions of indexes. Without it, tables with such indexes can be read but not changed.
     pub derive: Option<Deriver>,
     /// The file with the tables of the memory-oriented engines. Without it these engines are not available.
     pub memory: Option<MemoryTables>,
 }
 
 impl Options {
-    /// Defaults over these devices.
+    /// The default options with these devices.
     pub fn new(pager: PagerConfig) -> Self {
         let background = pager.background;
         Self { pager, lock_timeout: None, rollback_limit_bytes: None, background, derive: None, memory: None }

@@ -27,7 +27,7 @@ const LENGTH: usize = 36;
 const DATA: usize = 40;
 /// Length of an overflow pointer in bytes.
 pub const POINTER_BYTES: usize = 9;
-/// Pages reserved in a space at once.
+/// The number of pages that are reserved in a space together.
 const RESERVE_PAGES: usize = 64;
 
 /// Whether a payload is the overflow pointer of a chain.
@@ -36,7 +36,7 @@ pub fn is_pointer(payload: &[u8]) -> bool {
     payload.first().is_some_and(|head| head & EXTERNAL != 0)
 }
 
-/// Whether a payload of this length goes to a chain, beside a key of this length.
+/// Whether a payload of this length, with a key of this length, is stored in a chain.
 pub fn must_spill(pager: &Pager, key_bytes: usize, payload_bytes: usize) -> bool {
     payload_bytes > crate::node::payload_bytes_max(pager.page_size(), key_bytes)
 }
@@ -71,7 +71,7 @@ pub fn fill(pager: &Pager, tree: &Tree, first: PageId, payload: &[u8]) -> TreeRe
     Ok(pointer(payload.len(), first))
 }
 
-/// Writes a part into the first page, or into a new page behind `last`; gives the page.
+/// Writes a part into the first page, or into a new page after `last`. Returns the page.
 fn add(pager: &Pager, tree: &Tree, last: PageId, part: &[u8], is_first: bool) -> TreeResult<PageId> {
     let mut mtr = pager.begin()?;
     let held = latch(&mut mtr, tree, last)?;
@@ -120,13 +120,14 @@ fn pointer(payload_bytes: usize, first: PageId) -> Vec<u8> {
     out
 }
 
-/// The first page of the chain that an overflow pointer in a tree of `tree`'s space stands for.
+/// The first page of the chain to which an overflow pointer in a tree of `tree`'s space refers.
 pub fn first_page(tree: &Tree, pointer: &[u8]) -> PageId {
     assert!(is_pointer(pointer) && pointer.len() == POINTER_BYTES, "not an overflow pointer");
     PageId::new(tree.root().space(), PageNo(u32_at(pointer, 5)))
 }
 
-/// Whether an overflow pointer can be followed: the leaf may hold damage that says EXTERNAL.
+/// Checks that an overflow pointer can be followed, because a damaged leaf may have a payload with the flag
+/// EXTERNAL.
 fn check_pointer(tree: &Tree, pointer: &[u8]) -> TreeResult<()> {
     let length = pointer.get(1..5).map(|_| payload_bytes(pointer));
     if pointer.len() == POINTER_BYTES
@@ -139,17 +140,17 @@ fn check_pointer(tree: &Tree, pointer: &[u8]) -> TreeResult<()> {
     Err(TreeError::Damaged { page: tree.root(), what })
 }
 
-/// Whether the chain that an overflow pointer stands for begins with this page.
+/// Whether the chain to which an overflow pointer refers begins with this page.
 pub(crate) fn begins_at(pointer: &[u8], page: PageId) -> bool {
     pointer.len() == POINTER_BYTES && u32_at(pointer, 5) == page.no().0
 }
 
-/// Bytes of the payload that an overflow pointer stands for.
+/// The length of the payload to which an overflow pointer refers.
 pub fn payload_bytes(pointer: &[u8]) -> usize {
     u32_at(pointer, 1) as usize
 }
 
-/// Appends the payload that an overflow pointer stands for to `out`.
+/// Appends the payload to which an overflow pointer refers to `out`.
 pub fn read(pager: &Pager, tree: &Tree, pointer: &[u8], out: &mut Vec<u8>) -> TreeResult<()> {
     check_pointer(tree, pointer)?;
     let end = out.len() + payload_bytes(pointer);

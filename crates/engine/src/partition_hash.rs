@@ -36,7 +36,7 @@ pub fn key_hash<'a>(key: impl Iterator<Item = Datum<'a>>) -> u64 {
     key.filter(|value| !value.is_null()).fold(0, |hash, value| combined(hash, hash_of(value)))
 }
 
-/// The hash of the first columns of a key, and that of the next one, which is not NULL.
+/// Combines the hash of the first columns of a key with that of the next column, which is not NULL.
 pub(crate) fn combined(hash: u64, next: u64) -> u64 {
     let next = next.wrapping_add(0x49a0_f4dd_15e5_a8e3);
     hash ^ next.wrapping_add(hash << 54).wrapping_add(hash >> 7)
@@ -58,7 +58,7 @@ pub(crate) fn hash_of(value: Datum<'_>) -> u64 {
     }
 }
 
-/// The state of lookup3 after seed and length.
+/// The state of lookup3 after the seed and the length.
 fn begun(len: u32) -> [u32; 3] {
     let start = GOLDEN.wrapping_add(len).wrapping_add(INITIAL);
     mixed([start.wrapping_add((SEED >> 32) as u32), start.wrapping_add(SEED as u32), start])

@@ -8,7 +8,8 @@
 //!    transactions take the same lock, with the same queue in the order of arrival.
 //! 2. A procedure that returns an error, or panics, has changed nothing.
 //!
-//! What it does not know: SQL, definitions of procedures. They are closures of the embedding program.
+//! This module knows nothing about SQL and definitions of procedures. Procedures are closures of the
+//! embedding program.
 
 use std::sync::Arc;
 
@@ -29,12 +30,12 @@ use crate::types::Datum;
 pub struct Partition(PartitionId);
 
 impl Partition {
-    /// The engine whose store it has.
+    /// The engine of the partition.
     pub const fn engine(self) -> EngineKind {
         self.0.kind
     }
 
-    /// Its number, from 0 to the number of partitions less one.
+    /// The number of the partition, from 0 to the number of partitions - 1.
     pub const fn number(self) -> u16 {
         self.0.number
     }

@@ -24,21 +24,20 @@ use crate::purge_queue::Finished;
 use crate::undo::page::{self, HeaderPage, UndoPage};
 use crate::undo::{Kind, Mark, Record, not_undo};
 
-/// How often the purge thread looks by itself.
+/// The period after which the purge thread works without being woken.
 const PERIOD: Duration = Duration::from_millis(20);
-/// Transactions purged before the floor is raised again.
+/// The number of transactions that are purged before the floor is raised again.
 const ROUND_LEN: usize = 1024;
 
 /// The background thread's loop.
 pub(crate) fn run(core: &Core) {
     while core.purge.bell.wait(PERIOD) {
-        // An error here is one of the pager; who works with the database meets it too. Purge tries again
-        // later.
+        // An error here comes from the pager, and other threads get it, too. Purge tries again later.
         let _ = purge(core);
     }
 }
 
-/// Raises the floor and purges all that no snapshot needs.
+/// Raises the floor, and purges all undo that no snapshot needs.
 pub(crate) fn purge(core: &Core) -> Result<()> {
     while purge_round(core)? >= ROUND_LEN && !core.purge.bell.is_stopped() {}
     Ok(())
@@ -61,7 +60,7 @@ fn purge_round(core: &Core) -> Result<usize> {
     Ok(count)
 }
 
-/// The commit up to which undo has to go because the rollback space is over its limit.
+/// The commit LSN up to which undo must be removed because the rollback space is over its limit.
 fn beyond_limit(core: &Core) -> Option<Lsn> {
     let limit = core.purge.limit_bytes?;
     let oldest = core.purge.queue.lock().front()?.lsn;
@@ -84,8 +83,8 @@ fn purge_below(core: &Core, horizon: Lsn, record: &mut Record) -> Result<usize> 
     Ok(count)
 }
 
-/// Leaves in `start` how far it came. After a failure between two freed pages, the first page may already
-/// have another owner.
+/// Stores in `start` how far the purge got, because after a failure between two freed pages the first page
+/// may already have another owner.
 fn purge_transaction(core: &Core, finished: &mut Finished, record: &mut Record) -> Result<()> {
     while finished.start != finished.end {
         let at = finished.start;
@@ -100,11 +99,11 @@ fn purge_transaction(core: &Core, finished: &mut Finished, record: &mut Record) 
     free_pages(core, finished)
 }
 
-/// What was read at a position of the undo log.
+/// The result of reading a position of the undo log.
 enum UndoRead {
     /// A record.
     Record,
-    /// The end of the page; the records go on in the next one.
+    /// The end of the page. The records continue in the next one.
     Next(PageId),
 }
 
@@ -136,7 +135,7 @@ fn purge_record(core: &Core, at: Mark, record: &Record) -> Result<()> {
             let pointer = RollPointer::new(at.page.no(), at.slot as u16, TxnId::new(read.txn.get()));
             match PagedStore::of_tree(&catalog, read.tree) {
                 Some(store) => store.purge_row(core, &read, pointer),
-                // The tree is gone, and its segment with it.
+                // The tree was dropped together with its segment.
                 None => Ok(()),
             }
         }
@@ -206,8 +205,8 @@ mod tests {
         cx.id
     }
 
-    /// The floor stayed below every transaction since, and their states were kept, until the session had
-    /// ended.
+    /// Found earlier: until the session ended, the floor stayed below every later transaction, and their
+    /// statuses were kept.
     #[test]
     fn a_snapshot_that_was_refused_does_not_hold_the_floor() {
         let core = core();

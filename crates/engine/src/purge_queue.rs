@@ -14,10 +14,10 @@ use crate::bell::Bell;
 use crate::error::{Error, Result};
 use crate::undo::{Mark, Record};
 
-/// Commits after which the purge thread is woken before its period ends.
+/// The number of commits after which the purge thread is woken before its period ends.
 const KICK_LEN: usize = 256;
 
-/// A committed transaction whose undo is still there.
+/// A committed transaction whose undo still exists.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Finished {
     pub(crate) lsn: Lsn,
@@ -26,13 +26,13 @@ pub(crate) struct Finished {
     pub(crate) end: Mark,
 }
 
-/// What purge shares with the rest.
+/// The state that purge shares with other modules.
 pub(crate) struct PurgeState {
     pub(crate) horizon: AtomicU64,
-    /// Snapshots below have lost something.
+    /// Snapshots below this LSN have lost undo that they may need.
     pub(crate) forced: AtomicU64,
     pub(crate) queue: Mutex<VecDeque<Finished>>,
-    /// One purger at a time.
+    /// Only one thread purges at a time.
     pub(crate) running: Mutex<Record>,
     pub(crate) purged_count: AtomicU64,
     pub(crate) limit_bytes: Option<u64>,
@@ -40,7 +40,7 @@ pub(crate) struct PurgeState {
 }
 
 impl PurgeState {
-    /// Nothing to purge but what a restart found.
+    /// The state after a start. `found` are the transactions whose undo the start has found.
     pub(crate) fn new(found: Vec<Finished>, limit_bytes: Option<u64>) -> Self {
         Self {
             horizon: AtomicU64::new(0),
@@ -53,12 +53,12 @@ impl PurgeState {
         }
     }
 
-    /// Transactions at or below are purged, or may be at any moment.
+    /// Transactions that committed at or below this LSN are purged, or may be purged at any moment.
     pub(crate) fn horizon(&self) -> Lsn {
         Lsn::new(self.horizon.load(Ordering::SeqCst))
     }
 
-    /// 72000 if the snapshot lost something.
+    /// Returns the error 72000 if the snapshot has lost undo.
     #[inline]
     pub(crate) fn check_snapshot(&self, snapshot: Lsn) -> Result<()> {
         if snapshot.get() < self.forced.load(Ordering::SeqCst) {
@@ -72,12 +72,12 @@ impl PurgeState {
         self.queue.lock().push_back(finished);
     }
 
-    /// Committed transactions that wait for purge.
+    /// The number of committed transactions that wait for purge.
     pub(crate) fn backlog(&self) -> usize {
         self.queue.lock().len()
     }
 
-    /// Wakes the thread if much is waiting.
+    /// Wakes the thread if many transactions are waiting.
     pub(crate) fn kick(&self) {
         if self.queue.lock().len() % KICK_LEN == KICK_LEN - 1 {
             self.bell.ring();

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::{Error, Result};
 
-/// What is used, and how much may be.
+/// The used bytes, and the limit.
 #[derive(Debug)]
 pub struct TemporaryQuota {
     used: AtomicU64,
@@ -21,7 +21,7 @@ impl Default for TemporaryQuota {
 }
 
 impl TemporaryQuota {
-    /// From now on so many bytes; what is used already stays.
+    /// Sets the limit. Bytes that are already used stay counted.
     pub fn set_limit(&self, bytes: u64) {
         self.limit.store(bytes, Ordering::Relaxed);
     }
@@ -31,7 +31,7 @@ impl TemporaryQuota {
         self.limit.load(Ordering::Relaxed) != u64::MAX
     }
 
-    /// Notes that files are about to grow. Refused, nothing is noted.
+    /// Counts bytes by which files will grow. If they exceed the limit, returns an error and counts nothing.
     pub fn take(&self, bytes: u64) -> Result<()> {
         let limit_bytes = self.limit.load(Ordering::Relaxed);
         let fits = |used: u64| used.checked_add(bytes).filter(|used| *used <= limit_bytes);
@@ -39,7 +39,7 @@ impl TemporaryQuota {
         taken.map(drop).map_err(|_| Error::TemporaryQuota { kilobytes: limit_bytes >> 10 })
     }
 
-    /// Notes that files are gone.
+    /// Subtracts the bytes of removed files.
     pub fn give_back(&self, bytes: u64) {
         let before = self.used.fetch_sub(bytes, Ordering::Relaxed);
         debug_assert!(before >= bytes, "more was given back than was taken");

@@ -13,16 +13,16 @@ use std::sync::Arc;
 
 use varve_pager::Lsn;
 
-/// Bytes of ranges that one transaction keeps.
+/// Memory limit for the ranges of one transaction.
 const RANGES_BYTES_MAX: usize = 256 << 10;
-/// What a range takes besides its bounds, about: its entry in a node that is two thirds full, and two
+/// The approximate size of a range without its bounds: its entry in a node that is two thirds full, and two
 /// allocations.
 const RANGE_BYTES: usize = 128;
-/// What an allocation takes besides its bytes, about.
+/// The approximate overhead of an allocation.
 const ALLOCATION_BYTES: usize = 16;
 
-/// Ranges of keys in trees, none touching another. An upper bound is not in its range; without one it goes to
-/// the tree's end.
+/// Ranges of keys in trees, with a gap between each two of them. An upper bound is not in its range. A range
+/// without an upper bound ends with the tree.
 #[derive(Debug, Default)]
 pub(crate) struct Ranges {
     map: BTreeMap<(u32, Vec<u8>), Option<Vec<u8>>>,
@@ -36,7 +36,7 @@ fn cost(lower: &[u8], upper: Option<&[u8]>) -> usize {
     RANGE_BYTES + lower.len() + upper.map_or(0, <[u8]>::len)
 }
 
-/// The next key behind one.
+/// The next key after this one.
 fn behind(key: &[u8]) -> Vec<u8> {
     let mut next = Vec::with_capacity(key.len() + 1);
     next.extend_from_slice(key);
@@ -44,7 +44,7 @@ fn behind(key: &[u8]) -> Vec<u8> {
     next
 }
 
-/// Whether a range with this end goes as far as `at`.
+/// Whether a range with this end reaches `at`.
 fn reaches(upper: Option<&[u8]>, at: &[u8]) -> bool {
     upper.is_none_or(|upper| upper >= at)
 }
@@ -85,7 +85,7 @@ impl Ranges {
             }
             lower = start.clone();
         }
-        // Those that the new one touches become part of it.
+        // The new range absorbs the ranges that it touches.
         loop {
             let next = self.map.range((tree, lower.clone())..).next();
             let Some(((of, start), _)) = next else { break };
@@ -119,7 +119,7 @@ impl Ranges {
         upper
     }
 
-    /// Makes one range of every two neighbours in a tree.
+    /// Merges every two neighbouring ranges of a tree into one.
     fn coarsen(&mut self) {
         let mut last: Option<Joined> = None;
         self.bytes = 0;
@@ -141,7 +141,7 @@ impl Ranges {
         }
     }
 
-    /// Makes whole trees of all ranges.
+    /// Replaces all ranges by whole trees.
     fn widen(&mut self) {
         self.bytes = 0;
         for ((tree, _), _) in std::mem::take(&mut self.map) {
@@ -151,7 +151,7 @@ impl Ranges {
         }
     }
 
-    /// Whether a key is in one of them.
+    /// Whether a key is in one of the ranges.
     pub(crate) fn has(&self, tree: u32, key: &[u8]) -> bool {
         self.has_in(tree, key, Some(&behind(key)))
     }
@@ -169,14 +169,14 @@ impl Ranges {
     }
 }
 
-/// Where a range ends.
+/// The end of a range.
 #[derive(Clone, Copy, Debug)]
 enum End<'a> {
-    /// Behind its lower bound: one key.
+    /// After its lower bound, so the range is one key.
     Point,
     /// Before this key.
     Before(&'a [u8]),
-    /// With its tree.
+    /// At the end of the tree.
     Tree,
 }
 
@@ -189,7 +189,7 @@ struct Range<'a> {
 }
 
 impl Range<'_> {
-    /// Whether the range goes on behind `key`, or has it.
+    /// Whether the range has `key`, or continues after it.
     fn reaches(&self, key: &[u8]) -> bool {
         match self.end {
             End::Point => key <= self.lower,
@@ -199,14 +199,14 @@ impl Range<'_> {
     }
 }
 
-/// Ranges that don't change any more, in order, in as few bytes as they need.
+/// Ranges that do not change any more, in order, in a compact form.
 #[derive(Debug, Default)]
 pub(crate) struct Frozen {
     spans: Box<[Span]>,
     keys: Box<[u8]>,
 }
 
-/// Where the bounds of a range are among the keys: the upper one follows the lower one.
+/// The position of a range's bounds in the keys. The upper bound follows the lower one.
 #[derive(Debug)]
 struct Span {
     tree: u32,
@@ -239,9 +239,9 @@ impl Frozen {
         Self { spans: spans.into(), keys: keys.into() }
     }
 
-    /// Memory that it takes.
+    /// The memory that it takes.
     pub(crate) fn bytes(&self) -> usize {
-        // It lies behind an `Arc` in the queue of commits.
+        // The queue of commits refers to it with an `Arc`.
         let fixed = size_of::<(Lsn, Arc<Self>)>() + size_of::<Self>() + 3 * ALLOCATION_BYTES;
         fixed + size_of_val(&*self.spans) + self.keys.len()
     }
@@ -260,7 +260,7 @@ impl Frozen {
         Range { tree: span.tree, lower, end }
     }
 
-    /// Whether some key is in both.
+    /// Whether a key is in both sets.
     pub(crate) fn meets(&self, other: &Frozen) -> bool {
         let (few, many) = if self.spans.len() < other.spans.len() { (self, other) } else { (other, self) };
         few.spans.iter().any(|span| many.meets_range(few.range(span)))
@@ -279,7 +279,7 @@ impl Frozen {
     }
 }
 
-/// Whether `upper` is the next key behind `lower`.
+/// Whether `upper` is the next key after `lower`.
 fn is_behind(upper: &[u8], lower: &[u8]) -> bool {
     upper.split_last().is_some_and(|(last, rest)| *last == 0 && rest == lower)
 }
@@ -334,7 +334,7 @@ mod tests {
         assert!(!meets(&ranges, 1, 5));
     }
 
-    /// Too many ranges become fewer; what was in one of them is in one of those.
+    /// Too many ranges are merged. The merged ranges cover the same keys.
     #[test]
     fn ranges_are_bounded_and_forget_nothing() {
         let (mut ranges, mut kept) = (Ranges::default(), BTreeSet::new());
@@ -353,7 +353,7 @@ mod tests {
         assert!(wide.bytes <= RANGES_BYTES_MAX && wide.map.len() == 3);
     }
 
-    /// As with the ranges themselves, whatever they are: points, ranges, whole trees.
+    /// Frozen ranges answer like the ranges themselves: for points, ranges and whole trees.
     #[test]
     fn frozen_ranges_meet_as_their_keys_do() {
         let mut random = 11u32;
@@ -381,7 +381,7 @@ mod tests {
         }
     }
 
-    /// Review 9, N12: 32 MiB of small commits were some 300 MiB of memory.
+    /// Found earlier: 32 MiB of small commits took about 300 MiB of memory.
     #[test]
     fn a_small_commit_is_small_and_counted_in_full() {
         let mut one = Ranges::default();

@@ -23,7 +23,7 @@ use crate::tree::Estimate;
 /// Reads at the snapshot of a statement.
 pub struct Reader {
     cx: Context,
-    /// The transaction counts its readers by this.
+    /// The transaction uses this to count its readers.
     open: Arc<()>,
 }
 
@@ -33,7 +33,7 @@ impl Transaction {
         Reader { cx: self.cx.for_reader(), open: Arc::clone(self.readers.get_or_insert_default()) }
     }
 
-    /// The same for constraints: what they look at nobody has read.
+    /// As `reader`, for the check of constraints. Its reads are not recorded for SERIALIZABLE.
     pub fn constraint_reader(&mut self) -> Reader {
         let mut reader = self.reader();
         reader.cx.serial = None;
@@ -62,8 +62,8 @@ impl Reader {
         table.store.get(&mut self.cx, key, found)
     }
 
-    /// About how many rows a table has, and up to `places` primary keys spread evenly over them: lower bounds
-    /// for scans that take a sample.
+    /// The approximate number of rows of a table, and up to `places` primary keys with about equally many
+    /// rows between them. They are lower bounds for scans that take a sample.
     pub fn estimate(&mut self, table: &Table, places: usize) -> Result<Estimate> {
         if let Some(store) = MemoryStore::of(table) {
             return store.estimate(&self.cx.core);
@@ -74,13 +74,13 @@ impl Reader {
         }
     }
 
-    /// Another reader of the same.
+    /// Another reader of the same rows.
     pub fn fork(&mut self) -> Reader {
         Reader { cx: self.cx.for_reader(), open: Arc::clone(&self.open) }
     }
 
-    /// Another reader of the same rows, for reads that decide no answer, such as a sample. SERIALIZABLE does
-    /// not record what it reads.
+    /// Another reader of the same rows, for reads that do not affect results, such as a sample. SERIALIZABLE
+    /// does not record what it reads.
     pub fn fork_unnoted(&mut self) -> Reader {
         let mut reader = self.fork();
         reader.cx.serial = None;

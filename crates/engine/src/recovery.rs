@@ -41,9 +41,9 @@ use crate::tree::{Tree, TreeKind};
 use crate::undo::{Mark, RestoredSegment, SegmentPool};
 use crate::waits::Waits;
 
-/// Place of the rollback directory in the root page; the system trees follow.
+/// Position of the rollback directory in the root page. The system trees follow.
 const DIRECTORY: usize = 0;
-/// How often a rollback that failed is tried again.
+/// The period after which a failed rollback is tried again.
 const RETRY_PERIOD: Duration = Duration::from_millis(200);
 
 /// Opens the engine on a recovered pager.
@@ -67,7 +67,7 @@ pub(crate) fn open(
     Ok(core)
 }
 
-/// Makes the structures of a new database.
+/// Creates the structures of a new database.
 fn create(pager: &Pager, begun: Option<RootInfo>) -> Result<RootInfo> {
     match begun {
         Some(info) => give_back(pager, &info)?,
@@ -86,7 +86,7 @@ fn create(pager: &Pager, begun: Option<RootInfo>) -> Result<RootInfo> {
     Root::read(pager)?.ok_or_else(|| Error::corrupt("the engine's root page is gone"))
 }
 
-/// Frees what a creation that crashed had made.
+/// Frees the structures of a creation that a crash interrupted.
 fn give_back(pager: &Pager, info: &RootInfo) -> Result<()> {
     let directory = info.places[DIRECTORY];
     if directory.root != 0 {
@@ -146,7 +146,8 @@ fn table_engines() -> Vec<Box<dyn TableEngine>> {
     std::iter::once(Box::new(PagedEngine) as Box<dyn TableEngine>).chain(in_memory).collect()
 }
 
-/// Undo of committed transactions is for purge; a segment in use has a loser.
+/// Separates the committed transactions, whose undo purge removes, from the losers, whose segments are in
+/// use.
 fn sort_out(registry: &Registry, found: Vec<RestoredSegment>) -> (Vec<Finished>, Vec<Loser>) {
     let (mut finished, mut losers) = (Vec::new(), Vec::new());
     for found in found {
@@ -163,7 +164,7 @@ fn sort_out(registry: &Registry, found: Vec<RestoredSegment>) -> (Vec<Finished>,
     (finished, losers)
 }
 
-/// First rows, in a transaction; then the database is complete.
+/// Inserts the first rows in a transaction, and marks the database as complete.
 fn fill(core: &Arc<Core>) -> Result<()> {
     let mut cx = Context::new(Arc::clone(core), Isolation::ReadCommitted, None);
     system_tables::fill(&mut cx)?;
@@ -184,14 +185,15 @@ fn load_catalog(core: &Arc<Core>) -> Result<()> {
     Ok(())
 }
 
-/// Redo has gone by how pages were stored; from now on it is what the definitions say.
+/// Tells the pager how the definitions say that pages are stored. Redo stored pages as they were stored
+/// before.
 fn tell_storage(core: &Core, catalog: &Catalog) -> Result<()> {
     let told = catalog.all_tables().filter_map(|def| Some((def, def.storage.compression?)));
     let owners: Vec<_> = told.flat_map(|(def, how)| def.owners().map(move |owner| (owner, how))).collect();
     Ok(core.pager.tell_compression(SpaceId::DATA, &owners)?)
 }
 
-/// Undoes all losers; those that fail stay.
+/// Undoes all losers. Losers whose rollback fails stay.
 pub(crate) fn undo_losers(core: &Arc<Core>) -> Result<usize> {
     let losers = std::mem::take(&mut *core.losers.lock());
     let mut count = 0;
@@ -212,7 +214,7 @@ pub(crate) fn undo_losers(core: &Arc<Core>) -> Result<usize> {
     outcome.map(|()| count)
 }
 
-/// Waits until the losers that hold rows now are undone: DDL looks at rows without their locks.
+/// Waits until the present losers are undone, because DDL reads rows without checking their locks.
 pub(crate) fn wait_for_losers(cx: &mut Context) -> Result<()> {
     let mut waiting = cx.waiting();
     loop {
@@ -225,10 +227,10 @@ pub(crate) fn wait_for_losers(cx: &mut Context) -> Result<()> {
     }
 }
 
-/// The background thread: undoes losers at start, and tries again what failed.
+/// The background thread. It undoes losers at the start, and tries failed rollbacks again.
 pub(crate) fn run(core: &Arc<Core>, bell: &Bell) {
     loop {
-        // An error is one of the pager; whoever needs the rows meets it too.
+        // An error here comes from the pager. Transactions that need the rows get it, too.
         let _ = undo_losers(core);
         if !bell.wait(RETRY_PERIOD) {
             return;

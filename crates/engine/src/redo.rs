@@ -30,7 +30,7 @@ use crate::node::edit::{self, Frame};
 use crate::node::{KIND_NODE, KIND_OVERFLOW, NodeRef, STAMP_BYTES, Stamp, check};
 use crate::undo::page::{KIND_DIRECTORY, KIND_UNDO};
 
-/// First operation number that is not the tree's.
+/// First operation number that does not belong to trees.
 pub const TREE_OPS_END: u8 = 64;
 const BUILD: u8 = 16;
 const INSERT: u8 = 17;
@@ -43,10 +43,10 @@ const KEEP_LEFT: u8 = 23;
 const NEWEST: u8 = 24;
 const FRAME_BYTES: usize = 24;
 
-/// Buffer of an encoded operation; small ones stay on the stack.
+/// Buffer of an encoded operation. Small operations stay on the stack.
 pub type Payload = SmallVec<[u8; 256]>;
 
-/// One change of one node; the fields are those of the table above.
+/// One change of one node. The fields are those of the table above.
 #[expect(missing_docs, reason = "the table of payloads explains the fields")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeOp<'a> {
@@ -78,7 +78,7 @@ pub fn push_entry(entries: &mut Vec<u8>, suffix: &[u8], value: &[u8]) {
     entries.extend_from_slice(value);
 }
 
-/// The `entries` of a `Build` that holds a range of a node's entries behind a prefix of `prefix_bytes`.
+/// The `entries` of a `Build` for a range of a node's entries and a prefix of `prefix_bytes`.
 pub fn entries(node: NodeRef<'_>, range: std::ops::Range<usize>, prefix_bytes: usize) -> Vec<u8> {
     let mut out = Vec::with_capacity(node.live_bytes());
     for index in range {
@@ -87,7 +87,7 @@ pub fn entries(node: NodeRef<'_>, range: std::ops::Range<usize>, prefix_bytes: u
     out
 }
 
-/// Makes the change on a latched page and records it.
+/// Changes a latched page, and logs the change.
 pub fn apply(mtr: &mut Mtr<'_>, page: H, op: &NodeOp<'_>) {
     let mut payload = Payload::new();
     let code = encode(op, &mut payload);
@@ -99,7 +99,7 @@ fn short(value: usize) -> [u8; 2] {
     (value as u16).to_le_bytes()
 }
 
-/// Encodes an operation; gives its number.
+/// Encodes an operation, and returns its number.
 pub fn encode(op: &NodeOp<'_>, out: &mut Payload) -> u8 {
     match *op {
         NodeOp::Build { frame, entries } => {
@@ -174,7 +174,7 @@ fn encode_frame(frame: &Frame<'_>, out: &mut Payload) {
     }
 }
 
-/// Reads a payload from its front.
+/// Reads a payload from front to back.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -249,7 +249,7 @@ pub fn decode(code: u8, payload: &[u8]) -> Option<NodeOp<'_>> {
     from.0.is_empty().then_some(op)
 }
 
-/// Changes the page; `None` if the operation does not fit it, or the page is no node.
+/// Changes the page. `None` means that the operation does not fit it, or that the page is not a node.
 pub fn change(page: &mut [u8], op: &NodeOp<'_>) -> Option<()> {
     let node = NodeRef::new(page);
     match *op {
@@ -272,7 +272,7 @@ pub fn change(page: &mut [u8], op: &NodeOp<'_>) -> Option<()> {
     Some(())
 }
 
-/// The changes of one entry. Only that entry is looked at: they are done often.
+/// Changes one entry. Only this entry is checked, because such changes are frequent.
 fn change_entry(page: &mut [u8], op: &NodeOp<'_>) -> Option<()> {
     let node = NodeRef::new(page);
     match *op {
@@ -319,8 +319,8 @@ fn build(page: &mut [u8], frame: &Frame<'_>, entries: &[u8]) -> Option<()> {
     Some(())
 }
 
-/// Leaves, inner nodes, overflow pages, undo with its headers, and what else there is: names of what a cache
-/// counts.
+/// Names of the counters of a cache, by kind of page: leaves, inner nodes, overflow pages, undo with its
+/// headers, all others.
 const COUNTED_KINDS: [[&str; 2]; 5] = [
     ["read_hits_leaf", "read_misses_leaf"],
     ["read_hits_inner", "read_misses_inner"],

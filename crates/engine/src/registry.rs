@@ -27,7 +27,7 @@ use crate::ids::Owner;
 
 const CHUNK_LEN: usize = 64;
 const CHUNKS_MAX: usize = 1024;
-/// Tables that a place holds without its mutex.
+/// The number of tables that an entry can have outside of its mutex.
 const TABLES_LEN: usize = 6;
 const NO_SNAPSHOT: u64 = u64::MAX;
 
@@ -35,13 +35,14 @@ thread_local! {
     static HINT: Cell<usize> = const { Cell::new(0) };
 }
 
-/// A waiter in the queue of the transaction it waits for.
+/// A waiter in the queue of the transaction that it waits for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waiter {
     pub(crate) slot: u32,
-    /// What it wants, so that only one of those who want the same is woken.
+    /// A hash of what it wants, so that only one of several waiters for the same row is woken.
     pub(crate) want: u64,
-    /// Who came first, over all of its waits for this.
+    /// The position in the order of arrival. It stays the same when the transaction waits for the same row
+    /// again.
     pub(crate) ticket: u64,
 }
 
@@ -62,13 +63,13 @@ impl Party {
 #[repr(align(128))]
 pub(crate) struct TransactionSlot {
     claimed: AtomicBool,
-    /// What the transaction is called by its owner, and one more; 0 if nothing.
+    /// The label from the owner of the transaction, plus 1; 0 if there is none.
     label: AtomicU64,
-    /// Its identity; 0 before it writes.
+    /// The identity of the transaction; 0 before it writes.
     identity: AtomicU64,
     snapshot: AtomicU64,
     serial: AtomicU64,
-    /// The session's party; 0 if the transaction is nobody's.
+    /// The party of the session; 0 if the transaction belongs to no session.
     party: AtomicU64,
     /// The table in the lower half, and the modes in which it is used in the upper half (one bit for each
     /// mode). 0 if the entry is free.
@@ -76,14 +77,14 @@ pub(crate) struct TransactionSlot {
     is_loser: AtomicBool,
     has_more: AtomicBool,
     more: Mutex<Vec<u64>>,
-    /// Somebody waits for a table that is noted here.
+    /// Set if another transaction waits for a table in this entry.
     is_watched: AtomicBool,
     /// The transaction has locks with a queue (`lock_queue.rs`).
     pub(crate) has_locks: AtomicBool,
-    /// Waiters in `queue`; read without its mutex when the transaction ends.
+    /// The number of waiters in `queue`. The end of the transaction reads it without the mutex.
     pub(crate) queued: AtomicU32,
     pub(crate) queue: Mutex<Vec<Waiter>>,
-    /// Set to wake the transaction of this place out of its own wait.
+    /// Set to wake the transaction of this entry from its own wait.
     pub(crate) woken: Mutex<bool>,
     pub(crate) wake: Condvar,
 }
@@ -126,17 +127,17 @@ impl TransactionSlot {
         self.identity.load(Relaxed)
     }
 
-    /// The transaction is a session's.
+    /// Records that the transaction belongs to a session.
     pub(crate) fn set_party(&self, party: Party) {
         self.party.store(party.0, SeqCst);
     }
 
-    /// The transaction is nobody's any more.
+    /// Records that the transaction does not belong to its session any more.
     pub(crate) fn leave_party(&self) {
         self.party.store(0, SeqCst);
     }
 
-    /// A waiter for a table in this entry must be woken when the entry is removed.
+    /// Records that a waiter for a table in this entry must be woken when the table is removed.
     pub(crate) fn watch(&self) {
         self.is_watched.store(true, SeqCst);
     }
@@ -146,7 +147,7 @@ impl TransactionSlot {
         self.is_watched.load(SeqCst) && self.is_watched.swap(false, SeqCst)
     }
 
-    /// The tables that it has noted, with the modes.
+    /// The recorded tables with their modes.
     pub(crate) fn noted_tables(&self) -> Vec<(u32, u32)> {
         let tables = self.tables.iter().map(|note| note.load(SeqCst)).filter(|note| *note != 0);
         tables
@@ -155,24 +156,24 @@ impl TransactionSlot {
             .collect()
     }
 
-    /// Which transaction of this place is the present one.
+    /// The serial number of the present transaction of this entry.
     pub(crate) fn serial(&self) -> u64 {
         self.serial.load(SeqCst)
     }
 
-    /// The transaction of this place is one that nobody runs any more; it is being undone.
+    /// Records that the transaction is a loser: no thread runs it any more, and it is being undone.
     pub(crate) fn mark_loser(&self) {
         self.is_loser.store(true, SeqCst);
     }
 
-    /// Whether it has noted a table in one of these modes.
+    /// Whether a table is recorded in one of these modes.
     pub(crate) fn holds(&self, table: u32, modes: u32) -> bool {
         let is_it = |note: u64| note as u32 == table && (note >> 32) as u32 & modes != 0;
         self.tables.iter().any(|note| is_it(note.load(SeqCst)))
             || (self.has_more.load(SeqCst) && self.more.lock().iter().any(|note| is_it(*note)))
     }
 
-    /// Notes a table as used in these modes. The caller then looks whether somebody excludes it.
+    /// Records that a table is used in these modes. The caller then checks for conflicting locks.
     pub(crate) fn note_table(&self, table: u32, modes: u32) {
         let added = u64::from(modes) << 32;
         let mut free = None;
@@ -197,7 +198,7 @@ impl TransactionSlot {
         }
     }
 
-    /// The table is not used in these modes any more.
+    /// Removes these modes from the record of a table.
     pub(crate) fn forget_table(&self, table: u32, modes: u32) {
         let left = |note: u64| match note & !(u64::from(modes) << 32) {
             note if note >> 32 == 0 => 0,
@@ -226,7 +227,7 @@ impl TransactionSlot {
     }
 }
 
-/// All places.
+/// All entries.
 pub(crate) struct Registry {
     chunks: Box<[OnceLock<Box<[TransactionSlot]>>]>,
     len: AtomicUsize,
@@ -244,7 +245,7 @@ impl Registry {
         }
     }
 
-    /// Takes a place for a new transaction. Panics above 65,536 at once.
+    /// Takes an entry for a new transaction. Panics if there are more than 65,536 transactions.
     pub(crate) fn claim(&self) -> Owner {
         let hint = HINT.get();
         let len = self.len.load(SeqCst);
@@ -283,7 +284,7 @@ impl Registry {
         Owner { slot, serial: self.place(slot).serial() }
     }
 
-    /// The place with this number.
+    /// The entry with this number.
     #[inline]
     pub(crate) fn place(&self, slot: u32) -> &TransactionSlot {
         let slot = slot as usize;
@@ -298,7 +299,7 @@ impl Registry {
         self.place(owner.slot).serial() == owner.serial
     }
 
-    /// Registers the newest snapshot that `durable` gives.
+    /// Registers a snapshot at the LSN that `durable` returns.
     #[inline]
     pub(crate) fn take_snapshot(&self, owner: Owner, durable: impl Fn() -> Lsn) -> Lsn {
         let place = self.place(owner.slot);
@@ -311,11 +312,10 @@ impl Registry {
         }
     }
 
-    /// Forgets the snapshot; the transaction reads no more until it takes another one.
+    /// Removes the snapshot. The transaction does not read until it takes another one.
     #[inline]
     pub(crate) fn drop_snapshot(&self, owner: Owner) {
-        // What was read is read before this; who sees the old value a little longer only purges a little
-        // later.
+        // All reads are before this store. A thread that sees the old value for a while only purges later.
         self.place(owner.slot).snapshot.store(NO_SNAPSHOT, Release);
     }
 
@@ -328,7 +328,7 @@ impl Registry {
         Lsn::new(places.min().unwrap_or(NO_SNAPSHOT).min(durable.get()))
     }
 
-    /// Whose transaction it is.
+    /// The party to which the transaction belongs.
     pub(crate) fn party(&self, slot: u32) -> Party {
         match self.place(slot).party.load(SeqCst) {
             0 => Party(u64::from(slot) << 1 | 1),
@@ -336,18 +336,18 @@ impl Registry {
         }
     }
 
-    /// The places that have noted the table in one of these modes.
+    /// The slots in which the table is recorded in one of these modes.
     pub(crate) fn noted(&self, table: u32, modes: u32) -> impl Iterator<Item = u32> + '_ {
         let slots = 0..self.len.load(SeqCst) as u32;
         slots.filter(move |slot| self.place(*slot).holds(table, modes))
     }
 
-    /// The present transactions of all places, of vacant ones too.
+    /// The present transactions of all entries, including vacant ones.
     pub(crate) fn owners(&self) -> impl Iterator<Item = Owner> + '_ {
         (0..self.len.load(SeqCst)).map(|slot| self.owner(slot))
     }
 
-    /// A transaction that nobody runs any more and that is not undone yet.
+    /// A loser that is not undone yet, if there is one.
     pub(crate) fn any_loser(&self) -> Option<Owner> {
         let mut owners = (0..self.len.load(SeqCst)).map(|slot| self.owner(slot));
         owners.find(|owner| self.place(owner.slot).is_loser.load(SeqCst))
@@ -368,7 +368,7 @@ impl Registry {
         place.serial.store(owner.serial + 1, SeqCst);
     }
 
-    /// Gives the place to others.
+    /// Frees the entry for other transactions.
     pub(crate) fn vacate(&self, owner: Owner) {
         self.place(owner.slot).claimed.store(false, SeqCst);
     }

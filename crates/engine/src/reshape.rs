@@ -9,16 +9,16 @@ use crate::types::{Datum, Value};
 /// Where a column of a rewritten table comes from.
 #[derive(Clone, Debug)]
 pub enum ColumnSource {
-    /// The column of this ordinal, before.
+    /// The old column with this ordinal.
     Column(usize),
-    /// The column of this ordinal, before, with a value that the caller computes from the old row.
+    /// The old column with this ordinal, with a value that the caller computes from the old row.
     Computed(usize),
     /// The same value in every row.
     Value(Value),
 }
 
 impl ColumnSource {
-    /// Ordinal of the column that it was before the rewrite.
+    /// The ordinal of the old column.
     pub(crate) fn before(&self) -> Option<usize> {
         match self {
             Self::Column(ordinal) | Self::Computed(ordinal) => Some(*ordinal),
@@ -30,11 +30,11 @@ impl ColumnSource {
 /// Computes the new value of a column, by its old ordinal, from the old row.
 pub type Compute<'c> = dyn FnMut(usize, RowRef<'_>) -> Result<Value> + 'c;
 
-/// What a rewrite makes of the columns of each row.
+/// The way in which a rewrite makes the columns of each row.
 pub(crate) struct Reshape<'r, 'c> {
-    /// One for each new column.
+    /// The source of each new column.
     pub sources: &'r [ColumnSource],
-    /// For the computed ones.
+    /// Computes the values of [`ColumnSource::Computed`].
     pub compute: &'r mut Compute<'c>,
 }
 

@@ -51,7 +51,7 @@ pub(crate) struct RootInfo {
 }
 
 impl Root {
-    /// One changer of the id limit at a time.
+    /// Locks the limit of ids. Only one thread changes it at a time.
     pub(crate) fn lock(&self) -> MutexGuard<'_, ()> {
         self.one.lock()
     }
@@ -76,7 +76,7 @@ impl Root {
         Ok(())
     }
 
-    /// Notes where a structure lies.
+    /// Stores the address of a structure.
     pub(crate) fn set_place(pager: &Pager, which: usize, place: TreeAddress) -> Result<()> {
         let mut raw = [0; PLACE_BYTES];
         raw[..4].copy_from_slice(&place.root.to_le_bytes());
@@ -84,7 +84,7 @@ impl Root {
         change(pager, |mtr, page| mtr.write(page, PLACES_AT + which * PLACE_BYTES, &raw))
     }
 
-    /// The database is complete.
+    /// Marks the database as complete.
     pub(crate) fn set_ready(pager: &Pager) -> Result<()> {
         change(pager, |mtr, page| mtr.write(page, READY_AT, &1u16.to_le_bytes()))
     }

@@ -30,14 +30,14 @@ use crate::types::{ColumnType, Datum};
 /// Version of the layout, in the low nibble of the head.
 pub const ROW_LAYOUT: u8 = 1;
 const WIDE: u8 = 0x10;
-/// Bytes of an end in a row that is not WIDE.
+/// The size of an end in a row that is not WIDE.
 const NARROW_END_BYTES: usize = 2;
 /// Set in the head of the overflow pointer of a row that is stored outside its leaf.
 pub const EXTERNAL: u8 = 0x20;
 /// Largest row in bytes, encoded.
 pub const ROW_BYTES_MAX: usize = 16 << 20;
 
-/// Why a row cannot be encoded or read.
+/// The reason why a row cannot be encoded or read.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum RowError {
     /// SQLSTATE 54000.
@@ -54,7 +54,7 @@ pub enum RowError {
     },
 }
 
-/// Where the columns of a table's rows lie.
+/// The layout of a table's rows.
 #[derive(Clone, Debug)]
 pub struct RowSchema {
     columns: Vec<(ColumnType, ColumnOffset)>,
@@ -67,9 +67,9 @@ pub struct RowSchema {
 /// The position of a column in a row.
 #[derive(Clone, Copy, Debug)]
 enum ColumnOffset {
-    /// At this offset of the values of fixed width.
+    /// A value of fixed width, at this offset.
     Fixed(u32),
-    /// This one among the values of varying width.
+    /// A value of varying width, with this number among these values.
     Variable(u32),
 }
 
@@ -85,7 +85,7 @@ pub struct RowRef<'a> {
 }
 
 impl RowSchema {
-    /// Places the columns, in the table's order.
+    /// Computes the layout for columns in the table's order.
     pub fn new(columns: &[ColumnType]) -> Self {
         let mut offset = 1 + columns.len().div_ceil(8);
         let mut variable_count = 0;
@@ -129,7 +129,7 @@ impl RowSchema {
         row.extend_from_slice(&self.blank);
     }
 
-    /// Gives a column of fixed width, NULL so far, its value.
+    /// Sets the value of a column of fixed width, which was NULL.
     #[inline]
     pub(crate) fn fill_fixed(&self, row: &mut [u8], index: usize, datum: &Datum<'_>) {
         if let ColumnOffset::Fixed(offset) = self.columns[index].1 {
@@ -138,8 +138,8 @@ impl RowSchema {
         }
     }
 
-    /// Gives a column of varying width, NULL so far as all such behind it, its value. The row stays below 64
-    /// KiB.
+    /// Sets the value of a column of varying width. This column and all later ones of varying width were
+    /// NULL. The row stays below 64 KiB.
     pub(crate) fn fill_variable(&self, row: &mut Vec<u8>, index: usize, append: impl FnOnce(&mut Vec<u8>)) {
         if let ColumnOffset::Variable(which) = self.columns[index].1 {
             append(row);
@@ -167,19 +167,20 @@ impl RowSchema {
 }
 
 impl RowImage {
-    /// Gives up the encoded bytes.
+    /// Returns the encoded bytes without a copy.
     pub(crate) fn into_bytes(self) -> Vec<u8> {
         self.0
     }
 
-    /// Encodes a row. Panics if the data do not have the schema's types: the caller has coerced them.
+    /// Encodes a row. Panics if the data do not have the schema's types, because the caller must convert
+    /// them.
     pub fn encode(schema: &RowSchema, data: &[Datum<'_>]) -> Result<Self, RowError> {
         let mut bytes = Vec::new();
         encode_into(schema, data, &mut bytes)?;
         Ok(Self(bytes))
     }
 
-    /// Takes bytes that `encode` or `encode_into` made.
+    /// Makes an image from bytes of `encode` or `encode_into`.
     pub const fn from_bytes(bytes: Vec<u8>) -> Self {
         Self(bytes)
     }
@@ -189,7 +190,7 @@ impl RowImage {
         &self.0
     }
 
-    /// Reads the row.
+    /// The row for reading.
     pub fn as_row<'a>(&'a self, schema: &'a RowSchema) -> RowRef<'a> {
         RowRef::new(schema, &self.0)
     }
@@ -248,7 +249,7 @@ fn encode_fixed(datum: &Datum<'_>, out: &mut [u8]) {
     }
 }
 
-/// The bytes of a value of fixed width, at the beginning of the room of the widest.
+/// The bytes of a value of fixed width, followed by zeros up to the widest type.
 pub(crate) fn fixed_bytes(datum: &Datum<'_>) -> [u8; 16] {
     let mut out = [0; 16];
     encode_fixed(datum, &mut out);
@@ -266,7 +267,8 @@ pub(crate) fn variable_bytes<'a>(datum: &Datum<'a>) -> Option<&'a [u8]> {
     }
 }
 
-/// Whether two values of one type are stored alike: more than being equal, which 1.0 and 1.00 are.
+/// Whether two values of one type have the same stored bytes. Equal values may have different bytes, for
+/// example 1.0 and 1.00.
 pub(crate) fn is_same(a: &Datum<'_>, b: &Datum<'_>) -> bool {
     match (variable_bytes(a), variable_bytes(b)) {
         (Some(a), Some(b)) => a == b,
@@ -276,14 +278,14 @@ pub(crate) fn is_same(a: &Datum<'_>, b: &Datum<'_>) -> bool {
 }
 
 impl<'a> RowRef<'a> {
-    /// Reads a row. Panics if it is stored outside its page: fetch it first.
+    /// Reads a row. Panics if it is stored outside its page, because the caller must fetch it first.
     #[inline]
     pub fn new(schema: &'a RowSchema, bytes: &'a [u8]) -> Self {
         assert!(bytes[0] & 0x2F == ROW_LAYOUT, "not a row: first byte {:#x}", bytes[0]);
         Self { schema, bytes }
     }
 
-    /// Reads bytes that may be no row: whole ones can be read by `get` without a panic.
+    /// Reads bytes that may not be a valid row. After this check, `get` does not panic.
     pub fn checked(schema: &'a RowSchema, bytes: &'a [u8]) -> Result<Self, RowError> {
         if bytes.first().is_none_or(|head| head & 0x2F != ROW_LAYOUT) {
             return Err(RowError::Damaged { what: "it does not begin like one" });
@@ -293,7 +295,7 @@ impl<'a> RowRef<'a> {
         Ok(row)
     }
 
-    /// Where the columns lie.
+    /// The layout of the row.
     pub const fn schema(&self) -> &'a RowSchema {
         self.schema
     }
@@ -331,7 +333,7 @@ impl<'a> RowRef<'a> {
         self.bytes[1 + index / 8] & (1 << (index % 8)) != 0
     }
 
-    /// Checks the layout and the texts; what `get` would panic on.
+    /// Checks the layout and the texts, so that `get` does not panic.
     pub fn check(&self) -> Result<(), RowError> {
         let damaged = |what| Err(RowError::Damaged { what });
         let end_bytes = self.end_bytes();
@@ -416,7 +418,7 @@ pub(crate) fn fixed<'a>(column: ColumnType, bytes: &[u8]) -> Datum<'a> {
     }
 }
 
-/// Reads bytes that may be no value of varying width.
+/// Reads bytes that may not be a valid value of varying width.
 pub(crate) fn variable_checked(column: ColumnType, bytes: &[u8]) -> Option<Datum<'_>> {
     match column {
         ColumnType::Bytea => Some(Datum::Bytea(bytes)),

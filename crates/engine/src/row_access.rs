@@ -12,12 +12,13 @@ use crate::share::LockStrength;
 /// Isolation level of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Isolation {
-    /// Each statement sees what was committed when it began.
+    /// Each statement sees what was committed before it began.
     ReadCommitted,
-    /// All statements see what was committed when the first one began; the first updater of a row wins.
+    /// All statements see what was committed before the first one began. If two transactions change a row,
+    /// the second one fails.
     RepeatableRead,
-    /// As `RepeatableRead`, and a transaction that writes commits only if nothing that it has read was
-    /// written since.
+    /// As `RepeatableRead`. In addition, a transaction that writes can commit only if no other one has
+    /// written what it has read.
     Serializable,
 }
 
@@ -29,7 +30,7 @@ impl Isolation {
     }
 }
 
-/// Which tree a scan follows.
+/// The tree that a scan reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScanIndex {
     /// The order of the primary key (or of the hidden row id).
@@ -38,8 +39,8 @@ pub enum ScanIndex {
     Secondary(IndexId),
 }
 
-/// What to scan. Bounds are key prefixes as built by `TableDef::push_key`: they are compared byte by byte
-/// with full keys, so an inclusive upper bound of a prefix is `Excluded(prefix + key::prefix_end)`.
+/// The range of a scan. Bounds are key prefixes that `TableDef::push_key` builds. They are compared byte by
+/// byte with full keys, so an inclusive upper bound of a prefix is `Excluded(prefix + key::prefix_end)`.
 #[derive(Clone, Copy, Debug)]
 pub struct ScanSpec<'a> {
     /// The tree.
@@ -48,13 +49,13 @@ pub struct ScanSpec<'a> {
     pub lower: Bound<&'a [u8]>,
     /// Upper bound.
     pub upper: Bound<&'a [u8]>,
-    /// From the upper bound down.
+    /// Whether the scan goes down from the upper bound.
     pub reverse: bool,
-    /// The caller expects to stop after about this many rows.
+    /// The approximate number of rows after which the caller expects to stop.
     pub limit_hint: Option<usize>,
-    /// The only columns that the caller reads; others may be NULL in the rows that it gets. A secondary index
-    /// that has all of these is read without the rows, wherever its entries say by themselves that these are
-    /// visible.
+    /// The columns that the caller reads. Other columns may be NULL in the rows that it gets. If a secondary
+    /// index has all of these columns, entries whose versions are certainly visible are used without reading
+    /// their rows.
     pub columns: Option<&'a [usize]>,
 }
 
@@ -70,7 +71,7 @@ impl ScanSpec<'_> {
     };
 }
 
-/// What the closure of `Transaction::modify` wants done with the row.
+/// The decision of the closure of `Transaction::modify` about the row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// Nothing; the row is not locked.
@@ -83,7 +84,7 @@ pub enum Change {
     Lock(LockStrength),
 }
 
-/// What `Transaction::modify` did.
+/// The result of `Transaction::modify`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// There is no such row (any more).
@@ -94,6 +95,6 @@ pub enum Outcome {
     Changed,
 }
 
-/// Receives the rows of a scan: the row's key (what `get` and `modify` take) and the row. Must not call the
+/// Receives the rows of a scan: the row's key, for `get` and `modify`, and the row. It must not call the
 /// database.
 pub type OnRow<'f> = dyn FnMut(&[u8], RowRef<'_>) -> Result<ControlFlow<()>> + 'f;

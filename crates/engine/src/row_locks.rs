@@ -11,9 +11,10 @@ use crate::share::LockStrength;
 use crate::transaction::Transaction;
 
 impl Transaction {
-    /// Takes a shared lock on a row until the end of the transaction: no other transaction deletes it or
-    /// changes its unique keys. Waits for transactions that have done so, or have locked it FOR UPDATE. Reads
-    /// the newest row at any isolation level. False if the row is gone, or if `is_it` does not accept it.
+    /// Takes a shared lock on a row until the end of the transaction. Meanwhile no other transaction deletes
+    /// the row or changes its unique keys. Waits for transactions that have done so, or have locked the row
+    /// FOR UPDATE. Reads the newest row at any isolation level. Returns false if the row does not exist any
+    /// more, or if `is_it` does not accept it.
     pub fn share_row(
         &mut self,
         table: &Table,
@@ -23,7 +24,8 @@ impl Transaction {
         PagedStore::needed(table)?.rely_on(&mut self.cx, key, is_it)
     }
 
-    /// Locks the newest version of a row that `decide` wants, as `modify` would; `Changed` if it is locked.
+    /// Locks the newest version of a row if `decide` requests it, as `modify` would. The result is `Changed`
+    /// if the row is locked.
     pub fn lock_row(
         &mut self,
         table: &Table,

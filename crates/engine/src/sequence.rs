@@ -31,7 +31,8 @@ pub(crate) fn next_value(range: &mut SequenceRange, core: &Core, def: &SequenceD
     }
 }
 
-/// The sequence's last value. After a start it is derived from the next value, since only that one is stored.
+/// The sequence's last value. After a start it is derived from the next value, because only that one is
+/// stored.
 pub(crate) fn state(range: &SequenceRange, core: &Core, def: &SequenceDef) -> Result<SequenceState> {
     let log_count = range.left() as i64;
     if let Some(LastValue { value: last_value, is_called }) = range.last() {
@@ -69,22 +70,22 @@ fn refill(range: &mut SequenceRange, core: &Core, def: &SequenceDef) -> Result<(
     Ok(())
 }
 
-/// Returns the reserved values; the next one is reserved again.
+/// Returns the reserved values to the sequence. The next call reserves values again.
 pub(crate) fn give_back(range: &mut SequenceRange, core: &Core, state: u32) -> Result<()> {
     if let Some(next) = range.empty() {
-        // A sequence that was dropped has no values any more.
+        // If the sequence was dropped, its row does not exist any more, and nothing is changed.
         let row = StoredSequence { next, is_ended: false };
         system_tables::advance_sequence(core, state, |_| Ok(((), row)))?;
     }
     Ok(())
 }
 
-/// At a clean shutdown: no sequence keeps reserved values.
+/// Returns the reserved values of all sequences, at a clean shutdown.
 pub(crate) fn give_back_all(core: &Core) -> Result<()> {
     core.catalog.take_ranges().try_for_each(|(state, range)| give_back(&mut range.lock(), core, state))
 }
 
-/// Continues with `last.value`, or behind it if it was called.
+/// Sets the next value to `last.value`, or to the value after it if `is_called` is set.
 pub(crate) fn set_value(
     range: &mut SequenceRange,
     core: &Core,
@@ -115,12 +116,13 @@ impl SequenceDrawer {
         Self { core, durable_by: Mutex::default() }
     }
 
-    /// The next value; never given twice, not given back by a rollback. No latch may be held.
+    /// Takes the next value. No value is returned twice, and a rollback does not return it. The caller holds
+    /// no latch.
     pub fn next_value(&self, def: &SequenceDef) -> Result<i64> {
         self.with(def, |range, core| next_value(range, core, def))
     }
 
-    /// `setval`; not rolled back. No latch may be held.
+    /// Does what `setval` does. A rollback does not undo it. The caller holds no latch.
     pub fn set_value(&self, def: &SequenceDef, value: i64, called: bool) -> Result<()> {
         self.with(def, |range, core| set_value(range, core, def, LastValue { value, is_called: called }))
     }

@@ -27,14 +27,14 @@ use varve_pager::Lsn;
 use crate::error::{Error, Result};
 use crate::ranges::{Frozen, Ranges};
 
-/// Bytes that are kept of committed transactions.
+/// Memory limit for the writes of committed transactions.
 const RECENT_BYTES_MAX: usize = 32 << 20;
-/// Commits that are compared in one go while others wait for theirs.
+/// The number of commits that are compared while other transactions wait to commit.
 const CHECKED_AT_ONCE: usize = 256;
-/// After so many commits it is asked which ones all snapshots see.
+/// After this many commits, those that all snapshots see are removed.
 const FORGET_PERIOD: usize = 64;
 
-/// What one transaction of this level, and its readers, have read and written.
+/// The reads and writes of one transaction of this level, and of its readers.
 #[derive(Debug, Default)]
 pub(crate) struct Serial {
     reads: Mutex<Ranges>,
@@ -52,7 +52,7 @@ impl Serial {
         self.reads.lock().add_bounds(tree, lower, upper);
     }
 
-    /// Whether it has looked where this key is.
+    /// Whether a range that was read has this key.
     pub(crate) fn has_read(&self, tree: u32, key: &[u8]) -> bool {
         self.reads.lock().has(tree, key)
     }
@@ -63,7 +63,7 @@ impl Serial {
     }
 }
 
-/// What was committed lately.
+/// The writes of recent commits.
 #[derive(Default)]
 pub(crate) struct Recent(Mutex<Kept>);
 
@@ -71,18 +71,18 @@ pub(crate) struct Recent(Mutex<Kept>);
 struct Kept {
     commits: VecDeque<(Lsn, Arc<Frozen>)>,
     bytes: usize,
-    /// Commits up to here may have been forgotten.
+    /// Commits up to this LSN may have been removed.
     cut: Lsn,
-    /// How many have been: the place of the first one that is kept, counted from the start.
+    /// The number of removed commits, which is the number of the first remaining one.
     forgotten: u64,
-    /// Commits since it was last asked what all snapshots see.
+    /// The number of commits since commits that all snapshots see were last removed.
     since_asked: usize,
 }
 
 impl Recent {
-    /// Logs a commit by `log` if nothing that was read since `snapshot` was written meanwhile. `new_trees`
-    /// count as written as a whole: what others wrote before is not noted for them. No snapshot is older than
-    /// what `oldest` gives.
+    /// Logs a commit by calling `log`, unless another transaction has written after `snapshot` what this one
+    /// has read. `new_trees` count as written completely, because the writes of others to the old trees are
+    /// not recorded for them. No snapshot is older than the result of `oldest`.
     pub(crate) fn commit(
         &self,
         serial: Option<(&Serial, Lsn)>,
@@ -109,8 +109,9 @@ impl Recent {
         Ok(lsn)
     }
 
-    /// Fails if what was read since `snapshot` was written meanwhile: for a transaction whose changes are not
-    /// in the log. Its locks keep their order with the changes of others.
+    /// Returns an error if another transaction has written after `snapshot` what this one has read. Used for
+    /// a transaction whose changes are not in the log. Its locks keep its changes in order with those of
+    /// others.
     pub(crate) fn check(&self, serial: &Serial, snapshot: Lsn) -> Result<()> {
         let reads = Frozen::of(&serial.reads.lock());
         if reads.is_empty() { Ok(()) } else { self.checked(&reads, snapshot).map(drop) }
@@ -125,7 +126,8 @@ impl Recent {
             let next = kept.some_from(at)?;
             let is_last = next.len() < CHECKED_AT_ONCE;
             let meets = || next.iter().any(|writes| writes.meets(reads));
-            // Most of what a long transaction is compared with keeps nobody waiting.
+            // During most comparisons of a long transaction, the mutex is not locked, so other transactions
+            // can commit.
             if if is_last { meets() } else { MutexGuard::unlocked(&mut kept, meets) } {
                 return Err(Error::ReadWriteConflict);
             }
@@ -138,7 +140,7 @@ impl Recent {
 }
 
 impl Kept {
-    /// The place of the first commit that the snapshot doesn't see.
+    /// The number of the first commit that the snapshot does not see.
     fn first_after(&self, snapshot: Lsn) -> Result<u64> {
         if self.cut > snapshot {
             return Err(Error::ReadWriteConflict);
@@ -146,7 +148,7 @@ impl Kept {
         Ok(self.forgotten + self.commits.partition_point(|(lsn, _)| *lsn <= snapshot) as u64)
     }
 
-    /// The next commits from a place on.
+    /// Some commits from this number on.
     fn some_from(&self, at: u64) -> Result<Vec<Arc<Frozen>>> {
         let skipped = at.checked_sub(self.forgotten).ok_or(Error::ReadWriteConflict)?;
         let next = self.commits.iter().skip(skipped as usize).take(CHECKED_AT_ONCE);
@@ -162,7 +164,7 @@ impl Kept {
         }
     }
 
-    /// Forgets what all snapshots see.
+    /// Removes the commits that all snapshots see.
     fn forget(&mut self, oldest: Lsn) {
         self.since_asked = 0;
         while self.commits.front().is_some_and(|(lsn, _)| *lsn <= oldest) {
@@ -207,8 +209,8 @@ mod tests {
         assert!(!commit(9, Some(9), 15, 50), "what was at 20 is forgotten");
     }
 
-    /// Review 8, B8: the comparison of a long transaction lets others commit in between, and misses none of
-    /// theirs.
+    /// Found earlier: during the comparison of a long transaction, others can commit, and no commit of theirs
+    /// is missed.
     #[test]
     fn commits_during_a_long_comparison_are_compared_as_well() {
         let recent = Recent::default();

@@ -24,21 +24,22 @@ use crate::ids::Owner;
 
 const SHARDS: usize = 64;
 
-/// How strongly a row is locked. Each keeps out whom the one before keeps out, and more.
+/// The strength of a row lock. Each strength conflicts with everything with which the one before conflicts,
+/// and with more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LockStrength {
-    /// Keeps out `Update`: the row stays, and keeps its unique keys.
+    /// Conflicts only with `Update`: the row is not deleted, and keeps its unique keys.
     KeyShare,
-    /// Keeps out every change.
+    /// Conflicts with every change.
     Share,
-    /// Keeps out changes and `Share`.
+    /// Conflicts with changes and `Share`.
     NoKeyUpdate,
-    /// Keeps out everybody.
+    /// Conflicts with every other lock.
     Update,
 }
 
 impl LockStrength {
-    /// Whether several may have it at once.
+    /// Whether several transactions may have it at the same time.
     pub(crate) const fn is_shared(self) -> bool {
         matches!(self, Self::KeyShare | Self::Share)
     }
@@ -49,16 +50,16 @@ pub(crate) type Share = (u64, LockStrength);
 
 type Sharers = HashMap<u64, SmallVec<[(Owner, LockStrength); 2]>>;
 
-/// Sharers by the hash of tree and key; two keys with one hash count as one.
+/// The sharers by the hash of tree and key. Two keys with the same hash count as one.
 pub(crate) struct Shares {
     shards: Box<[Mutex<Sharers>]>,
-    /// Shares of either kind.
+    /// The number of all shares.
     all: AtomicUsize,
-    /// `LockStrength::Share` alone: what a plain update asks for.
+    /// The number of shares of strength `LockStrength::Share`. Ordinary updates conflict only with these.
     whole: Apart,
 }
 
-/// A counter that others' counting does not slow down.
+/// A counter in its own cache lines, so that changes of other counters do not slow it down.
 #[repr(align(128))]
 #[derive(Default)]
 struct Apart(AtomicUsize);
@@ -75,7 +76,7 @@ impl Shares {
         &self.shards[hash as usize % SHARDS]
     }
 
-    /// Notes a share; whether it is new.
+    /// Records a share. Returns whether it is new.
     pub(crate) fn add(&self, (hash, strength): Share, owner: Owner) -> bool {
         let mut shard = self.shard(hash).lock();
         let sharers = shard.entry(hash).or_default();

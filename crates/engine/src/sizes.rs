@@ -12,15 +12,15 @@ use varve_pager::{Compression, Pager, SpaceId, StoredPages};
 use crate::catalog::{IndexDef, TableDef};
 use crate::error::Result;
 
-/// What was in use at one moment.
+/// The pages that were in use at one moment.
 #[derive(Clone, Debug)]
 pub struct Sizes {
     page_bytes: u64,
     pages: u64,
     by_owner: BTreeMap<u32, u64>,
-    /// Bytes at home, where the layout counts them by owner.
+    /// The bytes in the data file by owner, if the layout counts them.
     home: Option<BTreeMap<u32, u64>>,
-    /// Of each owner whose pages are compressed, what was written since the start.
+    /// For each owner whose pages are compressed: the pages that were written since the start.
     written: HashMap<u32, StoredPages>,
 }
 
@@ -34,9 +34,9 @@ impl Sizes {
         Ok(Sizes { page_bytes: pager.page_size() as u64, pages, by_owner, home, written })
     }
 
-    /// What an owner's pages take where they are stored: what the layout counts; else their plain bytes by
-    /// the share that compression left of those which were written since the start. Pages that are in memory
-    /// alone count by the pages of the same owner.
+    /// The stored size of an owner's pages. If the layout counts it, it is exact. Otherwise it is estimated:
+    /// the plain size, multiplied by the compression ratio of the pages that were written since the start.
+    /// Pages that are only in memory count with the ratio of the same owner.
     fn stored(&self, owner: u32) -> u64 {
         let plain = self.of_owner(owner);
         let home = self.home.as_ref().and_then(|home| home.get(&owner)).copied().filter(|bytes| *bytes > 0);
@@ -54,28 +54,28 @@ impl Sizes {
         self.by_owner.get(&owner).map_or(0, |pages| pages * self.page_bytes)
     }
 
-    /// Of a table's rows as they are stored, without its secondary indexes.
+    /// The stored size of a table's rows, without its secondary indexes.
     pub fn table_bytes(&self, table: &TableDef) -> u64 {
         self.stored(table.place.owner)
     }
 
-    /// Of a secondary index as it is stored.
+    /// The stored size of a secondary index.
     pub fn index_bytes(&self, index: &IndexDef) -> u64 {
         self.stored(index.place.owner)
     }
 
-    /// Of a table with its indexes, in plain pages.
+    /// The size of a table with its indexes in plain pages.
     pub fn whole_table_bytes(&self, table: &TableDef) -> u64 {
         table.owners().map(|owner| self.of_owner(owner)).sum()
     }
 
-    /// Of the database: rows, indexes, catalog, and old versions for as long as somebody may need them.
+    /// The size of the database: rows, indexes, catalog, and old versions that a transaction may still need.
     pub fn database_bytes(&self) -> u64 {
         self.pages * self.page_bytes
     }
 }
 
-/// How tables are stored, and what that saves: of a table with its indexes.
+/// How tables are stored with their indexes, and how much space that saves.
 #[derive(Clone, Debug)]
 pub struct Savings {
     default: Compression,
@@ -90,19 +90,19 @@ impl Savings {
         Ok(Savings { default: pager.default_compression(), home_bytes, written })
     }
 
-    /// How the table's pages are stored when they are written now.
+    /// How the table's pages are stored when they are written.
     pub fn compression(&self, table: &TableDef) -> Compression {
         table.storage.compression.unwrap_or(self.default)
     }
 
-    /// Bytes that the table's pages take in the data file; `None` if each page has a fixed place of its full
-    /// length.
+    /// The number of bytes that the table's pages take in the data file. `None` means that each page has a
+    /// fixed position and its full length.
     pub fn home_bytes(&self, table: &TableDef) -> Option<u64> {
         let by_owner = self.home_bytes.as_ref()?;
         Some(table.owners().filter_map(|owner| by_owner.get(&owner)).sum())
     }
 
-    /// Its pages that were written since the database was opened, and were to be compressed.
+    /// The table's pages that were written with compression since the database was opened.
     pub fn written(&self, table: &TableDef) -> StoredPages {
         let mut sum = StoredPages::default();
         for one in table.owners().filter_map(|owner| self.written.get(&owner)) {

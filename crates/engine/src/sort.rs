@@ -22,13 +22,13 @@ use varve_pager::PagerError;
 
 use crate::error::{Error, Result};
 
-/// Bytes of pairs sorted in memory.
+/// Memory limit for pairs.
 const BUDGET_BYTES: usize = 48 << 20;
 /// Unit of reading and writing runs.
 const BLOCK_BYTES: usize = 256 << 10;
-/// Memory that a pair takes besides its bytes.
+/// Memory that a pair takes in addition to its bytes.
 const PAIR_BYTES: usize = size_of::<Slot>();
-/// Bytes of pairs in memory at most, whatever the budget: places in an arena are `u32`.
+/// Upper limit of any memory budget, because offsets in an arena are `u32`.
 const ARENA_BYTES_MAX: usize = 1 << 30;
 const PREFIX: &str = "sort-";
 
@@ -36,7 +36,7 @@ static FILES: AtomicU64 = AtomicU64::new(0);
 
 type Pair = (Vec<u8>, Vec<u8>);
 
-/// Removes what a crash left behind.
+/// Removes the files that a crash has left.
 pub(crate) fn clean(temporary: &Arc<dyn Directory>) -> Result<()> {
     for name in temporary.list().map_err(PagerError::from)? {
         if name.starts_with(PREFIX) {
@@ -46,7 +46,7 @@ pub(crate) fn clean(temporary: &Arc<dyn Directory>) -> Result<()> {
     Ok(())
 }
 
-/// A file of runs, removed when dropped.
+/// A file of runs. Dropping it removes the file.
 pub(crate) struct RunFile {
     directory: Arc<dyn Directory>,
     name: String,
@@ -68,12 +68,12 @@ impl RunFile {
 
 impl Drop for RunFile {
     fn drop(&mut self) {
-        // A file that stays is removed at the next start.
+        // If this fails, the next start removes the file.
         let _ = self.directory.remove(&self.name);
     }
 }
 
-/// Where a pair lies in an arena, and how its key goes on.
+/// The position of a pair in an arena, and the first bytes in which its key differs from others.
 #[derive(Clone, Copy)]
 struct Slot {
     /// During the sort: the bytes of the key after the prefix that all keys have in common, as a number. It
@@ -84,7 +84,7 @@ struct Slot {
     value_bytes: u32,
 }
 
-/// Pairs one behind the other in one piece of memory, and their order.
+/// Pairs one after the other in one buffer, and their order.
 #[derive(Default)]
 pub(crate) struct Arena {
     bytes: Vec<u8>,
@@ -107,18 +107,18 @@ impl Arena {
         self.slots.is_empty()
     }
 
-    /// Memory in use.
+    /// The memory in use.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.bytes.len() + self.slots.len() * PAIR_BYTES
     }
 
-    /// Forgets all pairs, and keeps the memory.
+    /// Removes all pairs, and keeps the memory.
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.slots.clear();
     }
 
-    /// Forgets the pairs that were pushed after the first `count`. Not behind a sort.
+    /// Removes the pairs after the first `count`. Not allowed after a sort.
     pub(crate) fn truncate(&mut self, count: usize) {
         if let Some(slot) = self.slots.get(count) {
             self.bytes.truncate(slot.at as usize);
@@ -126,7 +126,7 @@ impl Arena {
         }
     }
 
-    /// Puts the pairs in the order of their keys.
+    /// Sorts the pairs by their keys.
     pub(crate) fn sort(&mut self) {
         // Reading a key is a cache miss. The first bytes in which keys differ are copied here, and most
         // comparisons read only those.
@@ -138,7 +138,7 @@ impl Arena {
         self.slots.sort_unstable_by(|a, b| a.next.cmp(&b.next).then_with(|| a.key(bytes).cmp(b.key(bytes))));
     }
 
-    /// Bytes with which all keys begin.
+    /// The number of bytes with which all keys begin.
     fn common_bytes(&self) -> usize {
         let Some((first, others)) = self.slots.split_first() else { return 0 };
         let first = first.key(&self.bytes);
@@ -151,7 +151,7 @@ impl Arena {
         })
     }
 
-    /// Key and value of a pair by its place in the order.
+    /// Key and value of the pair at this position of the order.
     pub(crate) fn pair(&self, n: usize) -> Option<(&[u8], &[u8])> {
         self.slots.get(n).map(|slot| (slot.key(&self.bytes), slot.value(&self.bytes)))
     }
@@ -175,7 +175,7 @@ impl Slot {
     }
 }
 
-/// Takes pairs in any order.
+/// Sorts pairs that are added in any order.
 pub(crate) struct Sorter {
     directory: Arc<dyn Directory>,
     budget_bytes: usize,
@@ -224,7 +224,7 @@ impl Sorter {
         Ok(())
     }
 
-    /// All pairs, in order.
+    /// Returns all pairs in order.
     pub(crate) fn finish(mut self) -> Result<Sorted> {
         if self.runs.is_empty() {
             self.pairs.sort();
@@ -358,10 +358,10 @@ impl Merge {
     }
 }
 
-/// Pairs in order.
+/// The sorted pairs.
 pub(crate) struct Sorted {
     memory: Arena,
-    /// How many of those in memory were given.
+    /// The number of pairs in memory that were returned.
     given: usize,
     merge: Option<Merge>,
     ahead: Option<Pair>,
@@ -440,7 +440,7 @@ mod tests {
             let mut arena = Arena::default();
             let mut expected = Vec::new();
             for n in (0..2_000_u32).map(|n| n * 7_919 % 2_000) {
-                // Of some the number is short, and of some only what is behind the compared bytes differs.
+                // Some keys are shorter than the compared bytes, and some differ only after them.
                 let digits = n.to_be_bytes();
                 let number = if n % 3 == 0 { &digits[..3] } else { &digits[..] };
                 let key = [&vec![b'a'; start][..], &vec![0; end], number].concat();

@@ -21,11 +21,11 @@ use crate::error::{Error, Result};
 use crate::quota::TemporaryQuota;
 use crate::sort::RunFile;
 
-/// Bytes kept in memory before the first are written.
+/// Memory limit. Above it, rows are written to the file.
 const BUDGET_BYTES: usize = 4 << 20;
 /// Unit of reading and writing.
 const BLOCK_BYTES: usize = 256 << 10;
-/// The place of each row of this number is known.
+/// The position of every row with a number divisible by this is stored.
 const STRIDE: u64 = 64;
 
 /// Rows in the order in which they were pushed.
@@ -34,18 +34,18 @@ pub struct Spool {
     budget_bytes: usize,
     quota: Arc<TemporaryQuota>,
     file: Option<RunFile>,
-    /// Bytes that are in the file.
+    /// The number of bytes in the file.
     written: u64,
-    /// Bytes of the quota; more than are in the file where writing failed.
+    /// The bytes that were taken from the quota. After a failed write they are more than `written`.
     taken: u64,
-    /// What comes behind them.
+    /// The bytes after those in the file.
     tail: Vec<u8>,
     rows: u64,
-    /// Where each row of a number divisible by `STRIDE` begins.
+    /// The position of each row whose number is divisible by `STRIDE`.
     places: Vec<u64>,
-    /// The block that was read last, and where it begins.
+    /// The block that was read last, with its position.
     block: Option<(u64, AlignedBuf)>,
-    /// The row that comes behind the one read last, and its place.
+    /// The number and the position of the row after the one that was read last.
     next: (u64, u64),
     row: Vec<u8>,
 }
@@ -78,12 +78,12 @@ impl Spool {
         }
     }
 
-    /// How many rows there are.
+    /// The number of rows.
     pub fn len(&self) -> u64 {
         self.rows
     }
 
-    /// Whether there are none.
+    /// Whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.rows == 0
     }
@@ -161,7 +161,7 @@ impl Spool {
         Ok(())
     }
 
-    /// Bytes from `place` on, as many as are at hand.
+    /// The bytes from `place` on, as far as they are in the same block or in memory.
     fn bytes_at(&mut self, place: u64) -> Result<&[u8]> {
         if let Some(at) = place.checked_sub(self.written) {
             return Ok(self.tail.get(at as usize..).unwrap_or_default());

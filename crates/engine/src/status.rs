@@ -22,9 +22,9 @@ use varve_pager::Lsn;
 
 use crate::ids::{Owner, TxnId};
 
-/// States kept in the ring: 2 MiB.
+/// The number of states in the ring, which takes 2 MiB.
 const RING_LEN: usize = 1 << 16;
-/// Ids that the floor passes in one go.
+/// The most ids by which the floor is raised in one step.
 const FLOOR_STEP: u64 = 1024;
 const ACTIVE: u64 = 0;
 const ABORTED: u64 = u64::MAX;
@@ -32,19 +32,20 @@ const ABORTED: u64 = u64::MAX;
 /// State of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Status {
-    /// Running, or being undone.
+    /// The transaction runs, or is being undone.
     Active(Owner),
-    /// Its commit record ends at this LSN (and may not be durable yet).
+    /// The commit record ends at this LSN, and may not be durable yet.
     Committed(Lsn, Owner),
-    /// All its changes are undone: whoever still holds one of them reads the row again.
+    /// All changes are undone. A reader that has a copy of one of them must read the row again.
     Aborted,
     /// Committed before this start of the database.
     Old,
-    /// Finished and forgotten; only a reader that dawdled over a copy sees this, and reads the row again.
+    /// Finished, and removed from the table. Only a reader with an outdated copy gets this, and it must read
+    /// the row again.
     Forgotten,
 }
 
-/// One place of the ring; `tag` is the id it is about.
+/// One entry of the ring. `tag` is the id to which it belongs.
 struct Entry {
     tag: AtomicU64,
     state: AtomicU64,
@@ -67,7 +68,8 @@ struct Issue {
 pub(crate) struct StatusTable {
     ring: Box<[Entry]>,
     floor: AtomicU64,
-    /// First id of this start; older ids are old unless they are losers, which stay in the overflow map.
+    /// First id since the start of the database. Lower ids are old, unless they are losers, which stay in the
+    /// overflow map.
     first: u64,
     issue: Mutex<Issue>,
 }
@@ -90,19 +92,20 @@ impl StatusTable {
         }
     }
 
-    /// All ids below are visible to everybody.
+    /// The changes of all transactions with ids below this are visible to every snapshot, or undone.
     #[inline]
     pub(crate) fn floor(&self) -> TxnId {
         TxnId::new(self.floor.load(Ordering::Acquire))
     }
 
-    /// The next id that will be given.
+    /// The next id.
     #[cfg(test)]
     fn next(&self) -> TxnId {
         TxnId::new(self.issue.lock().next)
     }
 
-    /// Gives the next id, Active; `None` if it is not below `limit` (the ids reserved durably).
+    /// Assigns the next id, with the state Active. `None` means that it is not below `limit`, the limit of
+    /// durably reserved ids.
     pub(crate) fn assign(&self, owner: Owner, limit: TxnId) -> Option<TxnId> {
         let mut issue = self.issue.lock();
         if issue.next >= limit.get() {
@@ -114,8 +117,8 @@ impl StatusTable {
         Some(TxnId::new(id))
     }
 
-    /// At start: registers a loser of the crash, Active again. All ids from the oldest loser on that are not
-    /// losers count as committed before everything.
+    /// Registers the losers after a crash as Active. All other ids from the oldest loser on count as
+    /// committed before the start.
     pub(crate) fn revive(&self, losers: &[(TxnId, Owner)]) {
         let mut issue = self.issue.lock();
         for (id, owner) in losers {
@@ -127,7 +130,7 @@ impl StatusTable {
         }
     }
 
-    /// The state of an id that was not below the floor when the caller looked.
+    /// The state of an id that was at or above the floor when the caller read the floor.
     #[inline]
     pub(crate) fn get(&self, id: TxnId) -> Status {
         match self.ring_get(id) {
@@ -142,17 +145,17 @@ impl StatusTable {
         self.set(id, lsn.get());
     }
 
-    /// Called when everything is undone.
+    /// Called when all changes are undone.
     pub(crate) fn set_aborted(&self, id: TxnId) {
         self.set(id, ABORTED);
     }
 
-    /// Moves the floor up over ids that are finished and, if committed, within `oldest_snapshot`.
+    /// Raises the floor past ids that are finished and, if committed, visible to `oldest_snapshot`.
     pub(crate) fn advance_floor(&self, oldest_snapshot: Lsn) {
         while self.advance_some(oldest_snapshot) == FLOOR_STEP {}
     }
 
-    /// In steps, since commits wait for the mutex meanwhile.
+    /// Raises the floor by one step, because commits wait for the mutex.
     fn advance_some(&self, oldest_snapshot: Lsn) -> u64 {
         let mut issue = self.issue.lock();
         let start = self.past_recovered(&issue, oldest_snapshot);
@@ -168,8 +171,8 @@ impl StatusTable {
         floor - start
     }
 
-    /// The floor, past the ids from before this start but for losers that are not undone: of those in between
-    /// nothing is known, and there may be any number of them.
+    /// The floor, raised past the ids from before the start, up to the oldest loser that is not undone. The
+    /// ids between losers have no states, and there may be very many of them.
     fn past_recovered(&self, issue: &Issue, oldest_snapshot: Lsn) -> u64 {
         let floor = self.floor.load(Ordering::Relaxed);
         if floor >= self.first {
@@ -302,8 +305,8 @@ mod tests {
         assert_eq!(table.get(second), Status::Forgotten);
     }
 
-    /// Found by the fuzz target `opening`: the floor went through all ids since the oldest loser one by one,
-    /// for ever if the root page says (under a right checksum) that there were many.
+    /// Found by the fuzz target `opening`: the floor was raised one by one through all ids since the oldest
+    /// loser. That did not end if a damaged root page with a right checksum had a very large id.
     #[test]
     fn the_floor_steps_over_ids_from_before_the_start() {
         let table = StatusTable::new(TxnId::new(1 << 47));

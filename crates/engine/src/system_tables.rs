@@ -53,21 +53,21 @@ const NAMES: usize = 1;
 const SEQUENCES: usize = 2;
 /// Number of system tables.
 pub(crate) const SYSTEM_LEN: usize = 3;
-/// Object that gives out object ids.
+/// The sequence of object ids.
 pub(crate) const OBJECT_IDS: u32 = 0;
 /// First id of an object that is not built in.
 const FIRST_OBJECT: i64 = 16_384;
-/// Where the names of roles are listed.
+/// Stands for a schema in the entries of roles.
 pub(crate) const ROLE_NAMES: &str = "\0role";
-/// Where the names of databases are listed.
+/// Stands for a schema in the entries of databases.
 pub(crate) const DATABASE_NAMES: &str = "\0database";
-/// Where objects are listed that something is kept about.
+/// Stands for a schema in the entries for owner, grants and comment of objects.
 pub(crate) const ABOUT_NAMES: &str = "\0about";
 /// The schema `public`.
 const PUBLIC_ID: u32 = 2_200;
-/// What is said of it.
+/// The comment of the schema `public`.
 pub(crate) const PUBLIC_COMMENT: &str = "standard public schema";
-/// What is kept about it, such as the comment that PostgreSQL gives it, too.
+/// Owner, grants and comment of the schema `public`, as in PostgreSQL.
 const ABOUT_PUBLIC_ID: u32 = 2_201;
 
 fn column(name: &str, column_type: ColumnType) -> ColumnDef {
@@ -115,7 +115,7 @@ fn system_def(which: usize, place: TreeAddress) -> TableDef {
     }
 }
 
-/// A catalog of nothing but the system tables.
+/// A catalog with only the system tables.
 pub(crate) fn bare(core: &Core, places: &[TreeAddress]) -> Catalog {
     let open = |(which, place): (usize, &TreeAddress)| core.open_table(system_def(which, *place));
     let mut catalog = Catalog::predefined();
@@ -130,7 +130,7 @@ fn store(tables: &[Arc<Table>], which: usize) -> &PagedStore {
     }
 }
 
-/// Runs a step on the newest committed rows, whatever the transaction's isolation.
+/// Runs a step on the newest committed rows, at any isolation level of the transaction.
 fn on_newest<T>(
     cx: &mut Context,
     which: usize,
@@ -174,8 +174,8 @@ pub(crate) fn set_object(cx: &mut Context, id: u32, definition: &Definition) -> 
     })
 }
 
-/// Replaces a definition that no lock protects. `StaleDefinition` if another transaction has changed or
-/// dropped it meanwhile.
+/// Replaces a definition that no lock protects. The error is `StaleDefinition` if another transaction has
+/// changed or dropped it in the meantime.
 pub(crate) fn exchange_object(cx: &mut Context, id: u32, old: &Definition, new: &Definition) -> Result<()> {
     let (old, bytes) = (codec::encode(old), codec::encode(new));
     let mut decide = |row: RowRef<'_>| {
@@ -203,9 +203,9 @@ pub(crate) fn remove_object(cx: &mut Context, id: u32) -> Result<()> {
     change(cx, OBJECTS, &id_key(id), |_| Ok(Change::Delete))
 }
 
-/// What a schema is called in the table of names: by its name in `postgres`, as it always was. In another
-/// database, by the database's number and its name, behind NULs, which no name has. What all databases share
-/// is listed for all.
+/// The text for a schema in the table of names. In `postgres` it is the schema's name, as it was before there
+/// were several databases. In another database it is the database's number and the schema's name, each after
+/// a NUL, which no name has. Objects that all databases share have the same text in all of them.
 fn listed<'s>(cx: &Context, schema: &'s str) -> Cow<'s, str> {
     match cx.database {
         POSTGRES => schema.into(),
@@ -214,7 +214,7 @@ fn listed<'s>(cx: &Context, schema: &'s str) -> Cow<'s, str> {
     }
 }
 
-/// Takes a name; waits for a transaction that is about to take or free it.
+/// Reserves a name. Waits for a transaction that has reserved or released it and not ended.
 pub(crate) fn add_name(cx: &mut Context, kind: ObjectKind, schema: &str, name: &str, id: u32) -> Result<()> {
     if planted("catalog: an object without its name") && schema == PUBLIC {
         return Ok(());
@@ -227,14 +227,14 @@ pub(crate) fn add_name(cx: &mut Context, kind: ObjectKind, schema: &str, name: &
     })
 }
 
-/// Frees a name.
+/// Releases a name.
 pub(crate) fn remove_name(cx: &mut Context, schema: &str, name: &str) -> Result<()> {
     let key = name_key(&listed(cx, schema), name);
     change(cx, NAMES, &key, |_| Ok(Change::Delete))
 }
 
-/// Frees the name of an object that no lock protects. `StaleDefinition` if another transaction has dropped
-/// the object meanwhile, and perhaps given its name to another object.
+/// Releases the name of an object that no lock protects. The error is `StaleDefinition` if another
+/// transaction has dropped the object in the meantime, and perhaps given its name to another object.
 pub(crate) fn remove_name_of(cx: &mut Context, schema: &str, name: &str, id: u32) -> Result<()> {
     let is_its = |row: RowRef<'_>| matches!(row.get(2), Datum::Int4(of) if of == id as i32);
     let mut decide = |row: RowRef<'_>| Ok(if is_its(row) { Change::Delete } else { Change::Skip });
@@ -277,8 +277,8 @@ pub(crate) fn stored_sequence(core: &Core, id: u32) -> Result<Option<StoredSeque
     })
 }
 
-/// Changes the row of a sequence for all transactions at once, outside of all of them. `edit` gets the row,
-/// and gives its result and the new row.
+/// Changes the row of a sequence immediately for all transactions, and outside of any transaction. `edit`
+/// gets the row, and returns its result and the new row.
 pub(crate) fn advance_sequence<T>(
     core: &Core,
     id: u32,
@@ -296,7 +296,7 @@ pub(crate) fn advance_sequence<T>(
     })
 }
 
-/// Reads all definitions that are committed.
+/// Reads all committed definitions.
 pub(crate) fn load(cx: &mut Context, mut catalog: Catalog) -> Result<Catalog> {
     let core = Arc::clone(&cx.core);
     let mut found = Vec::new();
@@ -313,7 +313,7 @@ pub(crate) fn load(cx: &mut Context, mut catalog: Catalog) -> Result<Catalog> {
     Ok(catalog)
 }
 
-/// The change that a definition makes.
+/// The change of the catalog that adds a definition.
 pub(crate) fn opened(core: &Core, definition: Definition) -> ObjectChange {
     match definition {
         Definition::Schema(def) => ObjectChange::Schema(def.id, Some(Arc::new(def))),
@@ -326,7 +326,7 @@ pub(crate) fn opened(core: &Core, definition: Definition) -> ObjectChange {
     }
 }
 
-/// First rows of a new database.
+/// Inserts the first rows of a new database.
 pub(crate) fn fill(cx: &mut Context) -> Result<()> {
     add_sequence(cx, OBJECT_IDS, StoredSequence { next: FIRST_OBJECT, is_ended: false })?;
     let public = SchemaDef { id: ObjectId(PUBLIC_ID), database: POSTGRES, name: PUBLIC.into() };

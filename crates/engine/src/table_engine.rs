@@ -30,29 +30,30 @@ pub trait TableEngine: Send + Sync {
     fn open(&self, core: &CoreRef<'_>, def: &Arc<TableDef>) -> Arc<dyn TableStore>;
 }
 
-/// The engine's innards, as far as table engines of other crates may pass them on.
+/// The internal state of the engine, which table engines of other crates only pass on.
 pub struct CoreRef<'a>(pub(crate) &'a Core);
 
-/// Decides whether a row is deleted. `None`: `modify` must decide.
+/// Decides whether a row is deleted. `None` means that `modify` must decide.
 pub type Decide<'d> = dyn FnMut(RowRef<'_>) -> Option<bool> + 'd;
 
-/// How far a run of deletes came.
+/// The result of a run of deletes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Run {
-    /// Rows that were decided about.
+    /// The number of rows that were decided.
     pub passed: usize,
-    /// Those of them that were deleted.
+    /// The number of these rows that were deleted.
     pub deleted: usize,
 }
 
 /// The rows and indexes of one table. Keys are encoded primary keys.
 ///
-/// It is `Any` because DDL, undo and purge of a table engine look for their own kind of store.
+/// The trait extends `Any` because DDL, undo and purge of a table engine need their own type of store.
 pub trait TableStore: Any + Send + Sync {
     /// Calls `found` with the visible row of a key.
     fn get(&self, cx: &mut Context, key: &[u8], found: &mut dyn FnMut(RowRef<'_>)) -> Result<bool>;
 
-    /// Calls `found` with primary key and row of the visible row that a unique index has under `key`.
+    /// Finds the visible row that has `key` in a unique index, and calls `found` with its primary key and the
+    /// row.
     fn get_by_unique(
         &self,
         cx: &mut Context,
@@ -67,7 +68,7 @@ pub trait TableStore: Any + Send + Sync {
     /// Adds a row.
     fn insert(&self, cx: &mut Context, row: &[Datum<'_>]) -> Result<()>;
 
-    /// Decides about the newest version of a row and carries the decision out.
+    /// Calls `decide` with the newest version of a row, and makes the change.
     fn modify(
         &self,
         cx: &mut Context,
@@ -75,12 +76,12 @@ pub trait TableStore: Any + Send + Sync {
         decide: &mut dyn FnMut(RowRef<'_>) -> Result<Change>,
     ) -> Result<Outcome>;
 
-    /// Begins a statement that deletes many rows and makes none in this table: what only has to be so once it
-    /// is over may be left until `end_deletes`.
+    /// Begins a statement that deletes many rows and inserts none in this table. Work that is only needed at
+    /// the end of the statement may be delayed until `end_deletes`.
     fn begin_deletes(&self, _cx: &mut Context) {}
 
     /// Deletes the first of the rows with these keys, between `begin_deletes` and `end_deletes`: those that
-    /// can be reached together and need no waiting. It may be none.
+    /// can be reached together and need no waiting. There may be none.
     fn delete_run(
         &self,
         _cx: &mut Context,
@@ -90,12 +91,12 @@ pub trait TableStore: Any + Send + Sync {
         Ok(Run::default())
     }
 
-    /// The end of that statement, whether it failed or not.
+    /// Ends the statement. It is called even if the statement failed.
     fn end_deletes(&self, _cx: &mut Context) -> Result<()> {
         Ok(())
     }
 
-    /// Locks the newest version of a row if `decide` wants it.
+    /// Locks the newest version of a row if `decide` requests it.
     fn lock(
         &self,
         cx: &mut Context,

@@ -24,18 +24,18 @@ use crate::modes::LockMode;
 use crate::registry::Registry;
 use crate::waits::{Got, HeldRow, Patience, Waits, Wish};
 
-/// Waiters for somebody's end who want nothing else: each is woken.
+/// A bit in the wish of waiters that only wait for the end of a transaction, so that each of them is woken.
 const OWN_WISH: u64 = 1 << 63;
 
 /// The lock of one table.
 #[derive(Debug)]
 pub(crate) struct TableLock {
     table: u32,
-    /// Those who have or want a strong mode.
+    /// The number of transactions that have or request a strong mode.
     strong: Arc<AtomicU32>,
 }
 
-/// What waiting needs.
+/// The data that a wait needs.
 #[derive(Clone, Copy)]
 pub(crate) struct Waiting<'a> {
     pub(crate) registry: &'a Registry,
@@ -45,7 +45,7 @@ pub(crate) struct Waiting<'a> {
 }
 
 impl Waiting<'_> {
-    /// Waits for another transaction to end, which stood in the way after `released` releases.
+    /// Waits for the end of another transaction, which was a conflict after `released` releases.
     pub(crate) fn wait_for(&mut self, by: Owner, released: u64) -> Result<()> {
         let held = HeldRow { by, released, want: OWN_WISH | u64::from(self.me.slot), ticket: 0 };
         let patience = self.patience;
@@ -70,7 +70,7 @@ impl TableLock {
         Self { table, strong: Arc::default() }
     }
 
-    /// Takes a weak mode, or one that is at least as strong as needed. Whether it had to be waited for.
+    /// Takes a weak mode. Returns whether the transaction had to wait.
     #[inline]
     pub(crate) fn lock_weak(&self, mode: LockMode, waiting: Waiting<'_>) -> Result<bool> {
         waiting.registry.place(waiting.me.slot).note_table(self.table, mode.bit());
@@ -135,7 +135,7 @@ mod tests {
         lock.lock(LockMode::Share, as_owner(locker)).unwrap();
         assert!(matches!(lock.lock_weak(LockMode::RowExclusive, as_owner(writer)), Err(Error::LockTimeout)));
         lock.lock_weak(LockMode::RowShare, as_owner(writer)).unwrap();
-        // Who has it already goes on, whatever the queue.
+        // A transaction that already has the lock continues, regardless of the queue.
         lock.lock_weak(LockMode::RowExclusive, as_owner(locker)).unwrap();
         waits.unlock_all(&registry, locker, 0, |_, _| false);
         assert_eq!(lock.strong.load(SeqCst), 0);

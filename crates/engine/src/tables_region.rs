@@ -7,7 +7,7 @@
 //! Invariants
 //! 1. A database with such tables does not open without their region.
 //!
-//! What it does not know: the stores in the region.
+//! This module knows nothing about the stores in the region.
 
 use std::collections::HashSet;
 
@@ -21,8 +21,8 @@ use crate::error::Result;
 use crate::paged::PAGED;
 use crate::partitions::StoredTable;
 
-/// Before a database is opened: notes in its file that the contents are valid. The pager is about to record
-/// that the database is in use, and the catalog is not known yet.
+/// Called before a database is opened. Records in the file of tables that its contents are valid. The pager
+/// will then record that the database is in use, and the catalog is not known yet.
 pub(crate) fn prepare(memory: Option<&MemoryTables>, config: &PagerConfig) -> Result<()> {
     let Some(memory) = memory else { return Ok(()) };
     let stored = Control::open(&*config.control)?.map(|control| control.get());
@@ -32,25 +32,27 @@ pub(crate) fn prepare(memory: Option<&MemoryTables>, config: &PagerConfig) -> Re
     }
 }
 
-/// One of the tables that are in the region.
+/// One of the tables in the region, if there is any.
 fn table_in(catalog: &Catalog) -> Option<&TableDef> {
     catalog.all_tables().map(|def| &**def).find(|def| def.engine != PAGED)
 }
 
-/// Where the tables are that the catalog names.
+/// The addresses of the tables in the region that the catalog names.
 fn stored_tables(catalog: &Catalog) -> HashSet<StoredTable> {
     catalog.all_tables().flat_map(|def| def.stored_tables()).collect()
 }
 
-/// Opens the region that is configured. If it is refused, a database that was shut down cleanly is so again.
+/// Opens the configured region. If it is refused, a database that was shut down cleanly is shut down cleanly
+/// again.
 ///
-/// Errors: it does not fit the database ([`TablesFileError`]).
+/// Errors: the region does not belong to the database ([`TablesFileError`]).
 pub(crate) fn open(core: &Core, memory: Option<&MemoryTables>) -> Result<()> {
     let region = match find(core, memory) {
         Ok(region) => region,
         Err(why) => {
             if core.pager.was_clean() {
-                // The refusal is what a person has to know. Without a clean end the next start recovers.
+                // The reason of the refusal is the important error. If the clean shutdown fails, the next
+                // start recovers.
                 let _not_clean = core.pager.shutdown();
             }
             return Err(why);
@@ -77,7 +79,8 @@ fn find(core: &Core, memory: Option<&MemoryTables>) -> Result<Option<TablesRegio
     }
 }
 
-/// Refuses a configuration for the next start that does not fit the tables of now. `None`: no region.
+/// Returns an error if a configuration for the next start does not fit the present tables. `None` means no
+/// region.
 pub(crate) fn check_next(core: &Core, next: Option<(u64, u16)>) -> Result<()> {
     let catalog = core.catalog.current();
     let (Some(def), Some(region)) = (table_in(&catalog), core.memory.get()) else { return Ok(()) };

@@ -32,61 +32,62 @@ use crate::row_access::{Change, Isolation, OnRow, Outcome, ScanIndex, ScanSpec};
 use crate::sequence::{self, SequenceDrawer};
 use crate::types::Datum;
 
-/// A point in a transaction to roll back to.
+/// A point in a transaction to which the transaction can be rolled back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SavepointId(u64);
 
-/// What of a table a caller is about to use.
+/// The part of a table that a caller will use.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Extent {
     /// Any row, also through readers.
     Whole,
-    /// The rows that calls of the transaction name.
+    /// Rows that calls of the transaction name.
     Rows,
 }
 
-/// How far a transaction has come.
+/// The state of a transaction at a savepoint.
 struct Mark {
     point: UndoPoint,
     shares: usize,
-    /// Tables and other objects that it used, and locks with a queue.
+    /// The number of table locks, and in `queued` that of locks with a queue.
     locked: usize,
     queued: usize,
 }
 
-/// What undo goes back to.
+/// The point to which changes are undone.
 #[derive(Clone)]
 pub(crate) struct UndoPoint {
     records: u64,
-    /// Of partitions of memory-oriented engines.
+    /// The points in partitions of memory-oriented engines.
     stores: StoreMarks,
 }
 
 /// A transaction.
 pub struct Transaction {
-    /// Held so that they run as long as this does.
+    /// Keeps the background threads running while this transaction exists.
     _threads: Arc<BackgroundThreads>,
     pub(crate) cx: Context,
-    /// Tables locked so far.
+    /// The locked tables.
     pub(crate) locked: SmallVec<[(TableId, LockMode); 8]>,
     statement: u64,
     has_begun: bool,
     savepoints: Vec<Mark>,
-    /// DDL so far, each with the number of undo records after it.
+    /// The DDL of this transaction. Each change has the number of undo records after it.
     pub(crate) changes: Vec<(u64, ObjectChange)>,
-    /// Tables, views, sequences and schemas that it has made, each with the number of undo records after it.
+    /// The tables, views, sequences and schemas that this transaction has made. Each has the number of undo
+    /// records after it.
     made: Vec<(u64, ObjectId)>,
-    /// The catalog with `changes`, and the committed one it is based on.
+    /// The committed catalog, and the same with `changes`.
     own: Option<(Arc<Catalog>, Arc<Catalog>)>,
-    /// The committed catalog that the running definition is bound to.
+    /// The version of the committed catalog to which the running statement is bound.
     pub(crate) bound: Option<u64>,
-    /// Shared with the readers of the running statement, once it has had one.
+    /// Shared with the readers of the running statement, if there were any.
     pub(crate) readers: Option<Arc<()>>,
     is_over: bool,
 }
 
 impl Transaction {
-    /// Begins one that uses the names of the database `of`.
+    /// Begins a transaction that uses the names of the database `of`.
     pub(crate) fn new(mut cx: Context, threads: Arc<BackgroundThreads>, of: ObjectId) -> Self {
         cx.set_isolation(cx.isolation);
         cx.database = of;
@@ -106,43 +107,43 @@ impl Transaction {
         }
     }
 
-    /// The pager below.
+    /// The pager.
     pub fn pager(&self) -> &Pager {
         self.cx.pager()
     }
 
-    /// The database of the server whose names it uses.
+    /// The database whose names the transaction uses.
     pub fn database_id(&self) -> ObjectId {
         self.cx.database
     }
 
-    /// Its isolation level.
+    /// The isolation level.
     pub fn isolation(&self) -> Isolation {
         self.cx.isolation
     }
 
-    /// Whether a statement was begun: LOCK TABLE and savepoints alone are none.
+    /// Whether a statement was begun. LOCK TABLE and savepoints do not count as statements.
     pub fn has_begun(&self) -> bool {
         self.has_begun
     }
 
-    /// Changes the level; only before the first statement.
+    /// Changes the isolation level. Allowed only before the first statement.
     pub fn set_isolation(&mut self, isolation: Isolation) {
         self.cx.set_isolation(isolation);
     }
 
-    /// Waits of this transaction end with 57014 soon after the flag is set.
+    /// Sets the flag that ends waits of this transaction with 57014 soon after it is set.
     pub fn set_cancel(&mut self, cancel: Option<Arc<AtomicBool>>) {
         self.cx.cancel = cancel;
     }
 
-    /// Overrides the lock time-out; `None` waits for as long as it takes.
+    /// Overrides the lock time-out; `None` means no limit.
     pub fn set_lock_timeout(&mut self, timeout: Option<Duration>) {
         self.cx.timeout = timeout;
     }
 
-    /// Begins a statement: takes a snapshot (READ COMMITTED: a new one each time) and marks the point that
-    /// `rollback_statement` goes back to.
+    /// Begins a statement: takes a snapshot (under READ COMMITTED a new one each time), and marks the point
+    /// for `rollback_statement`.
     #[inline]
     pub fn start_statement(&mut self) {
         self.assert_no_readers();
@@ -155,13 +156,15 @@ impl Transaction {
         self.bound = None;
     }
 
-    /// Ends a statement: READ COMMITTED holds no old versions back while the session is idle. Optional.
+    /// Ends a statement. Under READ COMMITTED, an idle session then does not delay purge. The call is
+    /// optional.
     pub fn end_statement(&mut self) {
         self.assert_no_readers();
         self.cx.drop_snapshot();
     }
 
-    /// A reader that outlives its statement would read what purge takes away.
+    /// Checks that no reader exists, because a reader that outlives its statement may need versions that
+    /// purge removes.
     fn assert_no_readers(&self) {
         let is_alone = self.readers.as_ref().is_none_or(|readers| Arc::strong_count(readers) == 1);
         assert!(is_alone || std::thread::panicking(), "a reader has outlived its statement");
@@ -173,7 +176,7 @@ impl Transaction {
         self.undo_to(&UndoPoint { records: self.statement, stores })
     }
 
-    /// Marks a point to roll back to.
+    /// Makes a savepoint.
     pub fn savepoint(&mut self) -> SavepointId {
         self.savepoints.push(Mark {
             point: self.undo_point(),
@@ -184,8 +187,8 @@ impl Transaction {
         SavepointId(self.savepoints.len() as u64 - 1)
     }
 
-    /// Undoes everything since the savepoint, which stays; later ones are gone. Locks taken since are given
-    /// back, but under SERIALIZABLE not those that reading a table takes.
+    /// Undoes everything since the savepoint. The savepoint stays, and later ones are removed. Locks that
+    /// were taken since are released. Under SERIALIZABLE, the locks of reads stay.
     pub fn rollback_to(&mut self, savepoint: SavepointId) -> Result<()> {
         self.start_over(savepoint)?;
         let mark = &self.savepoints[savepoint.0 as usize];
@@ -203,7 +206,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// As `rollback_to`, but keeps the locks, for what is tried again.
+    /// As `rollback_to`, but keeps the locks, for a statement that is repeated.
     pub fn start_over(&mut self, savepoint: SavepointId) -> Result<()> {
         self.assert_no_readers();
         let at = self.savepoint_at(savepoint)?;
@@ -212,7 +215,7 @@ impl Transaction {
         self.undo_to(&point)
     }
 
-    /// Forgets a savepoint and later ones.
+    /// Removes a savepoint and later ones.
     pub fn release(&mut self, savepoint: SavepointId) -> Result<()> {
         let at = self.savepoint_at(savepoint)?;
         self.savepoints.truncate(at);
@@ -224,8 +227,8 @@ impl Transaction {
         if at < self.savepoints.len() { Ok(at) } else { Err(Error::NoSuchSavepoint) }
     }
 
-    /// Undoes the newest changes until `mark` records are left. DDL among them goes with its records. If it
-    /// fails, the transaction can only be rolled back.
+    /// Undoes the newest changes back to the point, including DDL. If that fails, the transaction can only be
+    /// rolled back.
     pub(crate) fn undo_to(&mut self, point: &UndoPoint) -> Result<()> {
         let mark = point.records;
         let was_changed = self.cx.record_count > mark;
@@ -235,7 +238,7 @@ impl Transaction {
         };
         self.cx.note_undone(outcome.clone());
         if was_changed {
-            // Who waits for a row that is free again need not wait for the end.
+            // Transactions that wait for a row that is free again need not wait for the end.
             self.cx.release();
         } else {
             self.cx.pass_on();
@@ -243,7 +246,7 @@ impl Transaction {
         outcome
     }
 
-    /// The present moment.
+    /// The present point.
     pub(crate) fn undo_point(&self) -> UndoPoint {
         let stores = if self.cx.stores.is_some() { self.cx.store_marks() } else { StoreMarks::default() };
         UndoPoint { records: self.cx.record_count, stores }
@@ -273,7 +276,8 @@ impl Transaction {
         }
     }
 
-    /// Commits. When it returns `Ok`, the changes are durable and visible. A reader's commit writes nothing.
+    /// Commits. When this returns `Ok`, the changes are durable and visible. The commit of a transaction that
+    /// only reads writes nothing.
     pub fn commit(mut self) -> Result<()> {
         let outcome = match (self.cx.take_broken(), &self.cx.stores) {
             (Some(error), _) => self.undo_all().and(Err(error)),
@@ -295,7 +299,7 @@ impl Transaction {
     #[cold]
     fn commit_with_stores(&mut self) -> Result<()> {
         let checked = self.cx.check_page_reads();
-        // A row must not be durable before the value of a sequence that it has.
+        // A row must not be durable before the reservation of a sequence value in it.
         let flushed = checked.and_then(|()| self.cx.flush_noted());
         if let Err(error) = flushed.and_then(|()| self.cx.commit_stores()) {
             return self.undo_all().and(Err(error));
@@ -307,7 +311,7 @@ impl Transaction {
 
     fn commit_changes(&mut self) -> Result<()> {
         let core = Arc::clone(&self.cx.core);
-        // From here on others may know of the changes: what they know has to be whole.
+        // From here on, other transactions may see the changes, so a panic in between must stop the database.
         let _watch = core.pager.stop_on_panic();
         let lsn = match self.cx.commit_checked() {
             Ok(lsn) => lsn,
@@ -329,9 +333,9 @@ impl Transaction {
         Ok(())
     }
 
-    /// Rolls back. What a full device keeps from being undone now is undone in the background when it has
-    /// room: the changes are never visible. Until then its rows stay locked, so do the tables whose
-    /// definition it changed, and definitions wait for it.
+    /// Rolls back. If a device is full, the rest is undone in the background when there is space. The changes
+    /// are never visible. Until then the rows stay locked, and also the tables whose definitions the
+    /// transaction has changed, and DDL waits for it.
     pub fn rollback(mut self) -> Result<()> {
         let outcome = self.undo_all();
         self.finish();
@@ -351,7 +355,8 @@ impl Transaction {
         self.undo_to(&start).and_then(|()| self.cx.end_identity())
     }
 
-    /// The transaction is over. One whose rollback failed keeps its locks; the background tries again.
+    /// Ends the transaction. If its rollback failed, it keeps its locks, and the background thread tries
+    /// again.
     fn finish(&mut self) {
         self.assert_no_readers();
         if !std::mem::replace(&mut self.is_over, true) {
@@ -363,7 +368,7 @@ impl Transaction {
         }
     }
 
-    /// Whether anything was written.
+    /// Whether the transaction has written anything.
     pub fn has_written(&self) -> bool {
         self.cx.record_count > 0 || self.cx.stores.as_ref().is_some_and(|work| !work.open.is_empty())
     }
@@ -385,7 +390,7 @@ impl Transaction {
         own
     }
 
-    /// The version of `catalog`, for less.
+    /// The version of `catalog`, without building that catalog.
     #[inline]
     pub fn catalog_version(&mut self) -> u64 {
         if self.changes.is_empty() { self.cx.core.catalog.version() } else { self.catalog().version() }
@@ -396,8 +401,8 @@ impl Transaction {
         self.made.iter().map(|(_, id)| *id)
     }
 
-    /// Whether the rows of the table are in a tree that this transaction has made since its last savepoint:
-    /// it has created, truncated or rewritten the table.
+    /// Whether the rows of the table are in a tree that this transaction has made since its last savepoint,
+    /// because it has created, truncated or rewritten the table.
     pub fn has_new_tree(&self, table: &TableDef) -> bool {
         let mark = self.savepoints.last().map_or(0, |mark| mark.point.records);
         let before = self.changes.iter().rev().find_map(|(at, change)| match change {
@@ -411,7 +416,7 @@ impl Transaction {
         before != Some(table.place)
     }
 
-    /// Notes an object that is new.
+    /// Records a new object.
     pub(crate) fn note_made(&mut self, change: ObjectChange) {
         let id = match &change {
             ObjectChange::Schema(id, _) | ObjectChange::View(id, _) => Some(*id),
@@ -423,28 +428,27 @@ impl Transaction {
         self.note_change(change);
     }
 
-    /// Notes DDL that has just been done.
+    /// Records a change of the catalog.
     pub(crate) fn note_change(&mut self, change: ObjectChange) {
         self.changes.push((self.cx.record_count, change));
         self.own = None;
     }
 
-    /// Opens a table for reading and writing; holds a lock until the transaction ends, so DDL waits.
-    /// `StaleDefinition` if the definition is no longer the current one; 40001 under REPEATABLE READ if the
-    /// table was rewritten (TRUNCATE, ADD PRIMARY KEY) after the snapshot.
+    /// Opens a table for reading and writing, with a lock until the transaction ends, so DDL waits. The error
+    /// is `StaleDefinition` if the definition is no longer the current one. It is 40001 under REPEATABLE READ
+    /// if the table was rewritten (TRUNCATE, ADD PRIMARY KEY) after the snapshot.
     #[inline]
     pub fn table(&mut self, def: &TableDef) -> Result<Arc<Table>> {
         self.table_for(def, LockMode::RowExclusive)
     }
 
-    /// As `table`, for what the mode says, which is one of the first three: reading rows, locking them,
-    /// changing them.
+    /// As `table`, with one of the first three modes: for reading rows, locking them, or changing them.
     #[inline]
     pub fn table_for(&mut self, def: &TableDef, mode: LockMode) -> Result<Arc<Table>> {
         self.open_table(def, mode, Extent::Whole)
     }
 
-    /// As `table_for`. Of a table that is spread over partitions, each partition is locked when a call of
+    /// As `table_for`. If a table is spread over partitions, each partition is locked only when a call of
     /// this transaction first reads or changes a row there. The caller makes no reader of the table.
     #[inline]
     pub fn table_by_rows(&mut self, def: &TableDef, mode: LockMode) -> Result<Arc<Table>> {
@@ -456,10 +460,11 @@ impl Transaction {
         let table = def.handle.get().and_then(Weak::upgrade).ok_or_else(|| stale(def))?;
         if !self.has_locked(def.id, mode) {
             if table.lock.lock_weak(mode, self.cx.waiting())? {
-                // The statement has read nothing of it yet: it sees what was waited for.
+                // The statement has not read the table yet, so it sees the changes of the transaction that it
+                // waited for.
                 self.cx.renew_snapshot();
             }
-            // A table that is spread may have been opened in parts before.
+            // A table in several partitions may have been opened for single rows before.
             if let [at] = *table.stored {
                 self.cx.lock_partition(at.partition)?;
             }
@@ -482,7 +487,7 @@ impl Transaction {
         self.locked.iter().any(|(id, has)| *id == table && *has >= mode)
     }
 
-    /// Whether this is the table as the own DDL left it.
+    /// Whether this is the table in the transaction's own catalog.
     fn is_own(&mut self, table: &Arc<Table>) -> bool {
         let catalog = self.catalog();
         catalog.open_table(table.def().id).is_some_and(|own| Arc::ptr_eq(own, table))
@@ -517,14 +522,15 @@ impl Transaction {
         self.cx.place(index)
     }
 
-    /// Inserts a row (a datum of the right type for every column).
+    /// Inserts a row, which has a datum of the right type for every column.
     pub fn insert(&mut self, table: &Table, row: &[Datum<'_>]) -> Result<()> {
         table.store.insert(&mut self.cx, row)
     }
 
-    /// Changes, deletes or locks the newest version of a row. READ COMMITTED: the closure sees the newest
-    /// committed (or own) version and is run again after a wait. REPEATABLE READ: 40001 if that version is
-    /// newer than the snapshot. The closure runs under the row's latch and must not call the database.
+    /// Changes, deletes or locks the newest version of a row. Under READ COMMITTED, the closure sees the
+    /// newest committed (or own) version, and is called again after a wait. Under REPEATABLE READ, the error
+    /// is 40001 if that version is newer than the snapshot. The closure is called under the row's latch, and
+    /// must not call the database.
     pub fn modify(
         &mut self,
         table: &Table,
@@ -534,17 +540,17 @@ impl Transaction {
         table.store.modify(&mut self.cx, key, decide)
     }
 
-    /// Begins a statement that deletes many rows of a table and makes none in it: index entries are marked
-    /// together, when they have become many and by `end_deletes`. Nothing else of this transaction may use
-    /// the table in between.
+    /// Begins a statement that deletes many rows of a table and inserts none in it. Marks of index entries
+    /// are collected and set together, at the latest in `end_deletes`. Until then, this transaction must not
+    /// use the table for anything else.
     pub fn begin_deletes(&mut self, table: &Table) {
         table.store.begin_deletes(&mut self.cx);
     }
 
     /// Deletes the first of the rows with these keys, between `begin_deletes` and `end_deletes`, as `modify`
-    /// would: those that lie in one place and need no waiting, perhaps none. The row behind them is one for
-    /// `modify`, after which another run may begin. The closure says whether a row is to be deleted, or
-    /// `None` if that row is one for `modify`.
+    /// would. It deletes those that are on one page and need no waiting, perhaps none. The caller passes the
+    /// next row to `modify`, and may then begin another run. The closure says whether a row is deleted.
+    /// `None` means that `modify` must decide about the row.
     pub fn delete_run(
         &mut self,
         table: &Table,
@@ -554,17 +560,17 @@ impl Transaction {
         table.store.delete_run(&mut self.cx, keys, decide)
     }
 
-    /// The end of that statement, to be called whether it failed or not.
+    /// Ends the statement. The caller calls it even if the statement failed.
     pub fn end_deletes(&mut self, table: &Table) -> Result<()> {
         table.store.end_deletes(&mut self.cx)
     }
 
-    /// The next value; never given twice, not given back by a rollback.
+    /// Takes the next value of a sequence. No value is returned twice, and a rollback does not return it.
     pub fn next_value(&mut self, sequence: SequenceId) -> Result<i64> {
         self.with_sequence(sequence, sequence::next_value)
     }
 
-    /// Does something with the values of a sequence; waits for a transaction that has replaced them.
+    /// Calls `step` with the values of a sequence. Waits for a transaction that has replaced them.
     fn with_sequence<T>(
         &mut self,
         sequence: SequenceId,
@@ -589,20 +595,20 @@ impl Transaction {
         }
     }
 
-    /// `setval(sequence, value, called)`: the next value is `value`, or the one after it if `called`. Not
-    /// rolled back.
+    /// Does what `setval(sequence, value, called)` does: the next value is `value`, or the one after it if
+    /// `called` is set. A rollback does not undo it.
     pub fn set_value(&mut self, sequence: SequenceId, value: i64, called: bool) -> Result<()> {
         self.with_sequence(sequence, |range, core, def| {
             sequence::set_value(range, core, def, LastValue { value, is_called: called })
         })
     }
 
-    /// Its commit waits until what was drawn is durable.
+    /// Makes the commit wait until the values that were taken are durable.
     pub fn note_drawn(&mut self, drawer: &SequenceDrawer) {
         self.cx.wait_at_commit(drawer.durable_by());
     }
 
-    /// Where a sequence stands.
+    /// The state of a sequence.
     pub fn sequence_state(&mut self, sequence: SequenceId) -> Result<SequenceState> {
         let def = self.sequence(sequence)?;
         let range = self.cx.core.catalog.range_of(&def);
@@ -623,13 +629,13 @@ fn stale(def: &TableDef) -> Error {
 impl Drop for Transaction {
     fn drop(&mut self) {
         if !self.is_over {
-            // A panic in the midst of a rollback or a commit would only come again, and two at once end the
-            // process: what is left is undone in the background.
+            // After a panic during a rollback or a commit, another attempt would panic again, and two panics
+            // end the process. So the changes are undone in the background.
             if std::thread::panicking() {
                 return self.finish();
             }
-            // If this fails, the rows stay locked: until a full device has room again, or until the next
-            // start when the log has stopped.
+            // If this fails, the rows stay locked until a full device has space again. If the log has
+            // stopped, they stay locked until the next start.
             let _ = self.undo_all();
             self.finish();
         }

@@ -54,14 +54,14 @@ pub enum ColumnType {
     Interval,
     /// uuid
     Uuid,
-    /// json: its text as it was written
+    /// json: the text as the client wrote it
     Json,
-    /// oid, held as bigint
+    /// oid, stored as bigint
     Oid,
-    /// A type of time that keeps this many digits of a second, 0 to 6. Of an interval the number says which
-    /// fields it keeps, too (sql, `time/fields.rs`).
+    /// A type of time with this many digits of a second, 0 to 6. For an interval the number also says which
+    /// fields are stored (`time/fields.rs` of the SQL crate).
     Rounded(Moment, u8),
-    /// An array of values of this type, which is no array.
+    /// An array of values of this type, which is not an array.
     Array(&'static ColumnType),
 }
 
@@ -79,7 +79,7 @@ pub enum Moment {
 }
 
 impl Moment {
-    /// The type that keeps all digits.
+    /// The type with all digits.
     pub const fn unrounded(self) -> ColumnType {
         match self {
             Self::Timestamp => ColumnType::Timestamp,
@@ -91,7 +91,7 @@ impl Moment {
 }
 
 impl ColumnType {
-    /// Bytes of the value in a row if all values of the type take the same room.
+    /// The number of bytes of a value in a row, if it is the same for all values of the type.
     pub const fn fixed_width_bytes(self) -> Option<usize> {
         match self {
             Self::Bool => Some(1),
@@ -107,7 +107,7 @@ impl ColumnType {
         }
     }
 
-    /// Whether a datum may be stored in a column of this type as it is.
+    /// Whether a datum can be stored in a column of this type without conversion.
     pub fn holds(self, datum: &Datum<'_>) -> bool {
         match (self, datum) {
             (Self::Rounded(moment, _), _) => return moment.unrounded().holds(datum),
@@ -284,8 +284,8 @@ impl Datum<'_> {
         }
     }
 
-    /// Total order of two values of one type (integers of different widths compare by value); NULL is last
-    /// and equal to itself. Panics if the types differ: the planner has coerced both sides.
+    /// Total order of two values of one type. Integers of different widths compare by value. NULL is last,
+    /// and equal to itself. Panics if the types differ, because the planner must convert both sides.
     pub fn order(&self, other: &Self) -> Ordering {
         if let (Some(a), Some(b)) = (self.as_integer(), other.as_integer()) {
             return a.cmp(&b);
@@ -313,7 +313,8 @@ impl Datum<'_> {
     }
 }
 
-/// PostgreSQL's order of double precision: NaN equals itself and is above all, the two zeros are equal.
+/// PostgreSQL's order of double precision: NaN equals itself and is above all other values, and the two zeros
+/// are equal.
 pub fn order_floats(a: f64, b: f64) -> Ordering {
     a.partial_cmp(&b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
 }

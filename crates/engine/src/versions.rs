@@ -18,37 +18,37 @@ use crate::overflow;
 use crate::undo::page::UndoPage;
 use crate::undo::{Kind, RecordRef};
 
-/// Flag of an entry: its newest transaction only locked it.
+/// Flag of an entry that its newest transaction has only locked.
 pub(crate) const FLAG_LOCK: u8 = 0x02;
 
-/// Flag of a delete-marked entry: its row went to another key.
+/// Flag of an entry with a delete mark whose row moved to another key.
 pub(crate) const FLAG_MOVED: u8 = 0x04;
 
-/// Flag of an entry: an older version, which a snapshot may still need to pass by, has FLAG_MOVED.
+/// Flag of an entry with an older version that has FLAG_MOVED, and whose move a snapshot may still need.
 pub(crate) const FLAG_VACATED: u8 = 0x08;
 
-/// Flag of an entry: its newest transaction locked it FOR UPDATE. Then a transaction that only relies on the
-/// row's keys has to wait, too.
+/// Flag of an entry that its newest transaction has locked FOR UPDATE. Then a transaction that only relies on
+/// the row's keys has to wait, too.
 pub(crate) const FLAG_KEY: u8 = 0x10;
 
-/// A version of a row: what a leaf entry or a before-image holds.
+/// A version of a row, from a leaf entry or a before-image.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Version {
     pub(crate) stamp: Stamp,
     pub(crate) payload: Vec<u8>,
-    /// The payload is an overflow pointer, and purge has begun to free its chain. No snapshot sees this
+    /// Set if the payload is an overflow pointer and purge has begun to free its chain. No snapshot sees this
     /// version, and its row cannot be read.
     pub(crate) is_cut: bool,
 }
 
-/// Where following the pointers ended.
+/// The result of a step along the roll pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// The version was replaced by the one before.
     Older,
-    /// There was nothing before.
+    /// There is no older version.
     Nothing,
-    /// The pointer leads nowhere: the version is out of date.
+    /// The pointer does not lead to the right record, so the version is out of date.
     Stale,
 }
 
@@ -65,7 +65,7 @@ impl Version {
     }
 
     /// Replaces this version by the one before it. A stale pointer may lead to a page that is free and can't
-    /// be read: who gets an error reads the row again before reporting it.
+    /// be read. So a caller that gets an error reads the row again before it reports the error.
     pub(crate) fn step_back(&mut self, pager: &Pager, tree: u32, key: &[u8]) -> Result<Step> {
         let pointer = RollPointer::from_raw(self.stamp.roll);
         let txn = TxnId::new(self.stamp.txn);

@@ -15,13 +15,13 @@ use crate::ids::{RollPointer, TxnId};
 use crate::node::Stamp;
 use crate::versions::{Step, Version};
 
-/// Times that a version may be stale and the row unchanged.
+/// The number of times that a version may be stale while the row is unchanged.
 const SAME_STAMP_MAX: u32 = 100;
-/// Times that an undo page may be unreadable and the row unchanged.
+/// The number of times that an undo page may be unreadable while the row is unchanged.
 const UNREADABLE_MAX: u32 = 2;
 
-/// As [`Version::step_back`], for a caller that has kept the row from being rolled back since it was read:
-/// `false` if no snapshot sees an older version.
+/// As [`Version::step_back`], for a caller that has prevented a rollback of the row since it was read.
+/// Returns false if no snapshot sees an older version.
 pub(crate) fn step_back_kept(version: &mut Version, core: &Core, tree: u32, key: &[u8]) -> Result<bool> {
     let step = version.step_back(&core.pager, tree, key);
     match step {
@@ -29,7 +29,7 @@ pub(crate) fn step_back_kept(version: &mut Version, core: &Core, tree: u32, key:
         Ok(Step::Nothing) => return Ok(false),
         Ok(Step::Stale) | Err(_) => {}
     }
-    // Before purge takes a record, it publishes a horizon that sees the record's transaction.
+    // Before purge removes a record, it publishes a horizon that sees the record's transaction.
     let view = View { snapshot: core.purge.horizon(), me: TxnId::NONE, floor: core.status.floor() };
     if core.sight(&view, TxnId::new(version.stamp.txn)) == Sight::Seen {
         return Ok(false);
@@ -37,18 +37,18 @@ pub(crate) fn step_back_kept(version: &mut Version, core: &Core, tree: u32, key:
     step.and_then(|_| Err(missing_record(version.stamp)))
 }
 
-/// What a view finds behind a version.
+/// The result of the search for the version that a view sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Look {
-    /// `version` holds the row.
+    /// `version` is the visible row.
     Row,
     /// The view sees no row.
     NoRow,
-    /// The version is out of date: read the row again.
+    /// The version is out of date. The caller reads the row again.
     Stale,
 }
 
-/// Goes back from `version` (seen or not) to the newest one that the view sees.
+/// Goes back from `version`, which the view may see, to the newest version that the view sees.
 pub(crate) fn look_back(
     core: &Core,
     view: &View,
@@ -76,7 +76,7 @@ pub(crate) fn missing_record(stamp: Stamp) -> Error {
     Error::corrupt(format!("the undo record of transaction {} is not at {pointer:?}", stamp.txn))
 }
 
-/// Tells a row that changed under the reader from undo that is gone for good.
+/// Distinguishes a row that changed while it was read from undo that is lost.
 #[derive(Debug, Default)]
 pub(crate) struct Retry {
     last: Option<Stamp>,
@@ -84,9 +84,9 @@ pub(crate) struct Retry {
 }
 
 impl Retry {
-    /// The version with this stamp turned out to be stale, or (`cause`) could not be followed. The same stamp
-    /// again and again is an error. (Once or twice it can happen to a row that its transaction changes, takes
-    /// back to a savepoint and changes again.)
+    /// Called when the version with this stamp is stale or, with `cause`, could not be followed. If the same
+    /// stamp comes again and again, the result is an error. (Once or twice is possible, if the row's
+    /// transaction changes it, rolls back to a savepoint, and changes it again.)
     pub(crate) fn again(
         &mut self,
         core: &Core,

@@ -30,17 +30,17 @@ use crate::lock_queue::{Asked, Grant, LockTable, Request, Tag};
 use crate::modes::LockMode;
 use crate::registry::{Party, Registry, Waiter};
 
-/// How often a waiter looks whether it was cancelled.
+/// The period after which a waiter checks whether it was cancelled.
 const CANCEL_POLL: Duration = Duration::from_millis(20);
-/// How often a waiter checks that the database still runs. If the database has stopped, the holder may never
-/// end.
+/// The period after which a waiter checks that the database still runs. If the database has stopped, the
+/// holder may never end.
 const HEALTH_POLL: Duration = Duration::from_millis(100);
 
-/// How long to wait, and what ends the wait early.
+/// The time limit of a wait, and the conditions that end it early.
 #[derive(Clone, Copy)]
 pub(crate) struct Patience<'a> {
     pub(crate) timeout: Option<Duration>,
-    /// When it ends, if this is not the first wait for the same thing.
+    /// The end of the time limit, if this is not the first wait for the same thing.
     pub(crate) deadline: Option<Instant>,
     pub(crate) cancel: Option<&'a AtomicBool>,
     /// The log whose stop ends the wait.
@@ -48,13 +48,13 @@ pub(crate) struct Patience<'a> {
 }
 
 impl Patience<'_> {
-    /// The same once a wait has begun: the next one for the same thing ends when this one would have.
+    /// The limits after a wait has begun. Another wait for the same thing then has the same deadline.
     pub(crate) fn begun(self) -> Self {
         let deadline = self.deadline.or_else(|| self.timeout.map(|t| Instant::now() + t));
         Self { deadline, ..self }
     }
 
-    /// Whether there is a reason to wait no longer.
+    /// Returns an error if there is a reason to end the wait.
     pub(crate) fn check(&self) -> Result<()> {
         if self.cancel.is_some_and(|c| c.load(Ordering::SeqCst)) {
             return Err(Error::Cancelled);
@@ -79,21 +79,22 @@ impl Patience<'_> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HeldRow {
     pub(crate) by: Owner,
-    /// How many releases there were before the waiter saw that.
+    /// The number of releases before the waiter saw the holder.
     pub(crate) released: u64,
     /// Hash of the row that the waiter wants. Waiters with the same hash are woken one by one, in the order
     /// of their tickets.
     pub(crate) want: u64,
-    /// When the waiter came, among those that want the same row.
+    /// The position in the order of arrival among waiters for the same row.
     pub(crate) ticket: u64,
 }
 
-/// What a waiter waits for.
+/// The thing that a waiter waits for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum On {
-    /// A transaction in whose queue it is. An inherited edge says that it was put there, and has not looked.
+    /// A transaction in whose queue the waiter is. If the edge is inherited, another thread has moved the
+    /// waiter there, and the waiter has not checked the holder itself.
     Held { by: Owner, is_inherited: bool },
-    /// A lock in whose queue it is.
+    /// A lock in whose queue the waiter is.
     Queued { tag: Tag, mode: LockMode },
 }
 
@@ -108,11 +109,11 @@ pub(crate) struct Edge {
 pub(crate) struct State {
     pub(crate) edges: HashMap<Party, Edge>,
     pub(crate) locks: LockTable,
-    /// Places to be woken when the mutex is free again.
+    /// The slots that are woken after the mutex is unlocked.
     woken: Vec<u32>,
 }
 
-/// A counter that others' counting does not slow down.
+/// A counter in its own cache lines, so that changes of other counters do not slow it down.
 #[repr(align(128))]
 #[derive(Default)]
 struct Apart(AtomicU64);
@@ -121,7 +122,7 @@ struct Apart(AtomicU64);
 #[derive(Default)]
 pub(crate) struct Waits {
     state: Mutex<State>,
-    /// How often somebody gave up something before its end.
+    /// The number of releases by transactions that continue.
     releases: Apart,
     tickets: Apart,
     parties: AtomicU64,
@@ -129,22 +130,22 @@ pub(crate) struct Waits {
     pub(crate) deadlock_count: AtomicU64,
 }
 
-/// A wish for a lock with a queue.
+/// A request for a lock with a queue.
 #[derive(Clone, Copy)]
 pub(crate) struct Wish<'a> {
     pub(crate) tag: Tag,
     /// The table's count of strong modes.
     pub(crate) strong: Option<&'a Arc<AtomicU32>>,
     pub(crate) request: Request,
-    /// The table was noted in the waiter's entry before a strong mode of another transaction was seen, held
-    /// or wanted.
+    /// Whether the table was recorded in the waiter's entry before the waiter saw a strong mode of another
+    /// transaction, held or requested.
     pub(crate) is_noted: bool,
 }
 
-/// How a lock was got.
+/// The way in which a lock was granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Got {
-    /// This holder has had it before.
+    /// This holder already had the lock.
     Before,
     AtOnce,
     AfterWait,
@@ -191,10 +192,10 @@ impl Waits {
         let patience = patience.begun();
         loop {
             let outcome = sleep(registry, waiter, patience);
-            // Unset before the queue is looked at: a grant that comes after the look wakes the next sleep.
-            // (This wake-up may be one that was meant for an earlier wait at the same place.)
+            // The flag is cleared before the queue is checked, so a grant after the check wakes the next
+            // sleep. (This wake-up may belong to an earlier wait in the same slot.)
             *registry.place(waiter.slot).woken.lock() = false;
-            // What was granted while the wait was given up is granted.
+            // If the lock was granted while the wait was given up, the transaction has the lock.
             let is_waiting = self.change(registry, |state| match outcome {
                 Ok(()) => state.locks.is_queued(wish.tag, party),
                 Err(_) => state.give_up(registry, wish.tag, party),
@@ -207,7 +208,8 @@ impl Waits {
         }
     }
 
-    /// Gives back what a transaction has got since it had `keep` locks, but for what `is_kept`.
+    /// Releases the locks that a transaction got after its first `keep`, except those for which `is_kept` is
+    /// true.
     pub(crate) fn unlock_all(
         &self,
         registry: &Registry,
@@ -225,7 +227,7 @@ impl Waits {
         }
     }
 
-    /// Gives one grant back; whether there was one.
+    /// Releases one grant. Returns whether there was one.
     pub(crate) fn unlock(
         &self,
         registry: &Registry,
@@ -241,7 +243,7 @@ impl Waits {
         })
     }
 
-    /// How many locks with a queue a transaction has.
+    /// The number of locks with a queue that a transaction has.
     pub(crate) fn held_by(&self, registry: &Registry, owner: Owner) -> usize {
         match registry.place(owner.slot).has_locks.load(Ordering::SeqCst) {
             true => self.state.lock().locks.held_by(owner),
@@ -249,7 +251,7 @@ impl Waits {
         }
     }
 
-    /// A transaction goes on without its session, until it is undone.
+    /// Separates a transaction from its session, until the transaction is undone.
     pub(crate) fn disown(&self, registry: &Registry, owner: Owner) {
         self.change(registry, |state| {
             registry.place(owner.slot).leave_party();
@@ -257,18 +259,18 @@ impl Waits {
         });
     }
 
-    /// How often a transaction released something before its end. A waiter reads this counter before it looks
-    /// at what a transaction holds.
+    /// The number of releases by transactions that continue. A waiter reads this counter before it checks
+    /// what a transaction holds.
     pub(crate) fn releases(&self) -> u64 {
         self.releases.0.load(Ordering::SeqCst)
     }
 
-    /// A party for a session.
+    /// A new party for a session.
     pub(crate) fn new_party(&self) -> Party {
         Party::session(self.parties.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
-    /// A place in the line of those who want the same.
+    /// A new ticket, which orders the waiters for the same row.
     pub(crate) fn ticket(&self) -> u64 {
         self.tickets.0.fetch_add(1, Ordering::Relaxed)
     }
@@ -295,7 +297,7 @@ impl Waits {
         });
     }
 
-    /// Whether the waiter has to wait; if so it is in a queue and in the graph.
+    /// Adds the waiter to a queue and to the graph, if it has to wait. Returns whether it has to wait.
     fn add_edge(&self, registry: &Registry, me: Owner, held: HeldRow) -> Result<bool> {
         assert_ne!(me, held.by, "a transaction waits for itself");
         let outcome = self.change(registry, |state| self.settle(registry, state, me, held));
@@ -305,7 +307,7 @@ impl Waits {
         outcome
     }
 
-    /// Puts the waiter into the queue, and looks whether it has to stay there.
+    /// Adds the waiter to the queue, and checks whether it has to stay there.
     fn settle(&self, registry: &Registry, state: &mut State, me: Owner, held: HeldRow) -> Result<bool> {
         let waiter = Waiter { slot: me.slot, want: held.want, ticket: held.ticket };
         state.put(registry, waiter, held.by, false);
@@ -325,12 +327,12 @@ impl Waits {
         Ok(true)
     }
 
-    /// Looks at who waits for what and who has what.
+    /// Calls the closure with the graph and the locks.
     pub(crate) fn look<T>(&self, at: impl FnOnce(&State) -> T) -> T {
         at(&self.state.lock())
     }
 
-    /// Changes the graph, then wakes whom that concerns.
+    /// Changes the graph, and then wakes the transactions that the change allows to continue.
     fn change<T>(&self, registry: &Registry, make: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.state.lock();
         let made = make(&mut state);
@@ -342,10 +344,11 @@ impl Waits {
 }
 
 impl State {
-    /// Those who were put behind a waiter for the same thing go with it into the next queue.
+    /// Moves the waiters that wait for the same thing after this waiter to the next queue, together with it.
     fn take_along(&mut self, registry: &Registry, me: Owner, held: HeldRow) {
         for follower in self.followers(registry, me, held.want) {
-            // Whom `me` waits for has a part of it and may get more; so may whoever that one waits for.
+            // The holder that `me` waits for has a shared lock and may get a stronger one. So may the
+            // transaction that the holder waits for.
             let holder = registry.party(held.by.slot);
             match follower.slot == held.by.slot || self.edges.contains_key(&holder) {
                 true => self.woken.push(follower.slot),
@@ -354,7 +357,7 @@ impl State {
         }
     }
 
-    /// Takes those who were put behind `me` for a thing out of its queue.
+    /// Removes the waiters that were moved after `me` for the same thing from its queue, and returns them.
     fn followers(&mut self, registry: &Registry, me: Owner, want: u64) -> Vec<Waiter> {
         let place = registry.place(me.slot);
         if place.queued.load(Ordering::SeqCst) == 0 {
@@ -376,7 +379,7 @@ impl State {
         out
     }
 
-    /// Puts a waiter into the queue of `by`, where its ticket says.
+    /// Inserts a waiter into the queue of `by`, in the order of tickets.
     fn put(&mut self, registry: &Registry, waiter: Waiter, by: Owner, is_inherited: bool) {
         let place = registry.place(by.slot);
         let mut queue = place.queue.lock();
@@ -420,7 +423,7 @@ impl State {
         }
     }
 
-    /// A waiter that was put behind somebody looks for himself.
+    /// Wakes a waiter that was moved after another one, so that it checks the row itself.
     pub(crate) fn let_look(&mut self, registry: &Registry, party: Party) {
         if let Some(edge) = self.edges.get(&party).copied() {
             self.leave(registry, edge.waiter);
@@ -428,13 +431,13 @@ impl State {
         }
     }
 
-    /// Asks for a lock, and enters the graph if it has to be waited for; `None` if that is a deadlock.
+    /// Requests a lock, and adds the waiter to the graph if it has to wait. `None` means a deadlock.
     fn ask(&mut self, registry: &Registry, wish: Wish<'_>, may_wait: bool) -> Option<Asked> {
         let Wish { tag, strong, request, is_noted } = wish;
         let Request { waiter, party, mode, .. } = request;
         if let (true, Tag::Object(table)) = (is_noted, tag) {
             registry.place(waiter.slot).forget_table(table, mode.bit());
-            // Somebody may have seen the note and be waiting for its owner.
+            // Another transaction may have seen the record and wait for its owner.
             self.grant_next(registry, tag);
         }
         let asked = self.locks.ask(registry, tag, strong, request, may_wait);
@@ -452,7 +455,7 @@ impl State {
         Some(if self.locks.is_queued(tag, party) { Asked::Queued } else { Asked::Granted })
     }
 
-    /// A waiter for a lock goes; whether it had to wait until now.
+    /// Removes a waiter for a lock. Returns whether it was still waiting.
     fn give_up(&mut self, registry: &Registry, tag: Tag, party: Party) -> bool {
         let was_queued = self.locks.is_queued(tag, party);
         if was_queued {
@@ -470,7 +473,7 @@ impl State {
         }
     }
 
-    /// A note is gone: whoever waited for it may go on.
+    /// Called after a record was removed. Grants the locks that waiters for it can have now.
     fn grant_all(&mut self, registry: &Registry) {
         let tags = self.edges.values().filter_map(|edge| match edge.on {
             On::Queued { tag, .. } => Some(tag),

@@ -43,9 +43,9 @@ const DATABASE: u8 = 7;
 const IS_UNLOGGED: u8 = 1;
 /// A list of constraints follows.
 const HAS_NOT_VALID: u8 = 2;
-/// Algorithm and level of a compression follow, behind those.
+/// Algorithm and level of a compression follow after these.
 const HAS_COMPRESSION: u8 = 4;
-/// A list of places in further partitions follows, behind those.
+/// A list of places in further partitions follows after these.
 const HAS_SPREAD: u8 = 8;
 
 /// Flags of an index.
@@ -55,7 +55,8 @@ const IS_DERIVED: u8 = 2;
 
 /// Flags of a sequence.
 const CYCLES: u8 = 1;
-/// Type, cache and the row of its values follow at the end; those of older ones follow from what they have.
+/// Type, cache and the row of its values follow at the end. For older sequences without them, they are
+/// derived from the other fields.
 const HAS_STATE: u8 = 2;
 
 /// Any definition.
@@ -255,7 +256,7 @@ impl Writer {
         self.identity(def.identity);
     }
 
-    /// A value that is not NULL: its type, then its bytes as in a row, their number before them if it varies.
+    /// A value that is not NULL: its type, the number of its bytes if that varies, and its bytes as in a row.
     pub(super) fn value(&mut self, value: &Value) {
         let column_type = type_of(value);
         self.column_type(column_type);
@@ -362,7 +363,7 @@ impl Writer {
     }
 }
 
-/// The type as which a value is kept: any that holds it.
+/// A type that can store the value.
 fn type_of(value: &Value) -> ColumnType {
     match value {
         Value::Bool(_) => ColumnType::Bool,
@@ -386,7 +387,7 @@ fn type_of(value: &Value) -> ColumnType {
     }
 }
 
-/// The type of a sequence that was made before sequences had one.
+/// The type of a sequence that was stored before sequences had types, derived from its bounds.
 fn type_of_bounds(increment: i64, min: i64, max: i64) -> ColumnType {
     match if increment < 0 { min } else { max } {
         -32_768 | 32_767 => ColumnType::Int2,
@@ -395,7 +396,7 @@ fn type_of_bounds(increment: i64, min: i64, max: i64) -> ColumnType {
     }
 }
 
-/// Reads the parts of definitions; `None` where they end too soon or say what can't be.
+/// Reads the parts of definitions. `None` means that the bytes end too early, or are not valid.
 pub(super) struct Reader<'a>(&'a [u8]);
 
 impl Reader<'_> {
@@ -578,7 +579,7 @@ impl Reader<'_> {
                 };
                 ColumnType::Rounded(moment, self.byte()?)
             }
-            // An array of arrays would be none: `array` refuses it, and so nothing nests deeply.
+            // An array of arrays is not valid, so the nesting cannot be deep.
             23 => match self.byte()? {
                 23 => return None,
                 tag => self.column_type_of(tag)?.array_of_these()?,

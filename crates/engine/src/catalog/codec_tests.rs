@@ -180,7 +180,7 @@ fn all() -> Vec<Definition> {
         Definition::Role(role()),
         Definition::About(about()),
         Definition::Database(database()),
-        // The same in another database than the first.
+        // The same definitions in another database.
         Definition::Schema(SchemaDef { database: ObjectId(0x102), ..schema() }),
         Definition::Table(Box::new(TableDef { database: ObjectId(0x102), ..table() })),
         Definition::Sequence(SequenceDef { database: ObjectId(0x102), ..sequence() }),

@@ -12,17 +12,17 @@ use crate::object_ids::ObjectId;
 
 /// The database that exists from the start, with PostgreSQL's number.
 pub const POSTGRES: ObjectId = ObjectId(5);
-/// Its name as long as nobody renames it.
+/// The name of this database, unless it is renamed.
 pub const POSTGRES_NAME: &str = "postgres";
 /// The template that new databases are made from unless they name another one.
 pub const TEMPLATE1: ObjectId = ObjectId(1);
-/// The template that nobody connects to.
+/// The template to which no client connects.
 pub const TEMPLATE0: ObjectId = ObjectId(4);
 
 /// A database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DatabaseDef {
-    /// Identity; what CREATE DATABASE asks for leaves it to the engine.
+    /// Identity. In a request of CREATE DATABASE it is 0, and the engine assigns it.
     pub id: ObjectId,
     /// Name.
     pub name: String,
@@ -49,7 +49,7 @@ impl DatabaseDef {
         }
     }
 
-    /// Those that exist from the start.
+    /// The databases that exist from the start.
     pub(crate) fn predefined() -> [DatabaseDef; 3] {
         let template = |id, name| DatabaseDef { id, is_template: true, ..DatabaseDef::new(name) };
         [
@@ -59,7 +59,7 @@ impl DatabaseDef {
         ]
     }
 
-    /// Whether it exists from the start.
+    /// Whether the database exists from the start.
     pub fn is_predefined(&self) -> bool {
         matches!(self.id, POSTGRES | TEMPLATE1 | TEMPLATE0)
     }

@@ -29,7 +29,7 @@ use crate::types::{ColumnType, Datum};
 pub struct SchemaDef {
     /// Identity.
     pub id: ObjectId,
-    /// The database that it is in.
+    /// The database that contains the object.
     pub database: ObjectId,
     /// Name.
     pub name: String,
@@ -42,7 +42,7 @@ pub struct ColumnDef {
     pub name: String,
     /// Type.
     pub column_type: ColumnType,
-    /// NULL is refused (by the SQL layer).
+    /// Whether the SQL layer refuses NULL.
     pub not_null: bool,
     /// Text of the default expression, kept for the SQL layer.
     pub default: Option<String>,
@@ -66,10 +66,10 @@ pub struct PrimaryKey {
     pub columns: Vec<usize>,
 }
 
-/// How the pages of a table are stored: of its rows, long values and indexes alike.
+/// How the pages of a table are stored: those of its rows, of its long values and of its indexes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StorageOptions {
-    /// `None` = as the server's setting says.
+    /// The compression; `None` means the server's setting.
     pub compression: Option<Compression>,
 }
 
@@ -80,7 +80,7 @@ pub struct IndexDef {
     pub id: IndexId,
     /// Name, unique in the table's schema.
     pub name: String,
-    /// Ordinals of its columns, in key order; of a derived index those of all columns that it reads.
+    /// Ordinals of its columns, in key order. For a derived index: ordinals of all columns that it reads.
     pub columns: Vec<usize>,
     /// Refuses a second row with the same values (rows with a NULL among them do not count).
     pub unique: bool,
@@ -92,7 +92,7 @@ pub struct IndexDef {
 }
 
 impl IndexDef {
-    /// Whether it has every row, by the values of its columns.
+    /// Whether the index has every row, with a key of column values only.
     pub fn is_plain(&self) -> bool {
         self.derived.is_none()
     }
@@ -102,7 +102,7 @@ impl IndexDef {
 pub struct TableDef {
     /// Identity; stays the same through TRUNCATE and ADD PRIMARY KEY.
     pub id: TableId,
-    /// The database that it is in.
+    /// The database that contains the object.
     pub database: ObjectId,
     /// Name of its schema.
     pub schema: String,
@@ -110,7 +110,7 @@ pub struct TableDef {
     pub name: String,
     /// Columns, in order.
     pub columns: Vec<ColumnDef>,
-    /// Primary key; without one, rows are kept in the order of a hidden row id.
+    /// Primary key. A table without one stores its rows in the order of a hidden row id.
     pub primary_key: Option<PrimaryKey>,
     /// Secondary indexes.
     pub indexes: Vec<Arc<IndexDef>>,
@@ -120,9 +120,9 @@ pub struct TableDef {
     pub foreign_keys: Vec<Arc<ForeignKey>>,
     /// PARTITION BY
     pub partitions: Option<Partitions>,
-    /// UNLOGGED was asked for. Its pages are logged like any others.
+    /// Whether the table was created UNLOGGED. Its pages are logged all the same.
     pub is_unlogged: bool,
-    /// CHECK and FOREIGN KEY constraints that rows from before them need not fulfil (NOT VALID).
+    /// CHECK and FOREIGN KEY constraints that older rows need not fulfil (NOT VALID).
     pub not_valid: Box<[ObjectId]>,
     /// `WITH (...)`
     pub storage: StorageOptions,
@@ -141,7 +141,7 @@ pub struct TableDef {
 pub struct SequenceDef {
     /// Identity.
     pub id: SequenceId,
-    /// The database that it is in.
+    /// The database that contains the object.
     pub database: ObjectId,
     /// Name of its schema.
     pub schema: String,
@@ -161,20 +161,20 @@ pub struct SequenceDef {
     pub owned_by: Option<(TableId, usize)>,
     /// The type that its values fit: one of the integers.
     pub data_type: ColumnType,
-    /// CACHE, which is kept and has no effect: values are given out of memory anyhow.
+    /// CACHE. The value is stored, but has no effect, because values always come from memory.
     pub cache: i64,
     /// The row of the system table that has its values.
     pub(crate) state: u32,
 }
 
-/// Where a sequence stands.
+/// The state of a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SequenceState {
-    /// The value that was given last, or the one that is given first.
+    /// The value that was returned last. If none was returned, the value that comes first.
     pub last_value: i64,
-    /// Values after it that are reserved in the log.
+    /// The number of values after it that are reserved in the log.
     pub log_count: i64,
-    /// Whether `last_value` was given.
+    /// Whether `last_value` was returned.
     pub is_called: bool,
 }
 
@@ -191,7 +191,7 @@ pub struct NewTable {
     pub primary_key: Option<PrimaryKey>,
     /// Name of the table engine; `None` for `paged`.
     pub engine: Option<String>,
-    /// CHECK constraints; their ids are given by the engine.
+    /// CHECK constraints; the engine assigns their ids.
     pub checks: Vec<Check>,
     /// Ordinals of the partition key of a table PARTITION BY HASH.
     pub partition_by: Option<(PartitionMethod, Vec<usize>)>,
@@ -229,7 +229,7 @@ pub struct NewIndex {
     pub columns: Vec<usize>,
     /// Whether duplicates are refused.
     pub unique: bool,
-    /// Whether it stands for a UNIQUE constraint.
+    /// Whether the index belongs to a UNIQUE constraint.
     pub constraint: bool,
 }
 
@@ -275,7 +275,7 @@ impl NewSequence {
         }
     }
 
-    /// What there is of a sequence.
+    /// The request that would make an existing sequence.
     pub fn of(def: &SequenceDef) -> Self {
         Self {
             schema: def.schema.clone(),
@@ -293,7 +293,7 @@ impl NewSequence {
 }
 
 impl Clone for TableDef {
-    /// A definition to be changed: it is not opened yet.
+    /// A copy of the definition that can be changed. It is not opened yet.
     fn clone(&self) -> Self {
         Self {
             id: self.id,
@@ -342,7 +342,7 @@ impl fmt::Debug for TableDef {
 }
 
 impl TableDef {
-    /// Where the columns lie in a row.
+    /// The layout of the columns in a row.
     pub fn row_schema(&self) -> &Arc<RowSchema> {
         &self.row_schema
     }
@@ -359,7 +359,7 @@ impl TableDef {
         places.filter_map(|place| StoredTable::of(&self.engine, *place)).collect()
     }
 
-    /// The same definition with its rows there.
+    /// Sets the tables in the stores that have the rows.
     pub(crate) fn set_stored_tables(&mut self, tables: &[StoredTable]) {
         let mut places = tables.iter().map(|at| at.address(self.id.0));
         self.place = places.next().unwrap_or(self.place);
@@ -371,7 +371,7 @@ impl TableDef {
         self.columns.iter().position(|c| c.name == name)
     }
 
-    /// The indexes that have every row, by the values of columns.
+    /// The indexes that have every row, with keys of column values only.
     pub fn plain_indexes(&self) -> impl Iterator<Item = &Arc<IndexDef>> {
         self.indexes.iter().filter(|index| index.is_plain())
     }
@@ -432,13 +432,13 @@ impl TableDef {
         self.primary_key.as_ref().map_or(&[], |k| &k.columns)
     }
 
-    /// Appends one column of the table to a key or key prefix (`datum` of that column's type). Behind the
-    /// columns follow the expressions of derived indexes, in the order of these.
+    /// Appends the value of a column to a key or key prefix. `datum` has the column's type. Ordinals after
+    /// those of the columns are the expressions of derived indexes, in the order of these.
     pub fn push_key(&self, key: &mut Vec<u8>, ordinal: usize, datum: &Datum<'_>) {
         key::push(key, self.key_type(ordinal), datum);
     }
 
-    /// What the keys of an index's entries say of their rows.
+    /// Which columns of a row can be read from the keys of an index's entries.
     pub(crate) fn entry_columns(&self, index: &IndexDef) -> EntryColumns {
         let column = |ordinal: &usize| (self.columns[*ordinal].column_type, Some(*ordinal));
         let part = |key: &KeyPart| match key {
@@ -453,8 +453,7 @@ impl TableDef {
         EntryColumns::of(&index_parts, &primary_parts)
     }
 
-    /// The type of a column, or of an expression of a derived index by the ordinal that it has behind the
-    /// columns.
+    /// The type of a column. Ordinals after those of the columns are the expressions of derived indexes.
     pub fn key_type(&self, ordinal: usize) -> ColumnType {
         if let Some(column) = self.columns.get(ordinal) {
             return column.column_type;

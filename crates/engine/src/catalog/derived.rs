@@ -33,7 +33,7 @@ pub enum KeyPart {
     },
 }
 
-/// What makes an index more than a list of columns.
+/// The expressions and the condition of a derived index.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Derived {
     /// The parts of its key, in order.
@@ -97,7 +97,7 @@ impl Keys {
         if let Some(keys) = self.made.get() {
             return keys.derive(row);
         }
-        // What fails is not kept: the next one may have more luck, for want of memory or stack, say.
+        // A failure is not stored, because the next attempt may succeed, for example if memory was short.
         let keys = match &self.deriver {
             Some(deriver) => deriver(table, index)?,
             None => {

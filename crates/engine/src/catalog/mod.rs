@@ -66,7 +66,7 @@ pub struct Catalog {
     all: Arc<Contents>,
 }
 
-/// What there is in all databases.
+/// The objects of all databases.
 #[derive(Clone, Default)]
 struct Contents {
     databases: HashMap<ObjectId, Arc<DatabaseDef>>,
@@ -75,9 +75,9 @@ struct Contents {
     sequences: HashMap<SequenceId, Arc<SequenceDef>>,
     views: HashMap<ObjectId, Arc<ViewDef>>,
     roles: HashMap<ObjectId, Arc<RoleDef>>,
-    /// By the object that it is about.
+    /// Owner, grants and comments, by object.
     abouts: HashMap<ObjectId, Arc<About>>,
-    /// By database and schema.
+    /// All names, by database and schema.
     names: HashMap<ObjectId, HashMap<String, HashMap<String, Named>>>,
     /// Tables by the segment of their clustered tree.
     owners: HashMap<u32, TableId>,
@@ -86,20 +86,20 @@ struct Contents {
     system: Vec<Arc<Table>>,
 }
 
-/// An open table: hand it to the row calls of the transaction that opened it.
+/// An open table. It is passed to the calls for rows of the transaction that opened it.
 pub struct Table {
     def: Arc<TableDef>,
     pub(crate) store: Arc<dyn TableStore>,
     pub(crate) lock: Arc<TableLock>,
     retired: AtomicBool,
-    /// Who put the rows into a new tree without their older versions: a snapshot that doesn't see this
-    /// transaction would miss rows.
+    /// The transaction that moved the rows to a new tree without their older versions. A snapshot that does
+    /// not see this transaction would miss rows.
     pub(crate) rewriter: Option<TxnId>,
     /// The partitions that have its rows, if a memory-oriented engine keeps it.
     pub(crate) stored: StoredTables,
 }
 
-/// What is known about how a table is kept.
+/// How the rows of a table are stored.
 pub(crate) struct Kept {
     pub(crate) rewriter: Option<TxnId>,
     pub(crate) stored: StoredTables,
@@ -121,7 +121,7 @@ impl Table {
         &self.def
     }
 
-    /// Another definition has taken the place of this one.
+    /// Records that another definition has replaced this one.
     pub(crate) fn retire(&self) {
         self.retired.store(true, Ordering::SeqCst);
     }
@@ -149,11 +149,11 @@ pub(crate) enum ObjectChange {
     Sequence(SequenceId, Option<Arc<SequenceDef>>),
     View(ObjectId, Option<Arc<ViewDef>>),
     Role(ObjectId, Option<Arc<RoleDef>>),
-    /// What is kept about this object.
+    /// Owner, grants and comments of an object.
     About(ObjectId, Option<Arc<About>>),
 }
 
-/// What a name of a schema stands for.
+/// The object with a name in a schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Named {
     /// A table.
@@ -171,7 +171,7 @@ pub enum Named {
 }
 
 impl Catalog {
-    /// Nothing but the roles that every server has, and its first databases with what is said of them.
+    /// A catalog with only the predefined roles, the first databases, and their comments.
     pub(crate) fn predefined() -> Catalog {
         let roles = RoleDef::predefined().map(|role| (role.id, Arc::new(role)));
         let databases = DatabaseDef::predefined().map(|database| (database.id, Arc::new(database)));
@@ -189,7 +189,7 @@ impl Catalog {
         Catalog { version: 0, database: POSTGRES, all: Arc::default() }
     }
 
-    /// The same seen from another database.
+    /// The same catalog as seen from another database.
     pub fn of_database(&self, database: ObjectId) -> Catalog {
         Catalog { database, ..self.clone() }
     }
@@ -229,7 +229,7 @@ impl Catalog {
         self.schemas().any(|s| s.name == name)
     }
 
-    /// What a name stands for.
+    /// The object with this name.
     pub fn resolve(&self, schema: &str, name: &str) -> Option<Named> {
         self.all.names.get(&self.database)?.get(schema)?.get(name).copied()
     }
@@ -261,7 +261,8 @@ impl Catalog {
         Some(table)
     }
 
-    /// The table, of any database, that a segment belongs to, and the name of the index if it has that.
+    /// The table, of any database, to which a segment belongs. If the segment is that of an index, also the
+    /// name of the index.
     pub fn table_of_segment(&self, owner: u32) -> Option<(Arc<TableDef>, Option<String>)> {
         self.all.tables.values().map(|table| table.def()).find_map(|def| {
             if def.place.owner == owner {
@@ -376,7 +377,8 @@ impl Catalog {
 
     /// A role by name.
     pub fn role(&self, name: &str) -> Option<&Arc<RoleDef>> {
-        // One that was made when there were no predefined ones comes before the predefined one of its name.
+        // A role that was made before there were predefined roles has priority over a predefined role with
+        // the same name.
         self.all.roles.values().filter(|role| role.name == name).min_by_key(|role| role.is_predefined())
     }
 
@@ -399,8 +401,8 @@ impl Catalog {
         table.or_else(sequence).or_else(view).or_else(schema)
     }
 
-    /// What is kept about an object beside its definition, if anything. Only its table knows an index, a
-    /// constraint or a part, so the caller has to look for it there first.
+    /// Owner, grants and comments of an object, if any are stored. Indexes, constraints and partitions are
+    /// only in the definition of their table, so the caller must first look there.
     pub fn about(&self, object: impl Into<ObjectId>) -> Option<&Arc<About>> {
         let about = self.all.abouts.get(&object.into())?;
         self.database_of(about.object).is_none_or(|database| database == self.database).then_some(about)
@@ -411,7 +413,7 @@ impl Catalog {
         self.all.abouts.values()
     }
 
-    /// Whose an object is.
+    /// The owner of an object.
     pub fn owner(&self, object: impl Into<ObjectId>) -> ObjectId {
         self.about(object).map_or(BOOTSTRAP_ROLE, |about| about.owner)
     }

@@ -13,26 +13,26 @@ use super::databases::{POSTGRES, TEMPLATE0, TEMPLATE1};
 use crate::object_ids::{ObjectId, TableId};
 use crate::types::Value;
 
-/// The role that exists from the start; it owns whatever says nothing else.
+/// The role that exists from the start. It owns every object for which no other owner is stored.
 pub const BOOTSTRAP_ROLE: ObjectId = ObjectId(10);
 /// Name of [`BOOTSTRAP_ROLE`] in a new database.
 pub const BOOTSTRAP_NAME: &str = "postgres";
 /// Its name in databases that were made by earlier versions.
 pub const BOOTSTRAP_NAME_BEFORE: &str = "varve";
 
-/// The role that stands for the owner of the database.
+/// The role whose only member is the owner of the present database.
 pub const DATABASE_OWNER: ObjectId = ObjectId(6171);
 /// Its members read all tables, views and sequences.
 pub const READ_ALL_DATA: ObjectId = ObjectId(6181);
 /// Its members write all tables, views and sequences.
 pub const WRITE_ALL_DATA: ObjectId = ObjectId(6182);
-/// A member of the roles that see what the server does.
+/// A member of the roles whose members see the state of the server.
 pub const MONITOR: ObjectId = ObjectId(3373);
 /// Its members see all settings.
 pub const READ_ALL_SETTINGS: ObjectId = ObjectId(3374);
 /// Its members see what all sessions do.
 pub const READ_ALL_STATS: ObjectId = ObjectId(3375);
-/// Its members may run functions that lock what they look at.
+/// Its members may run functions that lock the objects that they examine.
 pub const STAT_SCAN_TABLES: ObjectId = ObjectId(3377);
 /// Its members end statements and sessions of others.
 pub const SIGNAL_BACKEND: ObjectId = ObjectId(4200);
@@ -43,7 +43,7 @@ pub const READ_SERVER_FILES: ObjectId = ObjectId(4569);
 /// Its members write files of the server.
 pub const WRITE_SERVER_FILES: ObjectId = ObjectId(4570);
 
-/// Its members may run programs on the server, which nothing does.
+/// Its members may run programs on the server. Varve has no such function.
 pub const EXECUTE_SERVER_PROGRAM: ObjectId = ObjectId(4571);
 
 /// The roles that every database has, by PostgreSQL's names and OIDs. They are not stored and do not change.
@@ -76,7 +76,7 @@ pub struct Check {
     pub columns: Vec<usize>,
 }
 
-/// What happens to rows that refer to a row that goes.
+/// What happens to rows that refer to a row that is deleted or gets another key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Action {
     /// Refused when the constraint is checked.
@@ -84,7 +84,7 @@ pub enum Action {
     NoAction,
     /// Refused at once.
     Restrict,
-    /// They go too, or take over the new key.
+    /// They are deleted, too, or get the new key.
     Cascade,
     /// Their columns become NULL.
     SetNull,
@@ -118,7 +118,7 @@ pub struct ForeignKey {
     pub match_full: bool,
 }
 
-/// How a partitioned table is cut: PARTITION BY.
+/// How a table is divided into partitions: PARTITION BY.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Partitions {
     /// What decides between the parts.
@@ -155,25 +155,25 @@ pub struct Part {
 /// Which keys a part takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Bound {
-    /// Those whose hash, divided by the modulus, leaves the remainder.
+    /// The keys whose hash, divided by the modulus, leaves the remainder.
     Hash {
         /// MODULUS
         modulus: u32,
         /// REMAINDER
         remainder: u32,
     },
-    /// Those from the first on and below the second; an edge for each column of the key.
+    /// The keys from `from` on and below `to`. Both have an edge for each column of the key.
     Range {
         /// FROM
         from: Vec<Edge>,
         /// TO
         to: Vec<Edge>,
     },
-    /// Those that no other part takes.
+    /// The keys that no other partition takes.
     Default,
 }
 
-/// A column's share in the end of a range.
+/// The bound of a range in one column.
 #[derive(Clone, Debug)]
 pub enum Edge {
     /// MINVALUE: below all values.
@@ -240,7 +240,7 @@ pub struct ViewColumn {
     pub modifier: i32,
 }
 
-/// What a view needs of an object.
+/// The columns of an object that a view uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Use {
     /// A table or a view.
@@ -266,7 +266,7 @@ pub struct NewView {
     pub security_invoker: Option<bool>,
 }
 
-/// A text that no log shows: a password, or what one is compared with.
+/// A text that no log shows: a password, or its verifier.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -293,7 +293,7 @@ impl std::fmt::Debug for Secret {
 /// A role.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RoleDef {
-    /// Identity; what CREATE ROLE asks for leaves it to the engine.
+    /// Identity. In a request of CREATE ROLE it is 0, and the engine assigns it.
     pub id: ObjectId,
     /// Name.
     pub name: String,
@@ -313,7 +313,7 @@ pub struct RoleDef {
     pub bypasses_row_security: bool,
     /// CONNECTION LIMIT; -1 for none.
     pub connection_limit: i32,
-    /// What a password is compared with, in PostgreSQL's form (`SCRAM-SHA-256$...`).
+    /// The verifier of the password, in PostgreSQL's form (`SCRAM-SHA-256$...`).
     pub password: Option<Secret>,
     /// VALID UNTIL, microseconds since 2000-01-01 UTC.
     pub valid_until_us: Option<i64>,
@@ -321,7 +321,7 @@ pub struct RoleDef {
     pub member_of: Vec<Membership>,
 }
 
-/// Being a member of a role.
+/// A membership in a role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Membership {
     /// The role.
@@ -350,7 +350,7 @@ impl RoleDef {
         }
     }
 
-    /// The roles that every database has beside those that were made.
+    /// The roles that every database has from the start.
     pub(crate) fn predefined() -> impl Iterator<Item = RoleDef> {
         PREDEFINED.into_iter().map(|(id, name, groups)| RoleDef {
             id,
@@ -379,7 +379,7 @@ impl RoleDef {
     }
 }
 
-/// Rights on an object, a set.
+/// A set of rights on an object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rights(pub u16);
 
@@ -414,12 +414,12 @@ impl Rights {
         self.0 & wanted.0 == wanted.0
     }
 
-    /// Those of both.
+    /// The rights of both sets.
     pub const fn with(self, more: Rights) -> Rights {
         Rights(self.0 | more.0)
     }
 
-    /// Those that are not in `less`.
+    /// The rights that are not in `less`.
     pub const fn without(self, less: Rights) -> Rights {
         Rights(self.0 & !less.0)
     }
@@ -428,23 +428,23 @@ impl Rights {
 /// Rights that a role has on an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// Who has them; `None` for everybody (PUBLIC).
+    /// The role that has the rights; `None` means everybody (PUBLIC).
     pub grantee: Option<ObjectId>,
-    /// Who gave them.
+    /// The role that granted them.
     pub grantor: ObjectId,
-    /// What may be done.
+    /// The rights.
     pub rights: Rights,
-    /// What may be handed on (WITH GRANT OPTION).
+    /// The rights that the grantee may grant to others (WITH GRANT OPTION).
     pub grantable: Rights,
 }
 
-/// What is kept about an object beside its definition. An object without one belongs to [`BOOTSTRAP_ROLE`].
+/// Owner, grants and comments of an object. An object without one belongs to [`BOOTSTRAP_ROLE`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct About {
     pub(crate) id: ObjectId,
     /// The object: a table, a view, an index, a constraint, a sequence, a schema, a role.
     pub object: ObjectId,
-    /// Whose it is.
+    /// The owner.
     pub owner: ObjectId,
     /// Rights that were granted; `None` as long as GRANT and REVOKE have not touched it (PostgreSQL's null
     /// `relacl`).
@@ -463,7 +463,8 @@ pub struct Comment {
 }
 
 impl About {
-    /// What PostgreSQL says of its first databases. Nothing of it is stored until it is changed: its id is 0.
+    /// The comments and grants of PostgreSQL's first databases. They are not stored until they are changed,
+    /// so their id is 0.
     pub(crate) fn predefined() -> [About; 3] {
         let commented = |database, text: &str| {
             let mut about = About::new(ObjectId(0), database);
@@ -485,12 +486,12 @@ impl About {
         ]
     }
 
-    /// Whether it is in the catalog's tables.
+    /// Whether it is stored in the system tables.
     pub(crate) fn is_stored(&self) -> bool {
         self.id != ObjectId(0)
     }
 
-    /// Nothing was said about the object yet.
+    /// An entry without grants and comments.
     pub(crate) fn new(id: ObjectId, object: ObjectId) -> Self {
         Self { id, object, owner: BOOTSTRAP_ROLE, grants: None, comments: Vec::new() }
     }
@@ -502,7 +503,7 @@ impl About {
         std::iter::once(self.owner).chain(grants.flat_map(|g| g.grantee.into_iter().chain([g.grantor])))
     }
 
-    /// Puts a role in the place of another one.
+    /// Replaces a role by another one.
     pub(crate) fn change_role(&mut self, from: ObjectId, to: ObjectId) {
         let change = |role: &mut ObjectId| *role = if *role == from { to } else { *role };
         change(&mut self.owner);

@@ -17,7 +17,7 @@ const VIEW_SECURITY_INVOKER: u8 = 1;
 const ACTIONS: [Action; 5] =
     [Action::NoAction, Action::Restrict, Action::Cascade, Action::SetNull, Action::SetDefault];
 
-/// A flag of a foreign key beside that of INITIALLY DEFERRED.
+/// A flag of a foreign key in addition to that of INITIALLY DEFERRED.
 const MATCHES_FULL: u8 = 2;
 
 impl Writer {
@@ -112,7 +112,7 @@ impl Writer {
             out.id(used.object);
             out.ordinals(&used.columns);
         });
-        // Nothing where nothing was set: a definition of before there were options.
+        // If the option was not set, nothing is written, as before views had options.
         if let Some(is_set) = def.security_invoker {
             self.byte(VIEW_SECURITY_INVOKER);
             self.flag(is_set);

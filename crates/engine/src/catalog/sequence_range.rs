@@ -6,7 +6,7 @@ use varve_pager::Lsn;
 
 use super::defs::SequenceDef;
 
-/// Values reserved at once, as in PostgreSQL: one to be given now, and 32 more.
+/// The number of values that are reserved together, as in PostgreSQL: one to return now, and 32 more.
 const BLOCK_LEN: u64 = 33;
 
 /// The row of a sequence in the system table `sequences`.
@@ -14,12 +14,12 @@ const BLOCK_LEN: u64 = 33;
 pub(crate) struct StoredSequence {
     /// The first value that is not reserved.
     pub(crate) next: i64,
-    /// There is no such value.
+    /// There is no further value.
     pub(crate) is_ended: bool,
 }
 
 impl StoredSequence {
-    /// The row after a value behind which `next` comes, if there is one.
+    /// The row if the next value is `next`. `None` means that there is no further value.
     pub(crate) fn next_or_end(def: &SequenceDef, next: Option<i64>) -> Self {
         Self { next: next.unwrap_or_else(|| first_of(def)), is_ended: next.is_none() && !def.cycle }
     }
@@ -30,7 +30,7 @@ impl StoredSequence {
 pub(crate) struct LastValue {
     /// The value.
     pub(crate) value: i64,
-    /// It was given: the next one comes after it.
+    /// The value was returned, so the next value comes after it.
     pub(crate) is_called: bool,
 }
 
@@ -39,9 +39,9 @@ pub(crate) struct LastValue {
 pub(crate) struct SequenceRange {
     next: i64,
     left: u64,
-    /// The log must be durable up to here before a value may count as given.
+    /// The log must be durable up to this LSN before a value may be returned.
     reserved_at: Lsn,
-    /// Since the start.
+    /// The last value since the start of the server.
     last: Option<LastValue>,
 }
 
@@ -55,12 +55,12 @@ impl SequenceRange {
         Some(value)
     }
 
-    /// Holds the values of a block, whose reservation is durable from `reserved_at` on.
+    /// Takes the values of a block, whose reservation is durable from `reserved_at` on.
     pub(crate) fn fill(&mut self, block: Block, reserved_at: Lsn) {
         (self.next, self.left, self.reserved_at) = (block.first, block.count, reserved_at);
     }
 
-    /// Gives up all reserved values: the first of them, if there are any.
+    /// Gives up all reserved values. Returns the first of them, if there are any.
     pub(crate) fn empty(&mut self) -> Option<i64> {
         (std::mem::take(&mut self.left) > 0).then_some(self.next)
     }
@@ -80,7 +80,7 @@ impl SequenceRange {
         self.left
     }
 
-    /// The value that was given or set last since the start.
+    /// The value that was last returned or set since the start of the server.
     pub(crate) fn last(&self) -> Option<LastValue> {
         self.last
     }
@@ -118,7 +118,7 @@ fn first_of(def: &SequenceDef) -> i64 {
 pub(crate) struct Block {
     /// The first one.
     pub(crate) first: i64,
-    /// How many there are.
+    /// The number of values.
     pub(crate) count: u64,
     /// The value after the block; `None` if the block has the last one.
     pub(crate) next: Option<i64>,

@@ -28,7 +28,8 @@ use crate::tree::{Tree, TreeKind};
 pub(crate) struct Trees {
     open: Mutex<HashMap<u32, Tree>>,
     row_ids: Mutex<HashMap<u32, Arc<AtomicU64>>>,
-    /// Who made a clustered tree in the place of another one, without its older versions.
+    /// For each clustered tree that has replaced another one without its older versions: the transaction that
+    /// made it.
     rewriters: Mutex<HashMap<u32, TxnId>>,
 }
 
@@ -51,7 +52,7 @@ impl Trees {
         Arc::clone(self.row_ids.lock().entry(place.owner).or_default())
     }
 
-    /// The clustered tree of this segment is the work of `txn` and takes the place of another one.
+    /// Records that `txn` has made the clustered tree of this segment in the place of another tree.
     pub(crate) fn note_rewriter(&self, owner: u32, txn: TxnId) {
         self.rewriters.lock().insert(owner, txn);
     }
@@ -61,7 +62,7 @@ impl Trees {
         self.rewriters.lock().get(&owner).copied()
     }
 
-    /// The segment is about to go.
+    /// Forgets a segment that is about to be dropped.
     pub(crate) fn forget(&self, owner: u32) {
         self.rewriters.lock().remove(&owner);
         self.open.lock().remove(&owner);
@@ -69,7 +70,7 @@ impl Trees {
     }
 }
 
-/// What is committed, seen from each database.
+/// The committed catalog, as seen from each database.
 struct Current {
     postgres: Arc<Catalog>,
     others: HashMap<ObjectId, Arc<Catalog>>,
@@ -83,7 +84,7 @@ impl Current {
     }
 }
 
-/// The current catalog and its companions.
+/// The current catalog, and data that outlives its versions.
 pub(crate) struct CatalogState {
     current: RwLock<Current>,
     /// The version of `current`. Each statement compares it with the version that it knows. Reading it needs
@@ -93,7 +94,7 @@ pub(crate) struct CatalogState {
     next_version: AtomicU64,
     pub(crate) trees: Trees,
     locks: Mutex<HashMap<TableId, Arc<TableLock>>>,
-    /// By the row of the system table that has their values.
+    /// The reserved values, by the row of the system table for the sequence.
     sequences: Mutex<HashMap<u32, Arc<Mutex<SequenceRange>>>>,
 }
 
@@ -110,12 +111,13 @@ impl CatalogState {
         }
     }
 
-    /// What is committed, seen from `postgres`.
+    /// The committed catalog, as seen from `postgres`.
     pub(crate) fn current(&self) -> Arc<Catalog> {
         Arc::clone(&self.current.read().postgres)
     }
 
-    /// The same seen from a database; from one that is not there, nothing has a name.
+    /// The committed catalog, as seen from a database. If the database does not exist, the catalog has no
+    /// names.
     pub(crate) fn current_of(&self, database: ObjectId) -> Arc<Catalog> {
         let current = self.current.read();
         if database == POSTGRES {
@@ -127,18 +129,20 @@ impl CatalogState {
 
     /// At start: the catalog as it was loaded.
     pub(crate) fn install(&self, catalog: Catalog) {
-        // Under the latch: who has seen either of the two new sees the other one new as well.
+        // Both change under the latch, so a thread that sees one of them changed also sees the other one
+        // changed.
         let mut current = self.current.write();
         self.version.store(catalog.version(), Ordering::Release);
         *current = Current::new(catalog);
     }
 
-    /// Version of what is committed.
+    /// The version of the committed catalog.
     pub(crate) fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
     }
 
-    /// The lock of a view, schema or role: ids of all objects come from one sequence.
+    /// The lock of a view, schema or role. The ids of all objects come from one sequence, so they are
+    /// distinct.
     pub(crate) fn lock_of_object(&self, object: ObjectId) -> Arc<TableLock> {
         self.lock_of(TableId(object.0))
     }
@@ -168,7 +172,7 @@ impl CatalogState {
         catalog
     }
 
-    /// A transaction with these changes has committed. Its tables are still locked.
+    /// Publishes the changes of a transaction that has committed. Its tables are still locked.
     pub(crate) fn publish(&self, changes: Vec<ObjectChange>) {
         let _one = self.publishing.lock();
         let base = self.current();

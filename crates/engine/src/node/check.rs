@@ -7,13 +7,13 @@ use super::{
     CHILD_BYTES, ENTRY_HEAD_BYTES, NodeRef, SECONDARY_VALUE_BYTES, SLOT_BYTES, SLOTS_START, STAMP_BYTES,
 };
 
-/// The first thing that is wrong with a node, if anything is.
+/// Describes the first damage of a node. `None` means that it is sound.
 pub fn damage(page: &[u8]) -> Option<String> {
     let node = NodeRef::new(page);
     check_frame(node).and_then(|()| check_entries(node)).and_then(|()| check_order(node)).err()
 }
 
-/// Whether lengths and places in the header lie within the page: what a change of one entry relies on.
+/// Whether lengths and offsets in the header are within the page. A change of one entry needs this.
 #[inline]
 pub(crate) fn has_frame(node: NodeRef<'_>) -> bool {
     let (page_bytes, fixed) = (node.page_bytes(), fixed_bytes(node));
@@ -25,7 +25,7 @@ pub(crate) fn has_frame(node: NodeRef<'_>) -> bool {
         && node.garbage_bytes() <= page_bytes
 }
 
-/// Whether an entry of a node that `has_frame` lies within its heap, with a value of at least
+/// Whether an entry is within the heap of a node that `has_frame`, with a value of at least
 /// `value_bytes_min`.
 #[inline]
 pub(crate) fn has_entry(node: NodeRef<'_>, index: usize, value_bytes_min: usize) -> bool {

@@ -15,29 +15,29 @@ use super::{
     prefix_bytes_max,
 };
 
-/// What an empty node begins with.
+/// The header and the fences of a node without entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
     /// Distance from the leaves.
     pub level: u8,
     /// Whether leaf entries carry a stamp.
     pub stamped: bool,
-    /// Right sibling, 0 none.
+    /// Right sibling; 0 means none.
     pub right: u32,
-    /// Leftmost child, 0 in a leaf.
+    /// Leftmost child; 0 in a leaf.
     pub leftmost: u32,
     /// Newest transaction of a secondary leaf.
     pub newest_txn: u64,
     /// Lowest key allowed.
     pub lower: &'a [u8],
-    /// First key not allowed; empty = none.
+    /// First key that is not allowed; empty means no limit.
     pub upper: &'a [u8],
-    /// Common prefix of the keys to come.
+    /// Common prefix of the keys that the node will have.
     pub prefix: &'a [u8],
 }
 
 impl<'a> Frame<'a> {
-    /// A leaf without stamps that may hold every key.
+    /// A leaf without stamps in which every key is allowed.
     pub const EMPTY: Self = Self {
         level: 0,
         stamped: false,
@@ -73,7 +73,7 @@ fn put_u32(page: &mut [u8], offset: usize, value: u32) {
     page[offset..offset + 4].copy_from_slice(&value.to_le_bytes());
 }
 
-/// Makes an empty node, zeroing the rest of the page behind the pager's header.
+/// Makes an empty node, and fills the rest of the page after the pager's header with zeros.
 pub fn format(page: &mut [u8], frame: &Frame<'_>) {
     page[NODE_START..].fill(0);
     page[32] = frame.level;
@@ -147,7 +147,7 @@ fn add_garbage(page: &mut [u8], bytes: usize) {
     put_u32(page, 40, garbage as u32);
 }
 
-/// Removes an entry; its room becomes garbage.
+/// Removes an entry. Its space becomes garbage.
 pub fn remove(page: &mut [u8], slot: usize) {
     let node = NodeRef::new(page);
     let count = node.len();
@@ -214,7 +214,8 @@ fn write_value_start(page: &mut [u8], slot: usize, bytes: &[u8]) {
     page[at..at + bytes.len()].copy_from_slice(bytes);
 }
 
-/// Bytes free after a rebuild with a prefix of `prefix_bytes`, negative if it would not fit.
+/// The number of free bytes after a rebuild with a prefix of `prefix_bytes`. It is negative if the node would
+/// not fit.
 pub fn free_after_rebuild(node: NodeRef<'_>, prefix_bytes: usize) -> isize {
     let shorter = node.prefix().len() as isize - prefix_bytes as isize;
     node.free_bytes() as isize + shorter - shorter * node.len() as isize
@@ -255,7 +256,7 @@ pub fn keep_left(page: &mut [u8], keep: usize, right: u32, upper: &[u8]) {
     rewrite(page, &frame, node, 0..keep);
 }
 
-/// Formats the page by `frame` and copies a range of another node's entries into it.
+/// Formats the page with `frame`, and copies a range of another node's entries into it.
 fn rewrite(page: &mut [u8], frame: &Frame<'_>, from: NodeRef<'_>, range: std::ops::Range<usize>) {
     format(page, frame);
     let mut key = Vec::new();
@@ -267,7 +268,7 @@ fn rewrite(page: &mut [u8], frame: &Frame<'_>, from: NodeRef<'_>, range: std::op
     }
 }
 
-/// Appends an entry behind the last: how nodes are filled from sorted input.
+/// Appends an entry after the last one. Nodes are filled from sorted input with it.
 pub fn append(page: &mut [u8], suffix: &[u8], value: &[u8]) {
     let count = NodeRef::new(page).len();
     assert!(has_gap(NodeRef::new(page), suffix.len(), value.len()), "append needs room");
@@ -277,7 +278,7 @@ pub fn append(page: &mut [u8], suffix: &[u8], value: &[u8]) {
     put_u16(page, 58, count);
 }
 
-/// The longest prefix of a range of a node's entries that may be taken out of them.
+/// The longest prefix that a range of a node's entries has in common and that the node may store once.
 pub fn best_prefix(node: NodeRef<'_>, range: std::ops::Range<usize>) -> Vec<u8> {
     if range.is_empty() {
         return Vec::new();

@@ -8,23 +8,23 @@
 
 use super::STAMP_BYTES;
 
-/// Flag of an entry: deleted by its transaction, still there for older snapshots.
+/// Flag of an entry that its transaction has deleted, and that older snapshots may still need.
 pub const FLAG_DELETED: u8 = 0x01;
-/// Largest transaction id that an entry can carry.
+/// Largest transaction id that an entry can store.
 pub const TXN_MAX: u64 = (1 << 48) - 1;
 
-/// Who wrote an entry of a clustered leaf, and where the version before it is.
+/// The transaction that wrote an entry of a clustered leaf, and the address of the version before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stamp {
     /// Transaction id, 48 bits.
     pub txn: u64,
-    /// Roll pointer; 0 if nothing was there before.
+    /// Roll pointer; 0 means that there is no older version.
     pub roll: u64,
-    /// `FLAG_DELETED` and the transaction layer's own bits.
+    /// `FLAG_DELETED`, and bits of the transaction layer.
     pub flags: u8,
 }
 
-/// An entry of a leaf. Its key lies in two pieces.
+/// An entry of a leaf. Its key is in two parts.
 #[derive(Clone, Copy)]
 pub struct EntryRef<'a> {
     pub(crate) prefix: &'a [u8],
@@ -79,7 +79,7 @@ impl<'a> EntryRef<'a> {
         if self.stamped { &self.value[STAMP_BYTES..] } else { &[] }
     }
 
-    /// Bytes of the key.
+    /// The length of the key in bytes.
     pub const fn key_bytes(&self) -> usize {
         self.prefix.len() + self.suffix.len()
     }
@@ -90,7 +90,7 @@ impl<'a> EntryRef<'a> {
         out.extend_from_slice(self.suffix);
     }
 
-    /// The key, copied.
+    /// A copy of the key.
     pub fn key(&self) -> Vec<u8> {
         [self.prefix, self.suffix].concat()
     }

@@ -15,7 +15,7 @@
 //! | 54 | 2 | lower fence length |
 //! | 56 | 2 | upper fence length, 0 = no upper bound |
 //! | 58 | 2 | slot of the last insert |
-//! | 60 | 2 | run: inserts in a row that each went right behind the one before |
+//! | 60 | 2 | run: successive inserts that were each at the slot after the one before |
 //! | 62 | 2 | reserved, 0 |
 //! | 64 | 8 | newest transaction that changed the leaf (secondary trees) |
 //! | 72 | 8 each | slots: head u32 (first four bytes of the suffix, read big endian), offset u16, suffix length u16 |
@@ -58,9 +58,9 @@ pub const NODE_START: usize = 32;
 pub(crate) const SLOTS_START: usize = 72;
 pub(crate) const SLOT_BYTES: usize = 8;
 pub(crate) const STAMPED: u8 = 0x01;
-/// Both fences begin with the prefix, so every key between them does.
+/// Both fences begin with the prefix, so every key between them begins with it, too.
 pub(crate) const PREFIX_IMPLIED: u8 = 0x02;
-/// Bytes of an entry besides its suffix, value and slot.
+/// The number of bytes of an entry without its suffix, value and slot.
 pub(crate) const ENTRY_HEAD_BYTES: usize = 2;
 /// Bytes of flags, transaction id and roll pointer in a clustered leaf value.
 pub const STAMP_BYTES: usize = 15;
@@ -79,19 +79,19 @@ pub const fn key_bytes_max(page_bytes: usize) -> usize {
     usable_bytes(page_bytes) / 4
 }
 
-/// Longest prefix that a node takes out of its keys.
+/// The length limit of the prefix that a node stores once for all its keys.
 pub const fn prefix_bytes_max(page_bytes: usize) -> usize {
     usable_bytes(page_bytes) / 16
 }
 
-/// Most bytes an entry with its slot may take. Two fences of `key_bytes_max`, a prefix and one such entry fit
-/// in a page, and a full page can always be cut so that both halves fit (`split`).
+/// The most bytes that an entry with its slot may take. Two fences of `key_bytes_max`, a prefix and one such
+/// entry fit in a page, and a full page can always be split so that both halves fit (`split`).
 pub const fn entry_bytes_max(page_bytes: usize) -> usize {
     usable_bytes(page_bytes) * 3 / 8
 }
 
-/// Longest payload that stays in a clustered leaf beside a key of `key_bytes`; a longer one goes to an
-/// overflow chain.
+/// The longest payload that is stored in a clustered leaf with a key of `key_bytes`. A longer payload is in
+/// an overflow chain.
 pub const fn payload_bytes_max(page_bytes: usize, key_bytes: usize) -> usize {
     entry_bytes_max(page_bytes) - SLOT_BYTES - ENTRY_HEAD_BYTES - STAMP_BYTES - key_bytes
 }

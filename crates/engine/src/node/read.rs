@@ -14,19 +14,19 @@ use super::{ENTRY_HEAD_BYTES, EntryRef, PREFIX_IMPLIED, SLOT_BYTES, SLOTS_START,
 const HEAD_BYTES: usize = 4;
 const CACHE_LINE_BYTES: usize = 64;
 const TOUCH_LINES_MAX: usize = 16;
-/// An entry of a hundred bytes lies in two or three cache lines.
+/// An entry of a hundred bytes is in two or three cache lines.
 const TOUCH_ENTRY_LINES: usize = 3;
 
-/// A node that can be read. Cheap to copy.
+/// A node for reading. Copies are cheap.
 #[derive(Clone, Copy)]
 pub struct NodeRef<'a> {
     page: &'a [u8],
 }
 
-/// Where a key is, or where it would be inserted.
+/// The position of a key, or the position where it would be inserted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyPosition {
-    /// Slot of the first key >= the one sought; the slot count if there is none.
+    /// Slot of the first key >= the searched key; the slot count if there is none.
     pub slot: usize,
     /// Whether that key is equal.
     pub exact: bool,
@@ -39,7 +39,7 @@ pub(crate) struct Slot {
     pub suffix_bytes: usize,
 }
 
-/// The first four bytes, as a number that sorts like them; shorter strings are filled with zeros.
+/// The first four bytes, as a number with the same order. Zeros are added to shorter strings.
 #[inline]
 pub(crate) fn head_of(suffix: &[u8]) -> u32 {
     if let Some(first) = suffix.first_chunk::<4>() {
@@ -55,7 +55,7 @@ pub fn common_prefix_bytes(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(x, y)| x == y).count()
 }
 
-/// Bytes that an entry takes in the node, with its slot.
+/// The number of bytes that an entry with its slot takes in the node.
 pub const fn entry_bytes(suffix_bytes: usize, value_bytes: usize) -> usize {
     SLOT_BYTES + ENTRY_HEAD_BYTES + suffix_bytes + value_bytes
 }
@@ -144,20 +144,20 @@ impl<'a> NodeRef<'a> {
         self.u16_at(52)
     }
 
-    /// The bytes that all keys begin with and that suffixes lack.
+    /// The bytes with which all keys begin. Suffixes do not have them.
     #[inline]
     pub fn prefix(&self) -> &'a [u8] {
         let start = self.page.len() - self.u16_at(56) - self.u16_at(54) - self.prefix_bytes();
         &self.page[start..start + self.prefix_bytes()]
     }
 
-    /// Lowest key that may be here; empty for the leftmost node.
+    /// Lowest key that is allowed in this node; empty for the leftmost node.
     pub fn lower_fence(&self) -> &'a [u8] {
         let end = self.page.len() - self.u16_at(56);
         &self.page[end - self.u16_at(54)..end]
     }
 
-    /// First key that belongs to the right; `None` for the rightmost node.
+    /// First key that belongs to the right sibling; `None` for the rightmost node.
     pub fn upper_fence(&self) -> Option<&'a [u8]> {
         let bytes = self.u16_at(56);
         (bytes > 0).then(|| &self.page[self.page.len() - bytes..])
@@ -173,7 +173,7 @@ impl<'a> NodeRef<'a> {
         self.u16_at(58)
     }
 
-    /// Inserts in a row that went right behind the one before.
+    /// The number of successive inserts that were each at the slot after the one before.
     pub fn run(&self) -> usize {
         self.u16_at(60)
     }
@@ -192,7 +192,7 @@ impl<'a> NodeRef<'a> {
         self.heap_start() - SLOTS_START - self.len() * SLOT_BYTES
     }
 
-    /// Bytes free if the node were compacted.
+    /// The number of free bytes after a compaction.
     #[inline]
     pub fn free_bytes(&self) -> usize {
         self.gap_bytes() + self.garbage_bytes()
@@ -234,7 +234,7 @@ impl<'a> NodeRef<'a> {
         &self.page[start..start + self.u16_at(slot.offset)]
     }
 
-    /// The whole key of an entry, copied.
+    /// A copy of the whole key of an entry.
     pub fn key(&self, index: usize) -> Vec<u8> {
         [self.prefix(), self.suffix(index)].concat()
     }
@@ -247,13 +247,13 @@ impl<'a> NodeRef<'a> {
         EntryRef { prefix: self.prefix(), suffix, value, stamped: self.is_stamped() }
     }
 
-    /// Bytes that an entry takes, with its slot.
+    /// The number of bytes that an entry with its slot takes.
     pub fn entry_bytes(&self, index: usize) -> usize {
         let slot = self.slot(index);
         entry_bytes(slot.suffix_bytes, self.u16_at(slot.offset))
     }
 
-    /// Page number of child `index`, 0..=len.
+    /// Page number of the child with this index, which is in 0..=len.
     #[inline]
     pub fn child(&self, index: usize) -> u32 {
         match index {
@@ -300,8 +300,8 @@ impl<'a> NodeRef<'a> {
         self.search_suffix(suffix)
     }
 
-    /// As `search`; keys that are sought in their order are found at once at or behind the slot of the one
-    /// before.
+    /// As `search`, but first compares the key with that of `slot` and the next one. So keys that are
+    /// searched in ascending order are often found immediately.
     #[inline]
     pub fn search_from(&self, slot: usize, key: &[u8]) -> KeyPosition {
         let suffix = key.strip_prefix(self.prefix());
@@ -329,7 +329,8 @@ impl<'a> NodeRef<'a> {
         }
     }
 
-    /// Loads the first cache lines of an entry: they are fetched together, while its suffix is compared.
+    /// Loads the first cache lines of an entry, so that they are fetched at the same time, before its suffix
+    /// is compared.
     #[inline]
     fn touch_entry(&self, slots: &[[u8; SLOT_BYTES]], index: usize) {
         let Some(raw) = slots.get(index) else { return };
@@ -342,7 +343,7 @@ impl<'a> NodeRef<'a> {
     #[inline]
     fn compare(&self, slot: Slot, suffix: &[u8]) -> Ordering {
         if slot.suffix_bytes <= HEAD_BYTES && suffix.len() <= HEAD_BYTES {
-            // The heads are all of the suffixes but for zeros at the end.
+            // The heads are the whole suffixes, except for zeros at the end.
             return slot.suffix_bytes.cmp(&suffix.len());
         }
         self.suffix_of(slot).cmp(suffix)
@@ -375,8 +376,8 @@ fn decode_slot(raw: &[u8; SLOT_BYTES]) -> Slot {
     Slot { head: word as u32, offset: (word >> 32) as usize & 0xFFFF, suffix_bytes: (word >> 48) as usize }
 }
 
-/// Loads each cache line of the slots once: the loads overlap, while those of the search wait for each other.
-/// (Inner nodes are in the cache.)
+/// Loads each cache line of the slots once. These loads overlap, while those of the search wait for each
+/// other. (Inner nodes are in the cache.)
 #[inline]
 fn touch(slots: &[[u8; SLOT_BYTES]]) {
     // A plain loop: without link-time optimisation, the adapters of an iterator may be calls.

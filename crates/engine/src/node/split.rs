@@ -11,21 +11,22 @@
 
 use super::{NodeRef, common_prefix_bytes, entry_bytes, usable_bytes};
 
-/// Inserts in a row, each right behind the one before, from which a node counts as filled in ascending order.
+/// After this number of successive inserts, each at the slot after the one before, a node counts as filled in
+/// ascending order.
 const RUN_MIN: usize = 4;
 
-/// A decision to cut.
+/// The point at which a node is split.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cut {
-    /// Entries `0..keep` stay.
+    /// Entries `0..keep` stay in the node.
     pub keep: usize,
     /// The upper fence of the left and the lower fence of the right half. In an inner node it is the key of
     /// entry `keep`, which moves up.
     pub separator: Vec<u8>,
 }
 
-/// Cuts a leaf so that `key` with a value of `value_bytes` comes nearer to fitting. `None` if there is
-/// nothing to cut: the key's own entry is the only one.
+/// Finds a cut of a leaf after which `key` with a value of `value_bytes` has more space. `None` if there is
+/// nothing to cut, because the key's own entry is the only one.
 pub fn cut_leaf(node: NodeRef<'_>, key: &[u8], value_bytes: usize) -> Option<Cut> {
     let list = Wanted::new(node, key, value_bytes);
     if list.len() < 2 {
@@ -36,7 +37,7 @@ pub fn cut_leaf(node: NodeRef<'_>, key: &[u8], value_bytes: usize) -> Option<Cut
     Some(Cut { keep: list.kept(at), separator: list.separator(at) })
 }
 
-/// Cuts an inner node; the entry at the cut moves up.
+/// Finds a cut of an inner node. The entry at the cut moves to the parent.
 pub fn cut_inner(node: NodeRef<'_>) -> Option<Cut> {
     let sizes: Vec<usize> = (0..node.len()).map(|index| node.entry_bytes(index)).collect();
     let ascending = node.run() >= RUN_MIN && node.last_insert() + 1 == node.len();
@@ -45,7 +46,7 @@ pub fn cut_inner(node: NodeRef<'_>) -> Option<Cut> {
     Some(Cut { keep, separator: node.key(keep) })
 }
 
-/// The entries of a leaf as if the new one were already in it.
+/// The entries of a leaf together with the new one.
 struct Wanted<'a> {
     node: NodeRef<'a>,
     key: &'a [u8],
@@ -70,7 +71,8 @@ impl<'a> Wanted<'a> {
         self.sizes.len()
     }
 
-    /// Entries of the real node that stay left of a cut before wanted entry `at`.
+    /// The number of entries of the real node that stay in the left half, for a cut before entry `at` of this
+    /// list.
     fn kept(&self, at: usize) -> usize {
         if self.exact || at <= self.slot { at } else { at - 1 }
     }
@@ -118,13 +120,13 @@ fn halves_fit(node: NodeRef<'_>, left_bytes: usize, right_bytes: usize, separato
     left_bytes + lower + separator_bytes <= usable && right_bytes + separator_bytes + upper <= usable
 }
 
-/// The cut whose left side has nearest to half of the bytes.
+/// The cut after which both sides have about half of the bytes.
 fn middle(sizes: &[usize]) -> usize {
     let total: usize = sizes.iter().sum();
     let mut left = 0;
     for (at, size) in sizes.iter().enumerate() {
         if (left + size) * 2 > total {
-            // Entry `at` straddles the middle: it goes to the side that stays smaller.
+            // The middle is within entry `at`. The entry goes to the smaller side.
             return if (left * 2 + size) > total { at } else { at + 1 };
         }
         left += size;
@@ -132,7 +134,7 @@ fn middle(sizes: &[usize]) -> usize {
     sizes.len()
 }
 
-/// The cut that leaves a twentieth of a page to the right, and at least the last entry.
+/// The cut after which the right half has a twentieth of a page, and at least the last entry.
 fn last_percent(sizes: &[usize], page_bytes: usize) -> usize {
     let mut right = 0;
     for (at, size) in sizes.iter().enumerate().rev() {

@@ -31,15 +31,15 @@ use crate::visible_version::step_back_kept;
 /// Key, stamp and payload of an entry of a clustered leaf.
 type LeafEntry = (Vec<u8>, Stamp, Vec<u8>);
 
-/// A row was changed in place.
+/// The result of a change of a row in place.
 pub(crate) struct ChangedInPlace<T> {
     /// The result of the edit.
     pub(crate) result: T,
-    /// The change is durable when the log is durable up to here.
+    /// The change is durable when the log is durable up to this LSN.
     pub(crate) durable_by: Lsn,
 }
 
-/// What a version contributes to an index.
+/// The entry of a version in an index.
 struct Contribution {
     entry: Vec<u8>,
     flags: u8,
@@ -69,8 +69,8 @@ impl PagedStore {
             .map_err(bulk_error)
     }
 
-    /// The next entry in order: equal ones are one, live if one of them is. Two live ones with one value are
-    /// a duplicate.
+    /// The next entry in order. Equal entries become one entry, which is live if one of them is live. Two
+    /// live entries with the same value are a duplicate.
     fn next_entry(
         &self,
         core: &Core,
@@ -127,7 +127,7 @@ impl PagedStore {
         Ok(())
     }
 
-    /// 23502 if the newest version of a row has NULL in the column.
+    /// Returns the error 23502 if the newest version of a row has NULL in the column.
     pub(crate) fn refuse_nulls(&self, cx: &Context, column: usize) -> Result<()> {
         let mut spare = Vec::new();
         self.for_each_row(cx, |_, version| {
@@ -139,7 +139,8 @@ impl PagedStore {
         })
     }
 
-    /// Entries of a row: live for its newest version, marked for older ones that a snapshot may see.
+    /// Makes the entries of a row: a live one for its newest version, and marked ones for older versions that
+    /// a snapshot may see.
     fn contribute(
         &self,
         core: &Core,
@@ -154,7 +155,7 @@ impl PagedStore {
             if !version.is_deleted() {
                 let row = self.whole_row(core, &version.payload, &mut spare)?;
                 let row = self.row(row);
-                // Older versions only have the entries that can be made of them.
+                // An older version only has an entry if its key can be computed.
                 let shape = match flags {
                     0 => index.new_entry_key(&self.def, row, key, &mut entry)?,
                     _ => index.entry_key(&self.def, row, key, &mut entry)?,
@@ -174,9 +175,9 @@ impl PagedStore {
     }
 
     /// Builds the clustered tree of this table's rows in the order of `def`'s primary key, in the (noted,
-    /// empty) segment `owner`; `columns` says where each column of `def` comes from, if they are not the same
-    /// ones. Rows keep their writers; older versions are left behind, so 40001 if the own snapshot needs
-    /// them.
+    /// empty) segment `owner`. `columns` says where each column of `def` comes from, if the columns are not
+    /// the same. Rows keep the transaction ids of their writers. Older versions are not copied, so the error
+    /// is 40001 if the caller's own snapshot needs them.
     pub(crate) fn rebuild(
         &self,
         cx: &mut Context,

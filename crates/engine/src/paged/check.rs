@@ -29,7 +29,7 @@ impl Sum {
 }
 
 impl PagedStore {
-    /// Checks the table; gives the number of its rows.
+    /// Checks the table, and returns the number of its rows.
     pub(crate) fn check(&self, core: &Core, checker: &mut Checker) -> Result<u64> {
         let mut expected = vec![Sum::default(); self.indexes.len()];
         let mut rows = 0;

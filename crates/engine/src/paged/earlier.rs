@@ -15,7 +15,7 @@
 
 use std::collections::HashMap;
 
-/// Rows remembered at most.
+/// The most rows in the cache.
 const ROWS_MAX: usize = 1 << 17;
 
 /// Rows by clustered key, each with the index entry of the version that the view sees.
@@ -30,7 +30,7 @@ impl Earlier {
         !self.rows.is_empty() && self.rows.get(key).is_some_and(|visible| visible.as_deref() != Some(entry))
     }
 
-    /// Remembers the entry of the visible version, `None` if the view sees no row.
+    /// Stores the entry of the visible version; `None` if the view sees no row.
     pub(super) fn note(&mut self, key: &[u8], visible: Option<&[u8]>) {
         if self.rows.len() < ROWS_MAX && !self.rows.contains_key(key) {
             self.rows.insert(key.into(), visible.map(Into::into));

@@ -1,5 +1,5 @@
-//! Work that a change of a row needs besides the row itself: before it the overflow chain, after it the index
-//! entries.
+//! Work that a change of a row needs in addition to the row itself: the overflow chain before it, and the
+//! index entries after it.
 //!
 //! Invariants
 //! 1. The undo record names an overflow chain before the second page of the chain is made. So a rollback or
@@ -21,7 +21,7 @@ use crate::row_access::Change;
 use crate::undo::Kind;
 
 impl PagedStore {
-    /// Makes the entries of a row that had none.
+    /// Makes the entries of a row that has none yet.
     pub(super) fn add_entries(&self, cx: &mut Context, key: &[u8], payload: &[u8]) -> Result<()> {
         let mut entry = std::mem::take(&mut cx.buffers.entry);
         let row = self.row(payload);
@@ -35,7 +35,7 @@ impl PagedStore {
         outcome
     }
 
-    /// Writes a payload to an overflow chain that the undo knows; gives the overflow pointer.
+    /// Writes a payload to an overflow chain, which an undo record names. Returns the overflow pointer.
     pub(super) fn spill(&self, cx: &mut Context, payload: &[u8]) -> Result<Vec<u8>> {
         let core = Arc::clone(&cx.core);
         core.pager.reserve(self.tree.root().space(), 1)?;
@@ -51,7 +51,7 @@ impl PagedStore {
         is_pointer.then(|| overflow::first_page(&self.tree, payload))
     }
 
-    /// Index entries, and the new place of a row whose key changed.
+    /// Changes the index entries, and inserts a row whose key changed at its new key.
     pub(super) fn follow_up(&self, cx: &mut Context, key: &[u8], applied: Applied) -> Result<()> {
         match &applied.change {
             Change::Skip | Change::Lock(_) => Ok(()),
@@ -68,7 +68,7 @@ impl PagedStore {
         }
     }
 
-    /// Notes a deleted row's entries to be marked together with those of others.
+    /// Collects a deleted row's entries, which will be marked together with those of other rows.
     fn gather_entries(&self, cx: &mut Context, key: &[u8], old_row: &[u8]) -> Result<()> {
         let mut entry = std::mem::take(&mut cx.buffers.entry);
         let record_count = cx.record_count;
@@ -105,7 +105,7 @@ impl PagedStore {
         for index in &self.indexes {
             let before = index.entry_key(&self.def, self.row(old_row), key, &mut old)?;
             let after = index.new_entry_key(&self.def, row, key, &mut new)?;
-            // Of a row that the index leaves out the key is empty, which no entry's is.
+            // For a row that is not in the index, the key is empty. The key of an entry is never empty.
             if old == new {
                 continue;
             }

@@ -21,25 +21,26 @@ use crate::tree::{Direction, Put, Scan};
 use crate::types::{Datum, Value};
 use crate::versions::Version;
 
-/// What stands in the way of a unique value.
+/// The reason why a unique value cannot be inserted.
 enum Conflict {
     None,
-    /// A committed (or own) row has it.
+    /// A committed row, or one of this transaction, has the value.
     Duplicate,
-    /// So has one that came after this transaction had found the value free, under SERIALIZABLE.
+    /// As `Duplicate`, for a row that was inserted after this transaction had found the value free, under
+    /// SERIALIZABLE.
     Unforeseen,
-    /// A row whose fate is open may have it.
+    /// A row of a transaction that has not ended may have the value.
     Open(Owner),
 }
 
-/// Whether a tree could hold the entry. One that is too long was refused when it was to be made, so the row
-/// it was for is being rolled back.
+/// Whether the entry is short enough for a tree. If it is too long, it was refused when the row was inserted,
+/// so that row is being rolled back.
 pub(super) fn may_exist(core: &Core, entry: &[u8]) -> bool {
     entry.len() <= node::key_bytes_max(core.pager.page_size())
 }
 
 impl PagedIndex {
-    /// Makes the entry exist, live or delete-marked.
+    /// Makes sure that the entry exists, either live or with a delete mark.
     pub(super) fn set_entry(&self, core: &Core, entry: &[u8], txn: TxnId, is_live: bool) -> Result<()> {
         if planted("index: every eighth entry is missed") && hash_key(0, entry).is_multiple_of(8) {
             return Ok(());
@@ -66,7 +67,7 @@ impl PagedIndex {
         }
     }
 
-    /// Delete-marks the entry if it exists.
+    /// Sets the delete mark of the entry, if it exists.
     pub(super) fn mark_entry(&self, core: &Core, entry: &[u8], txn: TxnId) -> Result<()> {
         if !may_exist(core, entry) {
             return Ok(());
@@ -109,7 +110,8 @@ impl PagedIndex {
 }
 
 impl PagedStore {
-    /// Makes the live entry of a new version; waits for or refuses duplicates in a unique index.
+    /// Makes the live entry of a new version. In a unique index, refuses a duplicate, or waits for the
+    /// transaction that may have one.
     pub(super) fn add_entry(
         &self,
         cx: &mut Context,
@@ -163,7 +165,7 @@ impl PagedStore {
         Ok(Conflict::None)
     }
 
-    /// Whether the row behind another entry with the same value is in the way.
+    /// Whether the row of another entry with the same value is a conflict.
     fn rival(&self, cx: &Context, index: &PagedIndex, entry: &[u8]) -> Result<Conflict> {
         let (core, (_, key)) = (&*cx.core, split_entry_key(entry)?);
         let mut version = Version::default();
@@ -190,8 +192,9 @@ impl PagedStore {
         })
     }
 
-    /// Whether a row that is in the way came after the snapshot to where this transaction has looked, under
-    /// SERIALIZABLE: it found the key free, so what it should do is begin again, not report a duplicate.
+    /// Whether a conflicting row is newer than the snapshot with which this transaction has read the key,
+    /// under SERIALIZABLE. The transaction found the key free. So it must begin again, and not report a
+    /// duplicate.
     pub(super) fn is_unforeseen(&self, cx: &Context, hold: WriteAccess, key: &[u8], row: RowRef<'_>) -> bool {
         let (Some(serial), WriteAccess::Free(lsn)) = (&cx.serial, hold) else { return false };
         if cx.snapshot_taken().is_none_or(|snapshot| lsn <= snapshot) {
@@ -211,7 +214,7 @@ impl PagedStore {
         KeyPartValue { name, column_type, value: row.get(column).to_value() }
     }
 
-    /// 23505 about a row that an index refuses.
+    /// The error 23505 for a row that an index refuses.
     pub(super) fn duplicate_in(&self, index: &PagedIndex, row: RowRef<'_>) -> Result<Error> {
         let (Some(derived), Some(keys)) = (&index.def.derived, &index.keys) else {
             return Ok(self.duplicate(&index.def.name, &index.def.columns, row));
@@ -225,13 +228,13 @@ impl PagedStore {
         Ok(violation(&index.def.name, values.into_iter().enumerate().map(named).collect()))
     }
 
-    /// 23505 about a row that a key of these columns refuses.
+    /// The error 23505 for a row that a key of these columns refuses.
     pub(super) fn duplicate(&self, constraint: &str, columns: &[usize], row: RowRef<'_>) -> Error {
         violation(constraint, columns.iter().map(|c| self.key_part(*c, row)).collect())
     }
 }
 
-/// 23505 in PostgreSQL's words.
+/// The error 23505 with PostgreSQL's text.
 pub(crate) fn violation(constraint: &str, key: Box<[KeyPartValue]>) -> Error {
     let names: Vec<_> = key.iter().map(|part| part.name.as_str()).collect();
     let values: Vec<_> = key.iter().map(|part| shown(part.value.as_datum())).collect();

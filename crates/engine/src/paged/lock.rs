@@ -28,31 +28,31 @@ use crate::visible_version::Retry;
 /// The committed version below an uncommitted version, or below one that is newer than the snapshot. A
 /// transaction that relies on the row need not wait for the writer of that version.
 pub(super) struct Beneath {
-    /// Of the newest version.
+    /// The stamp of the newest version.
     pub(super) above: Stamp,
     pub(super) txn: TxnId,
     pub(super) row: Vec<u8>,
 }
 
-/// What lies beneath the newest version of a row.
+/// What was found below the newest version of a row.
 enum Under {
     Row(Beneath),
-    /// Its writer has done what who relies on the row must wait for.
+    /// The writer has made a change for which a transaction that relies on the row must wait.
     Held,
-    /// Somebody has, since the snapshot, and committed.
+    /// Another transaction has made such a change after the snapshot, and has committed.
     Changed,
     /// The version is out of date.
     Stale,
 }
 
-/// What became of one attempt to share a row.
+/// The result of one attempt to share a row.
 enum ShareAttempt {
     Shared,
     Missing,
     Wait(Owner),
-    /// Somebody is changing it.
+    /// Another transaction is changing the row.
     Busy(Owner, Version),
-    /// Its row is in an overflow chain.
+    /// The row is in an overflow chain.
     Elsewhere(Version),
 }
 
@@ -69,7 +69,7 @@ impl PagedStore {
         self.modify_or_lock(cx, key, Some(strength), lock)
     }
 
-    /// Notes a share; called under the leaf's latch.
+    /// Records a share. The caller holds the leaf's latch.
     pub(super) fn note_share(&self, cx: &mut Context, key: &[u8], strength: LockStrength) {
         let share = (hash_key(self.tree.owner(), key), strength);
         if cx.core.shares.add(share, cx.owner) {
@@ -77,7 +77,7 @@ impl PagedStore {
         }
     }
 
-    /// How strong a lock a change of a row needs.
+    /// The strength of the lock that a change of a row needs.
     pub(super) fn strength_of(
         &self,
         old_row: &[u8],
@@ -206,14 +206,14 @@ impl PagedStore {
                 },
                 ShareAttempt::Elsewhere(version) => {
                     let mut row = Vec::new();
-                    // An error counts only if the row is still the one whose chain was read.
+                    // An error is returned only if the row is still the one whose chain was read.
                     match self.whole_row(&core, &version.payload, &mut row) {
                         Ok(_) => known = Some(Beneath { above: version.stamp, txn: TxnId::NONE, row }),
                         Err(error) => self.unless_changed(&core, key, version.stamp, error)?,
                     }
                 }
                 found => {
-                    // Others who wait for the same end may share too.
+                    // Other transactions that wait for the same one may share the row, too.
                     cx.pass_on();
                     return Ok(matches!(found, ShareAttempt::Shared));
                 }
@@ -227,7 +227,7 @@ impl PagedStore {
         if is_there && newest.stamp == stamp { Err(error) } else { Ok(()) }
     }
 
-    /// One look under the leaf's latch.
+    /// One attempt under the leaf's latch.
     fn look(
         &self,
         cx: &mut Context,
@@ -261,7 +261,8 @@ impl PagedStore {
     }
 }
 
-/// Whether foreign keys may refer to an index: who relies on a row relies on its values in these.
+/// Whether foreign keys may refer to an index. A transaction that relies on a row relies on its values in
+/// these indexes.
 fn may_be_referred_to(index: &PagedIndex) -> bool {
     index.def.unique && index.def.is_plain()
 }

@@ -22,26 +22,26 @@ use crate::marks::{Entries, Marks};
 use crate::node::{FLAG_DELETED, Stamp};
 use crate::sort::Arena;
 
-/// Memory of gathered marks; beyond it they are set.
+/// Memory limit of collected marks. Above it they are set.
 const GATHERED_BYTES_MAX: usize = 16 << 20;
-/// Entries that one mini-transaction marks.
+/// The most entries that one mini-transaction marks.
 const MARKED_MAX: usize = 128;
 
 impl PagedStore {
-    /// From now on marks of deleted rows' entries are gathered.
+    /// Starts collecting the marks of deleted rows' entries.
     pub(super) fn gather_marks(&self, cx: &mut Context) {
         let of_index = self.indexes.iter().map(|_| Entries::default()).collect();
         cx.marks = Some(Marks { owner: self.tree.owner(), of_index });
     }
 
-    /// Sets what was gathered, and gathers no more.
+    /// Sets the collected marks, and stops collecting.
     pub(super) fn settle_marks(&self, cx: &mut Context) -> Result<()> {
         let Some(mut marks) = cx.marks.take() else { return Ok(()) };
         self.set_marks(cx, &mut marks)
     }
 
-    /// Notes an entry to be marked, of the row whose undo record is the last of `record_count`; `false` if
-    /// marks are not gathered.
+    /// Collects an entry of the row whose undo record is the last of `record_count`. Returns false if marks
+    /// are not collected.
     pub(super) fn gather(&self, cx: &mut Context, index: usize, entry: &[u8], record_count: u64) -> bool {
         let marks = cx.marks.as_mut().filter(|marks| marks.owner == self.tree.owner());
         let Some(entries) = marks.and_then(|marks| marks.of_index.get_mut(index)) else { return false };
@@ -50,17 +50,17 @@ impl PagedStore {
         true
     }
 
-    /// Whether marks of this table are gathered.
+    /// Whether marks of this table are collected.
     pub(super) fn gathers(&self, cx: &Context) -> bool {
         cx.marks.as_ref().is_some_and(|marks| marks.owner == self.tree.owner())
     }
 
-    /// Sets the marks if they have become many.
+    /// Sets the marks if there are too many.
     pub(super) fn bound_marks(&self, cx: &mut Context) -> Result<()> {
         let Some(mut marks) = cx.marks.take_if(|marks| marks.memory_bytes() > GATHERED_BYTES_MAX) else {
             return Ok(());
         };
-        // An error ends the statement, whose rows are put back with their entries.
+        // An error ends the statement, and its rows are restored with their entries.
         self.set_marks(cx, &mut marks)?;
         cx.marks = Some(marks);
         Ok(())
@@ -78,7 +78,7 @@ impl PagedStore {
 }
 
 impl PagedIndex {
-    /// Delete-marks those of the entries that exist; they are in order.
+    /// Sets the delete marks of those entries that exist. The entries are in order.
     fn mark_all(&self, core: &Core, entries: &Arena, txn: TxnId) -> Result<()> {
         let stamp = Stamp { txn: txn.get(), roll: 0, flags: FLAG_DELETED };
         let mut done = 0;

@@ -52,7 +52,7 @@ use crate::table_engine::{CoreRef, Decide, Run, TableEngine, TableStore};
 use crate::tree::{Tree, TreeError};
 use crate::types::Datum;
 
-/// Bytes of the length at the end of an index entry's key.
+/// The size of the length field at the end of an index entry's key.
 const KEY_LENGTH_BYTES: usize = 2;
 
 /// Name of the engine that stores tables in pages.
@@ -75,18 +75,18 @@ impl TableEngine for PagedEngine {
 pub(crate) struct PagedIndex {
     pub(crate) def: Arc<IndexDef>,
     pub(crate) tree: Tree,
-    /// Of a derived index.
+    /// Computes the keys of a derived index.
     keys: Option<Keys>,
-    /// What its entries say of their rows.
+    /// The columns that can be read from its entries.
     columns: EntryColumns,
 }
 
-/// How the key of an index entry is made up.
+/// The structure of an index entry's key.
 #[derive(Clone, Copy)]
 struct EntryShape {
-    /// Bytes before the primary key.
+    /// The number of bytes before the primary key.
     prefix_bytes: usize,
-    /// A part is NULL.
+    /// Whether a part is NULL.
     has_null: bool,
 }
 
@@ -121,7 +121,7 @@ impl PagedStore {
         (&*table.store as &dyn Any).downcast_ref()
     }
 
-    /// The same for a step that only paged tables have.
+    /// As `of`, with an error if another engine stores the table.
     pub(crate) fn needed(table: &Table) -> Result<&Self> {
         let other = || Error::Unsupported { what: format!("this on engine {}", table.def().engine) };
         Self::of(table).ok_or_else(other)
@@ -155,7 +155,7 @@ impl PagedStore {
         found.ok_or_else(|| Error::StaleDefinition { table: self.def.name.clone() })
     }
 
-    /// The encoded primary key of a row; `None` if rows are kept by row id.
+    /// Encodes the primary key of a row. Returns false if the table has none, so that its rows have row ids.
     fn primary_key(&self, row: &[Datum<'_>], out: &mut Vec<u8>) -> Result<bool> {
         let Some(primary) = &self.def.primary_key else { return Ok(false) };
         out.clear();
@@ -166,7 +166,7 @@ impl PagedStore {
         Ok(true)
     }
 
-    /// As `primary_key`, of an encoded row.
+    /// As `primary_key`, for an encoded row.
     fn primary_key_of(&self, row: RowRef<'_>, out: &mut Vec<u8>) -> Result<bool> {
         let Some(primary) = &self.def.primary_key else { return Ok(false) };
         out.clear();
@@ -186,7 +186,7 @@ impl PagedStore {
         Err(Error::NullInKey { table: self.def.name.clone(), column })
     }
 
-    /// A key for a row of a table without primary key.
+    /// Makes a key for a row of a table without a primary key.
     fn new_row_id(&self, core: &Core, out: &mut Vec<u8>) -> Result<()> {
         if self.next_row_id.load(Ordering::Acquire) == 0 {
             let last = self.last_row_id(core)?;
@@ -198,7 +198,7 @@ impl PagedStore {
         Ok(())
     }
 
-    /// The row's content, fetched from its chain if it is not in the leaf.
+    /// The row's content. If it is not in the leaf, it is read from its chain.
     pub(crate) fn whole_row<'a>(
         &self,
         core: &Core,
@@ -221,8 +221,9 @@ impl PagedIndex {
         Self { def, tree, keys, columns }
     }
 
-    /// The key of the entry of a row that is there; `None` if the index has none for it: it leaves the row
-    /// out, or the row's key could not be computed, so that it is being taken back.
+    /// The key of the entry of an existing row. `None` means that the index has no entry for it. Either the
+    /// index does not include the row, or the row's key could not be computed, so that the row is being
+    /// rolled back.
     fn entry_key(
         &self,
         table: &TableDef,
@@ -239,7 +240,7 @@ impl PagedIndex {
         }
     }
 
-    /// The key of the entry that a new row gets; `None` if the index leaves the row out.
+    /// The key of the entry for a new row; `None` if the index does not include the row.
     fn new_entry_key(
         &self,
         table: &TableDef,
@@ -272,7 +273,7 @@ impl PagedIndex {
     }
 }
 
-/// Takes an entry's key apart: index columns, primary key.
+/// Splits an entry's key into index columns and primary key.
 fn split_entry_key(entry: &[u8]) -> Result<(&[u8], &[u8])> {
     let split = || {
         let end = entry.len().checked_sub(KEY_LENGTH_BYTES)?;

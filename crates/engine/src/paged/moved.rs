@@ -44,7 +44,8 @@ impl Arrival {
     }
 }
 
-/// Whether the row that a statement seeks may have left the key where `stamp` is the newest version's.
+/// Whether the row that a statement searches may have moved away from the key whose newest version has this
+/// stamp.
 pub(super) fn may_have_left(cx: &mut Context, hold: WriteAccess, stamp: Stamp) -> bool {
     let is_flagged = stamp.flags & (FLAG_MOVED | FLAG_VACATED) != 0;
     is_flagged
@@ -56,17 +57,17 @@ pub(super) fn may_have_left(cx: &mut Context, hold: WriteAccess, stamp: Stamp) -
         }
 }
 
-/// FLAG_VACATED if the version that comes over `stamp` has to carry it: not if every snapshot sees what is
-/// below.
+/// FLAG_VACATED, if a new version above the one with `stamp` needs it. It does not if every snapshot sees the
+/// version below.
 pub(super) fn inherited(core: &Core, stamp: Stamp) -> u8 {
     let is_flagged = stamp.flags & (FLAG_MOVED | FLAG_VACATED) != 0;
     if is_flagged && TxnId::new(stamp.txn) >= core.status.floor() { FLAG_VACATED } else { 0 }
 }
 
 impl PagedStore {
-    /// Where the row went that the statement seeks at `key`: the one that its snapshot sees there, or the one
-    /// that arrived with `since`. `version` is the newest one, committed or the statement's own. `None`: it
-    /// is still there, or gone.
+    /// Finds the new key of the row that the statement searches at `key`. This is the row that its snapshot
+    /// sees there, or the one that arrived with `since`. `version` is the newest one, committed or the
+    /// statement's own. `None` means that the row is still there, or deleted.
     pub(super) fn trace(
         &self,
         cx: &mut Context,
@@ -78,10 +79,10 @@ impl PagedStore {
         let view = View { me: TxnId::NONE, ..cx.view()? };
         let mut oldest_mark = None;
         while !since.is_some_and(|arrival| arrival.is(version.stamp)) {
-            // Above what the snapshot does not see, all of the own versions are this statement's.
+            // Own versions above one that the snapshot does not see are all of this statement.
             let is_own = version.stamp.txn == cx.id.get();
-            // A state that was forgotten meanwhile lies below the floor, so it was seen: nothing here can be
-            // rolled back.
+            // A status that was forgotten in the meantime is below the floor, so the transaction was visible.
+            // Nothing here can be rolled back.
             if !is_own && core.sight(&view, TxnId::new(version.stamp.txn)) != Sight::Unseen {
                 if version.is_deleted() {
                     return Ok(None);
@@ -106,13 +107,13 @@ impl PagedStore {
     fn arrival(&self, cx: &mut Context, core: &Core, key: &[u8], mark: Stamp) -> Result<(Vec<u8>, Arrival)> {
         let found = self.read_arrival(core, key, mark);
         if !matches!(found, Ok(Some(_))) {
-            // Purge beyond the rollback limit may have taken the undo.
+            // If the rollback limit is exceeded, purge may have removed the undo.
             cx.view()?;
         }
         found?.ok_or_else(|| missing_record(mark))
     }
 
-    /// Reads on behind the record of a mark to the record of the row's arrival.
+    /// Reads from the record of a mark on, until the record of the row's arrival.
     fn read_arrival(&self, core: &Core, key: &[u8], mark: Stamp) -> Result<Option<(Vec<u8>, Arrival)>> {
         let (pointer, txn) = (RollPointer::from_raw(mark.roll), TxnId::new(mark.txn));
         let (mut at, mut slot) = (pointer.page(), pointer.slot());

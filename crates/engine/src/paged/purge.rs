@@ -39,14 +39,16 @@ impl PagedStore {
 
     fn purge_entries(&self, core: &Core, record: &RecordRef<'_>, pointer: RollPointer) -> Result<()> {
         let payload = record.before.payload;
-        // A chain is freed after the entries went, so a chain that is no longer whole says that they did.
+        // The entries are removed before the chain is freed. So if a part of the chain is freed, the entries
+        // are removed.
         let is_done =
             overflow::is_pointer(payload) && record.chain != Some(overflow::first_page(&self.tree, payload));
         if self.indexes.is_empty() || payload.is_empty() || is_done {
             return Ok(());
         }
         let (mut spare, mut entry) = (Vec::new(), Vec::new());
-        // A fuzzer's page of undo, damaged under a right checksum, held a row that ended outside of itself.
+        // Found by fuzzing: on an undo page that was damaged although its checksum was right, a row's fields
+        // were outside of the row.
         let row = RowRef::checked(&self.schema, self.whole_row(core, payload, &mut spare)?)?;
         for index in &self.indexes {
             if index.entry_key(&self.def, row, record.key, &mut entry)?.is_none() {
@@ -83,7 +85,7 @@ impl PagedStore {
         }
     }
 
-    /// Removes the delete-marked row if the record's transaction is the last that touched it.
+    /// Removes the row with a delete mark, if the record's transaction is the last one that changed it.
     fn purge_deleted(&self, core: &Core, record: &RecordRef<'_>, pointer: RollPointer) -> Result<()> {
         let mut mtr = core.pager.begin()?;
         let mut at = self.tree.locate_x(&core.pager, &mut mtr, record.key)?;

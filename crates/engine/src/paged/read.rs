@@ -29,13 +29,13 @@ use crate::tree::{Direction, Scan};
 use crate::versions::Version;
 use crate::visible_version::{Look, Retry, look_back};
 
-/// What the first look at an entry, under the leaf's latch, came to.
+/// The result of the first attempt to read an entry, under the leaf's latch.
 enum First {
-    /// The caller has had the row.
+    /// The caller has received the row.
     Shown,
     /// The view sees no row.
     NoRow,
-    /// The version was copied; its row is still to be found or fetched.
+    /// The version was copied. An older version or the overflow chain must still be read.
     Copied,
 }
 
@@ -56,7 +56,7 @@ impl PagedStore {
         let first =
             self.tree.get(&core.pager, key, |entry| self.first_look(core, &view, entry, version, found))?;
         match first {
-            // Purge beyond the rollback limit may have taken the row since the view was made.
+            // If the rollback limit is exceeded, purge may have removed the row after the view was made.
             None | Some(First::NoRow) => core.purge.check_snapshot(view.snapshot).map(|()| false),
             Some(First::Shown) => Ok(true),
             Some(First::Copied) => self.read_copied(cx, view, key, found),
@@ -104,8 +104,8 @@ impl PagedStore {
         Ok(true)
     }
 
-    /// Makes `version`, a copy of the newest version of a key, the one that the view sees; `false` if it sees
-    /// none. Reads the row again as long as the copy is out of date.
+    /// Replaces `version`, a copy of the newest version of a key, by the one that the view sees. Returns
+    /// false if it sees none. Reads the row again as long as the copy is out of date.
     pub(super) fn settle(
         &self,
         core: &Core,
@@ -128,7 +128,7 @@ impl PagedStore {
                 break;
             }
         }
-        // Purge beyond the rollback limit may have taken the row since the view was made.
+        // If the rollback limit is exceeded, purge may have removed the row after the view was made.
         core.purge.check_snapshot(view.snapshot).map(|()| false)
     }
 
@@ -142,13 +142,13 @@ impl PagedStore {
     ) -> Result<&'a [u8]> {
         let row = self.whole_row(core, payload, spare);
         if overflow::is_pointer(payload) {
-            // Purge beyond the rollback limit may have freed the chain while it was read.
+            // If the rollback limit is exceeded, purge may have freed the chain while it was read.
             core.purge.check_snapshot(view.snapshot)?;
         }
         row
     }
 
-    /// Copies the newest version of a key; `false` if there is none.
+    /// Copies the newest version of a key. Returns false if there is none.
     pub(super) fn copy_newest(&self, core: &Core, key: &[u8], version: &mut Version) -> Result<bool> {
         let found = self.tree.get(&core.pager, key, |entry| version.set(entry.stamp(), entry.payload()))?;
         Ok(found.is_some())
@@ -182,7 +182,8 @@ impl PagedStore {
         outcome.map(|_| ())
     }
 
-    /// Notes what a scan has read, under SERIALIZABLE: up to the last row if it ended there.
+    /// Records the range that a scan has read, under SERIALIZABLE. If the closure ended the scan, the range
+    /// ends at the last row.
     #[cold]
     fn note_range(&self, cx: &Context, spec: &ScanSpec<'_>, ended_early: bool) -> Result<()> {
         let Some(serial) = &cx.serial else { return Ok(()) };
@@ -200,7 +201,7 @@ impl PagedStore {
         Ok(())
     }
 
-    /// `Break` if the callback ended the scan; the last key is in the buffers then.
+    /// Returns `Break` if the callback ended the scan. Then the last key is in the buffers.
     fn scan_rows(
         &self,
         cx: &mut Context,
@@ -258,7 +259,7 @@ impl PagedStore {
         on_row: &mut OnRow<'_>,
     ) -> Result<ControlFlow<()>> {
         let mut earlier = Earlier::default();
-        // Where this transaction's marks come late, its entries do not say what it has deleted.
+        // While this transaction's marks are pending, its entries do not show which rows it has deleted.
         let covering = columns.filter(|_| !cx.has_late_marks()).and_then(|c| index.columns.wanted(c));
         loop {
             cx.check_cancel()?;
@@ -268,7 +269,7 @@ impl PagedStore {
             if !has_more {
                 return Ok(ControlFlow::Continue(()));
             }
-            // All changes of this leaf are visible to everybody: its entries are as their rows say.
+            // All changes of this leaf are visible to every transaction, so its entries match their rows.
             let is_settled = TxnId::new(scan.newest_txn()) < view.floor;
             for at in 0..scan.len() {
                 let entry = scan.entry(at);
@@ -286,7 +287,7 @@ impl PagedStore {
         }
     }
 
-    /// Gives what the entry says of its row, which is visible.
+    /// Passes the columns that the entry has to the callback. The row is visible.
     fn show_covered(
         &self,
         cx: &mut Context,

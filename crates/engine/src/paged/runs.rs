@@ -30,11 +30,11 @@ use crate::table_engine::{Decide, Run};
 use crate::tree::Position;
 use crate::undo::{Before, Kind, Prepared, RecordRef};
 
-/// What became of a row.
+/// The result for one row.
 enum Step {
     Deleted,
     Skipped,
-    /// It needs `modify`.
+    /// The row needs `modify`.
     End,
 }
 
@@ -46,7 +46,7 @@ impl PagedStore {
         keys: &mut dyn Iterator<Item = &[u8]>,
         decide: &mut Decide<'_>,
     ) -> Result<Run> {
-        // Under SERIALIZABLE each row has notes of its own.
+        // Under SERIALIZABLE each row is recorded separately.
         if cx.serial.is_some() || (!self.indexes.is_empty() && !self.gathers(cx)) {
             return Ok(Run::default());
         }
@@ -60,7 +60,7 @@ impl PagedStore {
         if outcome.as_ref().is_ok_and(|run| run.deleted > 1) {
             reached("delete: rows of one leaf together");
         }
-        // After an error, too: rows are rolled back by what the log says of them.
+        // The commit is necessary even after an error, because a rollback uses the logged undo records.
         mtr.commit();
         let outcome = outcome.and_then(|run| self.bound_marks(cx).map(|()| run));
         self.take_back(cx, mark, outcome)
@@ -124,13 +124,13 @@ impl PagedStore {
         Ok(Step::Deleted)
     }
 
-    /// Whether the row can be deleted as it lies there, by this transaction and now.
+    /// Whether this transaction can delete the row now, in the version that is in the leaf.
     fn is_deletable(&self, cx: &mut Context, mtr: &Mtr<'_>, at: &Position, key: &[u8]) -> Result<bool> {
         let entry = self.tree.entry(mtr, at);
         let (stamp, payload) = (entry.stamp(), entry.payload());
         let hold = cx.core.hold(TxnId::new(stamp.txn), cx.id);
-        // The floor, which says that all see a version, passes by snapshots that were given up. After the
-        // floor was read.
+        // The floor ignores snapshots that purge has given up, so the snapshot is checked after the floor was
+        // read.
         let snapshot = cx.snapshot();
         cx.core.purge.check_snapshot(snapshot)?;
         let is_free = match hold {
@@ -145,7 +145,7 @@ impl PagedStore {
         Ok(cx.core.shares.in_the_way(LockStrength::Update, cx.owner, hash).is_none())
     }
 
-    /// Notes the entries of a row whose undo record comes next.
+    /// Collects the entries of a row whose undo record is written next.
     fn gather_of(&self, cx: &mut Context, key: &[u8], row: &[u8]) -> Result<()> {
         let mut entry = std::mem::take(&mut cx.buffers.entry);
         let record_count = cx.record_count + 1;

@@ -28,7 +28,7 @@ use crate::visible_version::step_back_kept;
 /// Finds the open table whose clustered tree a segment owns.
 pub(crate) type Resolve<'r, 't> = dyn Fn(u32) -> Option<&'t PagedStore> + 'r;
 
-/// Undoes the newest records until `mark` are left.
+/// Undoes the newest records until `mark` records are left.
 pub(crate) fn roll_back<'t>(cx: &mut Context, mark: u64, resolve: &Resolve<'_, 't>) -> Result<()> {
     while cx.record_count > mark {
         if !undo_newest(cx, resolve)? {
@@ -38,7 +38,7 @@ pub(crate) fn roll_back<'t>(cx: &mut Context, mark: u64, resolve: &Resolve<'_, '
     Ok(())
 }
 
-/// Undoes the newest record; `false` if there is none.
+/// Undoes the newest record. Returns false if there is none.
 pub(crate) fn undo_newest<'t>(cx: &mut Context, resolve: &Resolve<'_, 't>) -> Result<bool> {
     let Some(pointer) = cx.read_top()? else { return Ok(false) };
     let core = Arc::clone(&cx.core);
@@ -94,7 +94,7 @@ fn pop(core: &Core, segment: &mut Segment) -> Result<()> {
     Ok(())
 }
 
-/// Frees a chain from its front; the record always names what is left of it.
+/// Frees a chain from its front. The record always names the first page that is left.
 fn free_chain(core: &Core, segment: &mut Segment, record: &RecordRef<'_>) -> Result<()> {
     let Some(mut first) = record.chain else { return Ok(()) };
     let tree = Tree::open(first, record.tree, TreeKind::Clustered);
@@ -174,7 +174,7 @@ impl PagedStore {
         }
     }
 
-    /// Whether a version from `from` back, as far as anybody may still see one, has this index entry.
+    /// Whether the version `from` or an older one that a snapshot may still see has this index entry.
     fn older_has(
         &self,
         core: &Core,
@@ -198,7 +198,7 @@ impl PagedStore {
         }
     }
 
-    /// Whether a version is a row with this index entry.
+    /// Whether a version is not deleted and has this index entry.
     pub(super) fn version_has(
         &self,
         core: &Core,
@@ -216,7 +216,7 @@ impl PagedStore {
         Ok(other == entry)
     }
 
-    /// Whether the version before is a delete whose purge is over, or will not find what it looks for.
+    /// Whether the version before is a delete that is purged, or whose purge will not find the row.
     fn is_purged_delete(&self, core: &Core, record: &RecordRef<'_>) -> bool {
         let stamp = record.before.stamp;
         let view = View { snapshot: core.purge.horizon(), me: TxnId::NONE, floor: core.status.floor() };
@@ -224,7 +224,7 @@ impl PagedStore {
         is_delete && core.sight(&view, TxnId::new(stamp.txn)) == Sight::Seen
     }
 
-    /// The clustered entry as it was, and the record gone.
+    /// Restores the clustered entry, and removes the record.
     fn put_back(&self, core: &Core, segment: &mut Segment, record: &RecordRef<'_>) -> Result<()> {
         let key = record.key;
         loop {
@@ -238,7 +238,7 @@ impl PagedStore {
                 )));
             }
             let before = record.before;
-            // A deleted entry lost its payload if a row was put over it and that was undone.
+            // A deleted entry lost its payload if a row was inserted in its place and this insert was undone.
             let is_replaced = matches!(record.kind, Kind::Update | Kind::UpdatePlain)
                 || record.kind == Kind::Delete && self.tree.entry(&mtr, &at).payload() != before.payload;
             if is_replaced && !self.tree.has_room(&mtr, &at, key, before.payload.len()) {

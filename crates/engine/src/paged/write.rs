@@ -31,64 +31,64 @@ use crate::undo::{Before, Kind, RecordRef};
 use crate::versions::{FLAG_KEY, FLAG_LOCK, FLAG_MOVED, Version};
 use crate::visible_version::step_back_kept;
 
-/// What became of one attempt under the leaf's latch.
+/// The result of one attempt under the leaf's latch.
 enum Attempt<T> {
     Done(T),
     /// Another transaction holds the row.
     Wait(Owner),
-    /// The leaf has no room for the payload.
+    /// The leaf has no space for the payload.
     NeedRoom(usize),
     /// The undo page is full.
     NeedUndo,
-    /// The newest change may be a mere lock, or another row may be in this one's place: look at what is below
-    /// it.
+    /// The newest change may be only a lock, or another row may be stored at this key. The caller must read
+    /// the versions below.
     LookBelow(Version),
     /// Another transaction is changing a row that is only to be relied on, or has changed it since the
     /// snapshot. The caller has to look at older versions.
     LookBeneath(Option<Owner>, Version),
-    /// The new row belongs into an overflow chain: lock the old one and write the chain first.
+    /// The new row belongs in an overflow chain. The caller locks the old row, and writes the chain first.
     NeedChain(RowImage),
 }
 
-/// A decision that has been made for one version of a row.
+/// The decision for one version of a row.
 struct Decided {
     stamp: Stamp,
     change: Change,
 }
 
-/// What `modify` keeps between attempts.
+/// The state of `modify` between attempts.
 #[derive(Default)]
 struct Progress {
-    /// The lock that is all that is wanted.
+    /// The strength, if the row is only locked.
     lock: Option<LockStrength>,
     beneath: Option<Beneath>,
     decided: Option<Decided>,
-    /// Stamp of a version below which was looked: it does not stand in the way of this snapshot.
+    /// Stamp of a version whose older versions were read. It does not prevent the change under this snapshot.
     harmless: Option<Stamp>,
     /// The row's new payload in the leaf, if it is an overflow pointer.
     pointer: Option<Vec<u8>>,
-    /// The row was followed to this key: how it came here.
+    /// Set if the row was followed to this key: the version with which it arrived.
     since: Option<Arrival>,
-    /// Where the row went after this statement's snapshot.
+    /// The key to which the row moved after this statement's snapshot.
     moved_to: Option<(Vec<u8>, Arrival)>,
 }
 
-/// How the part of `modify` in the clustered tree ended.
+/// The result of `modify` in the clustered tree.
 enum ClusteredEnd {
-    /// The change is made there. The indexes have to follow.
+    /// The change is made there. The indexes must still be changed.
     Applied(Applied),
-    /// Nothing is changed, and nothing is left to do.
+    /// Nothing is changed, and no work is left.
     Unchanged(Outcome),
 }
 
-/// A change carried out in the clustered tree.
+/// A change that was made in the clustered tree.
 pub(super) struct Applied {
     pub(super) change: Change,
-    /// The new row has another primary key; the old one is deleted.
+    /// Whether the new row has another primary key. Then the old row is deleted.
     pub(super) moves: bool,
-    /// The new row has the old one's columns in all indexes.
+    /// Whether the index columns of the new row are those of the old one.
     pub(super) is_plain: bool,
-    /// The row before, whole; empty if no index needs it.
+    /// The whole old row; empty if no index needs it.
     pub(super) old_row: Vec<u8>,
 }
 
@@ -111,7 +111,7 @@ impl PagedStore {
         if self.primary_key(row, key)? { Ok(()) } else { self.new_row_id(&cx.core, key) }
     }
 
-    /// Inserts an encoded row and its index entries, or nothing.
+    /// Inserts an encoded row and its index entries. After an error nothing is inserted.
     fn insert_encoded(&self, cx: &mut Context, key: &[u8], payload: &[u8]) -> Result<()> {
         self.begin_write(cx)?;
         let mark = cx.record_count;
@@ -121,7 +121,7 @@ impl PagedStore {
         Ok(())
     }
 
-    /// After a failure: undoes what was done since `mark`.
+    /// After an error, undoes the changes since `mark`.
     pub(super) fn take_back<T>(&self, cx: &mut Context, mark: u64, outcome: Result<T>) -> Result<T> {
         match outcome {
             Ok(value) => Ok(value),
@@ -152,8 +152,8 @@ impl PagedStore {
         Ok(())
     }
 
-    /// Notes a row that comes or goes, under SERIALIZABLE: where every index has it, since readers note where
-    /// they look.
+    /// Records a row that is inserted or deleted, under SERIALIZABLE. It is recorded for the tree and for
+    /// every index, because readers record the ranges that they read there.
     fn note_row(&self, cx: &Context, key: &[u8], row: &[u8]) {
         if cx.serial.is_none() {
             return;
@@ -161,14 +161,14 @@ impl PagedStore {
         cx.note_write(self.tree.owner(), key);
         let mut entry = Vec::new();
         for index in &self.indexes {
-            // The entry was made a moment ago.
+            // The entry was just made.
             if matches!(index.entry_key(&self.def, self.row(row), key, &mut entry), Ok(Some(_))) {
                 cx.note_write(index.tree.owner(), &entry);
             }
         }
     }
 
-    /// Notes what a change has taken away, and what it has put there under the same key.
+    /// Records the row that a change has removed, and the new row with the same key.
     fn note_change(&self, cx: &Context, key: &[u8], applied: &Applied) {
         match &applied.change {
             Change::Skip | Change::Lock(_) => {}
@@ -233,7 +233,8 @@ impl PagedStore {
         self.put_logged(cx, mtr, &mut at, key, payload, flags)
     }
 
-    /// Puts the new version of the encoded record's row and appends the record, if everything has room.
+    /// Writes the new version of the encoded record's row and appends the record, if there is enough space
+    /// for both.
     fn put_logged(
         &self,
         cx: &mut Context,
@@ -253,7 +254,7 @@ impl PagedStore {
         Ok(Attempt::Done(()))
     }
 
-    /// Does what an attempt was in need of. No latch is held.
+    /// Does what the attempt needs. The caller holds no latch.
     fn get_past<T>(&self, cx: &mut Context, key: &[u8], attempt: Attempt<T>) -> Result<()> {
         match attempt {
             Attempt::Wait(owner) => cx.wait_for(owner, self.tree.owner(), key),
@@ -274,7 +275,7 @@ impl PagedStore {
         self.modify_or_lock(cx, key, None, decide)
     }
 
-    /// As `modify_row`; `lock` is what `decide` will ask for, if it asks for a lock.
+    /// As `modify_row`. `lock` is the strength that `decide` will request, if it requests a lock.
     pub(super) fn modify_or_lock(
         &self,
         cx: &mut Context,
@@ -282,7 +283,7 @@ impl PagedStore {
         lock: Option<LockStrength>,
         decide: &mut dyn FnMut(RowRef<'_>) -> Result<Change>,
     ) -> Result<Outcome> {
-        // A share is nothing that is written.
+        // A share is not written to a page.
         let is_shared = lock.is_some_and(LockStrength::is_shared);
         if !is_shared {
             self.begin_write(cx)?;
@@ -329,7 +330,7 @@ impl PagedStore {
         }
     }
 
-    /// Carries the decision out in the clustered tree.
+    /// Makes the change in the clustered tree.
     fn modify_clustered(
         &self,
         cx: &mut Context,
@@ -383,8 +384,8 @@ impl PagedStore {
         let entry = self.tree.entry(mtr, &at);
         let stamp = entry.stamp();
         let hold = core.hold(TxnId::new(stamp.txn), cx.id);
-        // The floor, which says that all see a version, passes by snapshots that were given up. After the
-        // floor was read.
+        // The floor ignores snapshots that purge has given up, so the snapshot is checked after the floor was
+        // read.
         core.purge.check_snapshot(cx.snapshot())?;
         match hold {
             WriteAccess::Busy(owner) if progress.lock == Some(LockStrength::KeyShare) => {
@@ -425,15 +426,15 @@ impl PagedStore {
             reached("shares: waited for");
             return Ok(Attempt::Wait(sharer));
         }
-        // Only indexes need the old row later.
+        // The old row is needed later only for indexes.
         let is_unneeded = (is_plain && cx.serial.is_none()) || self.indexes.is_empty();
         let old_row = if is_unneeded { Vec::new() } else { old_row.to_vec() };
         let applied = Applied { change, moves, is_plain, old_row };
         self.carry_out(cx, mtr, &mut at, key, stamp, applied, progress)
     }
 
-    /// Relies on the row beneath a change that leaves its keys alone: one that is not committed, or that the
-    /// snapshot does not see.
+    /// Relies on the version beneath a change that keeps the row's keys. The change is not committed, or the
+    /// snapshot does not see it.
     fn share_beneath(
         &self,
         cx: &mut Context,
@@ -458,13 +459,13 @@ impl PagedStore {
         Ok(Attempt::Done(ClusteredEnd::Applied(applied)))
     }
 
-    /// A lock-only change is newer than the snapshot: whether the change below it is. Gives the lock's stamp
-    /// if not.
+    /// Called if a change that is only a lock is newer than the snapshot. Returns the stamp of the lock if
+    /// the change below it is visible, and an error if it is not.
     fn look_below(&self, cx: &mut Context, key: &[u8], mut version: Version) -> Result<Stamp> {
         let lock = version.stamp;
         while version.stamp.flags & FLAG_LOCK != 0 {
             if !step_back_kept(&mut version, &cx.core, self.tree.owner(), key)? {
-                // A lock that is newer than the snapshot is purged only beyond the rollback limit.
+                // A lock that is newer than the snapshot is purged only if the rollback limit is exceeded.
                 return cx.view().map(|_| Stamp::default());
             }
         }
@@ -527,7 +528,7 @@ impl PagedStore {
         }
     }
 
-    /// A change of the stamp alone: delete mark or lock.
+    /// Changes only the stamp: a delete mark or a lock.
     fn restamp(
         &self,
         cx: &mut Context,
@@ -589,11 +590,11 @@ impl PagedStore {
         Ok(moves)
     }
 
-    /// Whether no index has to know of the new row.
+    /// Whether no index must be changed for the new row.
     fn is_plain(&self, old_row: &[u8], image: &RowImage) -> bool {
         let (old, new) = (self.row(old_row), self.row(image.as_bytes()));
         self.indexes.iter().all(|index| {
-            // An expression may tell values apart that are equal: 1.0 and 1.00.
+            // An expression may have different results for equal values, for example 1.0 and 1.00.
             let same = |a: Datum<'_>, b: Datum<'_>| match index.def.is_plain() {
                 true => a.order(&b).is_eq(),
                 false => is_same(&a, &b),
@@ -602,8 +603,8 @@ impl PagedStore {
         })
     }
 
-    /// Locks the row and has the decision made again; once the row is this transaction's, the decision stays
-    /// valid: writes the chain.
+    /// Locks the row, and lets `decide` decide again. While this transaction has the row, the decision stays
+    /// valid. Then writes the chain.
     fn chain_first(
         &self,
         cx: &mut Context,
@@ -625,7 +626,8 @@ impl PagedStore {
     }
 }
 
-/// REPEATABLE READ met a version that is newer than its snapshot: an error, unless it may be a mere lock.
+/// Under REPEATABLE READ, a version is newer than the snapshot. That is an error, unless the version may be
+/// only a lock.
 fn newer_than_snapshot<T>(entry: EntryRef<'_>) -> Result<Attempt<T>> {
     if entry.flags() & FLAG_LOCK == 0 {
         return Err(Error::SerializationFailure);
@@ -639,12 +641,13 @@ fn look_below<T>(stamp: Stamp) -> Attempt<T> {
     Attempt::LookBelow(version)
 }
 
-/// Whether the stamp tells those who rely on the row to wait.
+/// Whether transactions that rely on the row must wait because of this stamp.
 fn keeps_all_out(stamp: Stamp) -> bool {
     stamp.flags & (FLAG_KEY | FLAG_DELETED) != 0
 }
 
-/// Whether REPEATABLE READ must not change what was committed at `lsn`.
+/// Whether a change that was committed at `lsn` is too new for a transaction of REPEATABLE READ to change the
+/// row.
 pub(super) fn is_too_new(cx: &mut Context, lsn: Lsn) -> bool {
     cx.isolation.keeps_snapshot() && lsn > cx.snapshot()
 }

@@ -17,10 +17,10 @@ use crate::node::{self, KIND_NODE, Stamp, common_prefix_bytes, entry_bytes, pref
 use crate::redo::{self, NodeOp};
 
 const FILL_PERCENT: usize = 95;
-/// Pages reserved in a space at once.
+/// The number of pages that are reserved in a space together.
 const RESERVE_PAGES: u32 = 64;
 
-/// Why a build failed.
+/// The reason why a build failed.
 #[derive(Debug, Error)]
 pub enum BulkError<E> {
     /// The tree could not be written.
@@ -29,16 +29,16 @@ pub enum BulkError<E> {
     /// The input failed.
     #[error(transparent)]
     Input(E),
-    /// Two entries have the same key (or come in the wrong order).
+    /// Two entries have the same key, or are in the wrong order.
     #[error("an entry does not ascend")]
     NotAscending {
-        /// The key of the later of the two.
+        /// The key of the later entry.
         key: Vec<u8>,
     },
 }
 
-/// Fills a fresh segment with a tree of the given entries (key, stamp, payload), which ascend strictly by
-/// key.
+/// Builds a tree in an empty segment from the given entries (key, stamp, payload). Their keys ascend
+/// strictly.
 pub fn bulk_build<E>(
     pager: &Pager,
     space: SpaceId,
@@ -70,7 +70,7 @@ pub fn bulk_build<E>(
     Ok(tree)
 }
 
-/// The rightmost node of a level, not yet written.
+/// The rightmost node of a level, which is not written yet.
 struct Level {
     page: PageId,
     leftmost: u32,
@@ -93,7 +93,7 @@ impl Level {
         common_prefix_bytes(first, key).min(prefix_bytes_max(page_bytes))
     }
 
-    /// Whether one more entry, and an upper fence as long as its key, would overfill the node.
+    /// Whether the node would be too full with one more entry and an upper fence as long as its key.
     fn is_full_for(&self, key: &[u8], value: &[u8], page_bytes: usize) -> bool {
         let shared = self.shared(key, page_bytes);
         let saved = shared * self.entries.len();
@@ -125,7 +125,8 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// Writes the open node of a level and begins the next with the entry (an inner one with its child).
+    /// Writes the open node of a level, and begins the next one with the entry. The child of an entry becomes
+    /// the leftmost child of an inner node.
     fn close_and_push(&mut self, level: usize, key: Vec<u8>, value: Vec<u8>) -> Result<(), TreeError> {
         let next = self.new_page()?;
         let separator = match level {
@@ -146,7 +147,7 @@ impl Builder<'_> {
         self.push(level + 1, separator, next.no().0.to_le_bytes().to_vec())
     }
 
-    /// Writes the open nodes, the topmost one into the root page.
+    /// Writes the open nodes. The topmost node is written to the root page.
     fn finish(mut self) -> Result<(), TreeError> {
         let levels = std::mem::take(&mut self.levels);
         let top = levels.len() - 1;
@@ -205,7 +206,7 @@ impl Builder<'_> {
         Ok(page)
     }
 
-    /// The page meant for the topmost node, whose content went into the root.
+    /// Frees the page of the topmost node, whose content is in the root page.
     fn give_back(&self, page: PageId) -> Result<(), TreeError> {
         let mut mtr = self.pager.begin()?;
         mtr.x(page)?;

@@ -13,10 +13,10 @@ use varve_pager::{Access, PageId, Pager, PagerError, SpaceId};
 use super::{Tree, TreeError, TreeResult};
 use crate::node::{self, EntryRef, NodeRef};
 
-/// Damages kept; more are only counted.
+/// The most damages that are stored. More are only counted.
 const DAMAGES_MAX: usize = 100;
 
-/// Collects the pages that structures refer to, and the damages found on the way.
+/// Collects the pages to which structures refer, and the damages.
 #[derive(Debug, Default)]
 pub struct Checker {
     claimed: HashMap<PageId, u32>,
@@ -25,13 +25,13 @@ pub struct Checker {
 }
 
 impl Checker {
-    /// Nothing seen yet.
+    /// A checker without pages and damages.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Notes that a structure of segment `owner` refers to a page; `false` (and a damage) if something did
-    /// before.
+    /// Records that a structure of segment `owner` refers to a page. If another structure refers to it,
+    /// records a damage and returns false.
     pub fn claim(&mut self, page: PageId, owner: u32) -> bool {
         let before = self.claimed.insert(page, owner);
         if let Some(other) = before {
@@ -50,7 +50,8 @@ impl Checker {
         Ok(())
     }
 
-    /// The same for all segments of a space, in the order of their numbers; looks at each page once.
+    /// As `compare_with_allocation`, for all segments of a space in the order of their numbers. Reads each
+    /// page once.
     pub fn compare_all_with_allocation(&mut self, pager: &Pager, space: SpaceId) -> TreeResult<()> {
         let mut claimed: BTreeMap<u32, Vec<PageId>> =
             pager.owners(space)?.into_keys().map(|owner| (owner, Vec::new())).collect();
@@ -65,7 +66,7 @@ impl Checker {
         Ok(())
     }
 
-    /// `allocated` comes in page order.
+    /// Compares the pages of one segment. `allocated` is in page order.
     fn compare(&mut self, owner: u32, allocated: &[PageId], mut claimed: Vec<PageId>) {
         claimed.sort_unstable();
         for page in allocated.iter().filter(|page| claimed.binary_search(page).is_err()) {
@@ -76,7 +77,7 @@ impl Checker {
         }
     }
 
-    /// Notes a damage.
+    /// Records a damage.
     pub fn damage(&mut self, what: String) {
         self.damage_count += 1;
         if self.damages.len() < DAMAGES_MAX {
@@ -84,23 +85,23 @@ impl Checker {
         }
     }
 
-    /// The damages found, the first ones first.
+    /// The damages, in the order in which they were found.
     pub fn damages(&self) -> &[String] {
         &self.damages
     }
 
-    /// How many damages were found.
+    /// The number of damages.
     pub const fn damage_count(&self) -> u64 {
         self.damage_count
     }
 
-    /// The pages referred to, with the segment that did.
+    /// The pages to which structures refer, with the segment of the structure.
     pub const fn claimed(&self) -> &HashMap<PageId, u32> {
         &self.claimed
     }
 }
 
-/// What a parent says about a child.
+/// The properties of a child that follow from its parent.
 struct Expected {
     page: PageId,
     level: Option<u8>,
@@ -109,7 +110,7 @@ struct Expected {
 }
 
 impl Tree {
-    /// Walks the whole tree. Damages are reported to `checker`; the result is an error only if the pager has
+    /// Reads the whole tree. Damages are reported to `checker`. The result is an error only if the pager has
     /// stopped. `visit` is called with every entry of every undamaged leaf, in key order. The tree must not
     /// change meanwhile.
     pub fn check(
@@ -138,7 +139,7 @@ struct Walk<'a, 'v> {
     pager: &'a Pager,
     checker: &'a mut Checker,
     visit: &'v mut dyn FnMut(&mut Checker, EntryRef<'_>),
-    /// Per level: the node seen last and its right sibling.
+    /// For each level: the node that was read last, and its right sibling.
     right_of: Vec<Option<(PageId, u32)>>,
 }
 

@@ -15,22 +15,23 @@ use varve_pager::{Access, H, Mtr, PageId, PageS, Pager, page};
 use super::{Tree, TreeError, TreeResult};
 use crate::node::{KIND_NODE, NodeRef};
 
-/// Attempts to have an absent page read while no latch is held.
+/// The number of attempts to read an absent page without a latch.
 const READS_UNLATCHED_MAX: u32 = 8;
 
-/// What is fetched of a leaf while it is latched: the header and the slots of some seventy rows.
+/// The bytes of a leaf that are fetched into the cache while it is latched: the header and the slots of about
+/// seventy rows.
 const LEAF_AHEAD_BYTES: usize = 640;
-/// And of an inner node: the header (the slots are in the cache, mostly).
+/// As `LEAF_AHEAD_BYTES`, for an inner node: only the header, because the slots are usually in the cache.
 const NODE_AHEAD_BYTES: usize = 64;
 
 /// The child of a node that a descent takes.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ChildChoice<'k> {
-    /// The one that may hold this key.
+    /// The child that may have this key.
     Key(&'k [u8]),
-    /// The one that may hold the largest key below this one.
+    /// The child that may have the largest key below this one.
     Below(&'k [u8]),
-    /// The last one.
+    /// The last child.
     Last,
 }
 
@@ -46,7 +47,7 @@ impl ChildChoice<'_> {
 }
 
 impl Tree {
-    /// Latches the leaf shared; `access` says how the leaf is used (inner nodes are always wanted again).
+    /// Latches the leaf shared. `access` says how the leaf is used. (Inner nodes are always used again.)
     #[inline]
     pub(super) fn latch_leaf_s<'p>(
         &self,
@@ -57,7 +58,7 @@ impl Tree {
         self.latch_s(pager, target, 0, access)
     }
 
-    /// Latches the node of level `stop` shared, or the root if the tree is lower.
+    /// Latches the node of level `stop` shared. If the tree is lower, latches the root.
     #[inline]
     pub(super) fn latch_s<'p>(
         &self,
@@ -86,8 +87,8 @@ impl Tree {
         Ok(page)
     }
 
-    /// Has an absent child read with no latch held and gives the root to begin again; after some attempts,
-    /// reads it under the parent's latch and gives the child.
+    /// Reads an absent child without a latch, and returns the root, so that the descent begins again. After
+    /// some attempts, reads the child under the parent's latch, and returns the child.
     #[cold]
     fn read_or_hold<'p>(
         &self,
@@ -104,7 +105,8 @@ impl Tree {
             page
         } else {
             drop(parent);
-            // The page may be gone from the tree by now: errors count when it is found missing again.
+            // The page may not belong to the tree any more. An error is only returned if the page is still
+            // needed in the next attempt.
             drop(pager.fix_s(child, access));
             pager.fix_s(self.root, Access::Random)?
         };
@@ -112,8 +114,8 @@ impl Tree {
         Ok((page, level))
     }
 
-    /// Latches the node of `level` exclusively, into the mini-transaction; `None` if the tree is not that
-    /// high.
+    /// Latches the node of `level` exclusively, in the mini-transaction. `None` means that the tree is not
+    /// that high.
     pub(super) fn latch_x<'p>(
         &self,
         pager: &'p Pager,
@@ -128,7 +130,7 @@ impl Tree {
                 return Ok(None);
             }
             if node.level() == level {
-                // The root's level is only known once it is latched, and it may change until it is latched
+                // The root's level is known only when it is latched, and it may change until it is latched
                 // again.
                 drop(above);
                 if let Some(page) = self.latch_root_x(mtr, level)? {
@@ -160,7 +162,7 @@ impl Tree {
         Ok(None)
     }
 
-    /// As `latch_x`, reading under the parent's latch.
+    /// As `latch_x`, but reads pages under the parent's latch.
     #[cold]
     fn latch_x_holding<'p>(
         &self,

@@ -14,17 +14,18 @@ use varve_pager::{Access, PageId, Pager};
 use super::{Tree, TreeResult};
 use crate::node::NodeRef;
 
-/// What a look at some paths of a tree says.
+/// The result of an estimate along some paths of a tree.
 #[derive(Clone, Debug, Default)]
 pub struct Estimate {
-    /// Entries of the whole tree.
+    /// The number of entries in the tree.
     pub entries: u64,
-    /// The lower fences of leaves, ascending, spread evenly; the leftmost leaf's is empty.
+    /// The lower fences of leaves that are spread evenly over the tree, ascending. That of the leftmost leaf
+    /// is empty.
     pub places: Vec<Vec<u8>>,
 }
 
 impl Tree {
-    /// Follows up to `paths` paths to leaves.
+    /// Estimates the number of entries along up to `paths` paths to leaves.
     pub fn estimate(&self, pager: &Pager, paths: usize) -> TreeResult<Estimate> {
         let mut out = Estimate::default();
         let (mut sum, mut followed) = (0.0, 0u32);
@@ -41,7 +42,8 @@ impl Tree {
         Ok(out)
     }
 
-    /// The way to the leaf at this fraction of the tree; `None` if the tree changed underneath.
+    /// Follows the path to the leaf at this fraction of the tree. `None` means that the tree changed in the
+    /// meantime.
     fn follow(&self, pager: &Pager, mut fraction: f64) -> TreeResult<Option<(f64, Vec<u8>)>> {
         let mut product = 1.0;
         let mut page = pager.fix_s(self.root, Access::Random)?;

@@ -20,10 +20,10 @@ use crate::node::split::{self, Cut};
 use crate::node::{self, CHILD_BYTES, NodeRef};
 use crate::redo::{self, NodeOp};
 
-/// Pages that one step may need.
+/// The number of pages that one step may need.
 const STEP_PAGES: u32 = 1;
 
-/// What one step found or did.
+/// The result of one step.
 enum Step {
     HasRoom,
     Split,
@@ -31,7 +31,7 @@ enum Step {
     ParentFull,
 }
 
-/// Who needs room.
+/// The entry that needs space.
 #[derive(Clone, Copy)]
 struct Wanted<'k> {
     key: &'k [u8],
@@ -39,8 +39,8 @@ struct Wanted<'k> {
 }
 
 impl Tree {
-    /// Makes room in the leaf of `key` for an entry with a payload of `payload_bytes`. Another thread may use
-    /// the room first. The caller must hold no latch.
+    /// Makes space in the leaf of `key` for an entry with a payload of `payload_bytes`. Another thread may
+    /// use this space first. The caller holds no latch.
     pub fn make_room(&self, pager: &Pager, key: &[u8], payload_bytes: usize) -> TreeResult<()> {
         let limit = node::key_bytes_max(pager.page_size());
         if key.len() > limit {
@@ -97,7 +97,8 @@ impl Tree {
         cut.ok_or_else(|| TreeError::Damaged { page, what: "it is full but cannot be split".into() })
     }
 
-    /// Moves the root's content to a new child, if the root is still at `level` and (a leaf) lacks room.
+    /// Moves the root's content to a new child, if the root is still at `level` and, as a leaf, has too
+    /// little space.
     fn grow_root(&self, pager: &Pager, wanted: Wanted<'_>, level: u8) -> TreeResult<Step> {
         let mut mtr = pager.begin()?;
         let root = mtr.x(self.root)?;
@@ -127,7 +128,7 @@ fn has_room(node: NodeRef<'_>, wanted: Wanted<'_>) -> bool {
     write::room(node, found.slot, found.exact, wanted.key, wanted.value_bytes) != InsertSpace::None
 }
 
-/// Moves what is right of the cut from `left` to the fresh page `right`.
+/// Moves the entries after the cut from `left` to the new page `right`.
 fn split(mtr: &mut varve_pager::Mtr<'_>, left: H, right: H, right_no: u32, cut: &Cut) {
     let old = mtr.page(left).to_vec();
     let old = NodeRef::new(&old);

@@ -36,16 +36,16 @@ pub use check::Checker;
 pub use estimate::Estimate;
 pub use scan::{Direction, Scan};
 
-/// What the leaves of a tree hold.
+/// The content of a tree's leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TreeKind {
     /// Rows, each with a stamp (transaction id, roll pointer, flags).
     Clustered,
-    /// Keys, each with flags; the leaf carries its newest transaction.
+    /// Keys, each with flags. The leaf has its newest transaction.
     Secondary,
 }
 
-/// Why a tree operation failed.
+/// The reason why a tree operation failed.
 #[derive(Clone, Debug, Error)]
 pub enum TreeError {
     /// The pager failed.
@@ -81,14 +81,14 @@ pub struct Tree {
     structure: Arc<Mutex<()>>,
 }
 
-/// Where a key is in an exclusively latched leaf, or where it would go.
+/// The position of a key in an exclusively latched leaf, or the position where it would be inserted.
 #[derive(Clone, Copy, Debug)]
 pub struct Position {
     /// The leaf.
     pub page: H,
     /// The slot of the key, or of the first larger one.
     pub slot: usize,
-    /// Whether the key is there.
+    /// Whether the leaf has the key.
     pub found: bool,
 }
 
@@ -98,13 +98,14 @@ pub struct Position {
 pub enum Put {
     /// The entry is in its leaf.
     Done,
-    /// Nothing was changed: end the mini-transaction, call `make_room` and locate again.
+    /// Nothing was changed. The caller ends the mini-transaction, calls `make_room`, and locates the key
+    /// again.
     NeedsRoom,
 }
 
 impl Tree {
-    /// Makes an empty tree in a segment of its own. The segment leaks if the machine crashes before the
-    /// caller has noted it durably: `create_in` is the way for tables.
+    /// Makes an empty tree in a new segment. If the machine crashes before the caller has recorded the
+    /// segment durably, the segment is lost. So tables use `create_in`.
     pub fn create(pager: &Pager, space: SpaceId, kind: TreeKind) -> TreeResult<Self> {
         let owner = pager.create_segment(space)?;
         Self::create_in(pager, space, owner, kind)
@@ -122,12 +123,12 @@ impl Tree {
         Ok(Self::open(root, owner, kind))
     }
 
-    /// A tree that exists.
+    /// An existing tree.
     pub fn open(root: PageId, owner: u32, kind: TreeKind) -> Self {
         Self { root, owner, kind, structure: Arc::default() }
     }
 
-    /// The root page; stays the same for the life of the tree.
+    /// The root page. It never changes.
     pub const fn root(&self) -> PageId {
         self.root
     }
@@ -137,7 +138,7 @@ impl Tree {
         self.owner
     }
 
-    /// What its leaves hold.
+    /// The content of its leaves.
     pub const fn kind(&self) -> TreeKind {
         self.kind
     }
@@ -165,7 +166,7 @@ impl Tree {
         self.kind == TreeKind::Clustered
     }
 
-    /// A fresh page of the tree, latched; `near` is a page beside which it should lie.
+    /// Allocates and latches a page of the tree, near the page `near` if possible.
     fn new_node(&self, mtr: &mut Mtr<'_>, near: PageId) -> TreeResult<(PageId, H)> {
         let id = mtr.allocate(self.root.space(), self.owner, Some(near))?;
         Ok((id, mtr.create(id, KIND_NODE, self.owner)?))

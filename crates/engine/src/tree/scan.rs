@@ -16,12 +16,13 @@ use super::descend::ChildChoice;
 use super::{Tree, TreeResult};
 use crate::node::{EntryRef, NodeRef};
 
-/// Leaves from which on a scan counts as long: it reads ahead and its leaves do not push out others.
+/// After this number of leaves a scan counts as long. Then it reads ahead, and its leaves do not evict
+/// others.
 const LONG_LEAVES: u32 = 4;
-/// Leaves read ahead at once.
+/// The number of leaves that are read ahead together.
 const AHEAD_LEAVES: usize = 32;
 
-/// Which way a scan goes.
+/// The direction of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// Ascending keys.
@@ -30,20 +31,20 @@ pub enum Direction {
     Backward,
 }
 
-/// Where the next batch begins.
+/// The start of the next batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
     /// At the end where the scan begins.
     Edge,
-    /// At this key, which counts.
+    /// At this key, inclusive.
     At,
-    /// Behind this key, in the scan's direction.
+    /// After this key, in the scan's direction.
     Beyond,
-    /// Nowhere.
+    /// The scan has ended.
     Done,
 }
 
-/// A scan between two bounds. Reusable: `reset` keeps its buffers.
+/// A scan between two bounds. `reset` starts another scan with the same buffers.
 #[derive(Debug)]
 pub struct Scan {
     direction: Direction,
@@ -52,7 +53,7 @@ pub struct Scan {
     stop: Bound<Vec<u8>>,
     limit: usize,
     leaves: u32,
-    /// Leaves read ahead and not yet reached.
+    /// The number of leaves that were read ahead and not reached yet.
     ahead: usize,
     page: Vec<u8>,
     first: usize,
@@ -60,7 +61,8 @@ pub struct Scan {
 }
 
 impl Scan {
-    /// A scan over the keys between `lower` and `upper`, `limit` entries a batch at most (0: a whole leaf).
+    /// A scan of the keys between `lower` and `upper`. A batch has at most `limit` entries; 0 means a whole
+    /// leaf.
     pub fn new(lower: Bound<&[u8]>, upper: Bound<&[u8]>, direction: Direction, limit: usize) -> Self {
         let mut scan = Self {
             direction,
@@ -99,7 +101,7 @@ impl Scan {
         (self.leaves, self.ahead, self.first, self.len) = (0, 0, 0, 0);
     }
 
-    /// Entries in the current batch.
+    /// The number of entries in the current batch.
     pub const fn len(&self) -> usize {
         self.len
     }
@@ -138,7 +140,7 @@ impl Scan {
         if self.leaves >= LONG_LEAVES { Access::Sequential } else { Access::Random }
     }
 
-    /// Takes from a leaf what the scan wants of it.
+    /// Copies a leaf, and finds the slots that are within the scan's bounds.
     fn take(&mut self, leaf: &[u8]) {
         let node = NodeRef::new(leaf);
         let (from, to) = match self.direction {
@@ -159,7 +161,7 @@ impl Scan {
         }
     }
 
-    /// Forward: the first slot wanted.
+    /// The first slot of a forward scan.
     fn first_slot(&self, node: NodeRef<'_>) -> usize {
         match self.next {
             Next::Edge => 0,
@@ -170,7 +172,7 @@ impl Scan {
         }
     }
 
-    /// Forward: the slot behind the last one wanted.
+    /// The slot after the last one of a forward scan.
     fn end_slot(&self, node: NodeRef<'_>) -> usize {
         match &self.stop {
             Bound::Unbounded => node.len(),
@@ -182,7 +184,7 @@ impl Scan {
         }
     }
 
-    /// Backward: the slot behind the first one wanted.
+    /// The slot after the first one of a backward scan.
     fn last_slot(&self, node: NodeRef<'_>) -> usize {
         match self.next {
             Next::Edge => node.len(),
@@ -193,7 +195,7 @@ impl Scan {
         }
     }
 
-    /// Backward: the lowest slot wanted.
+    /// The lowest slot of a backward scan.
     fn lowest_slot(&self, node: NodeRef<'_>) -> usize {
         match &self.stop {
             Bound::Unbounded => 0,
@@ -205,7 +207,7 @@ impl Scan {
         }
     }
 
-    /// Notes where the batch after this one begins; `more`: the limit cut this one short.
+    /// Stores where the next batch begins. `more` means that this batch ended at the limit.
     fn advance(&mut self, node: NodeRef<'_>, more: bool) {
         if more {
             let last = match self.direction {
@@ -234,7 +236,8 @@ impl Scan {
         parts.iter().for_each(|part| self.next_key.extend_from_slice(part));
     }
 
-    /// The child of an inner node in which the scan ends, or where the node does.
+    /// The child of an inner node in which the scan ends. If the scan goes further, the last child in the
+    /// scan's direction.
     fn last_child(&self, node: NodeRef<'_>) -> usize {
         match (&self.stop, self.direction) {
             (Bound::Included(stop) | Bound::Excluded(stop), _) => {
@@ -246,21 +249,21 @@ impl Scan {
         }
     }
 
-    /// Whether keys on the far side of a leaf's fence can be wanted.
+    /// Whether keys beyond a leaf's fence can be within the scan's bounds.
     fn may_go_on(&self, fence: &[u8]) -> bool {
         match (&self.stop, self.direction) {
             (Bound::Unbounded, _) => true,
             (Bound::Included(stop), Direction::Forward) => fence <= &stop[..],
             (Bound::Excluded(stop), Direction::Forward) => fence < &stop[..],
-            // The fence itself lies right; what is left of it is below.
+            // The fence belongs to this leaf. All keys to the left are below it.
             (Bound::Included(stop) | Bound::Excluded(stop), Direction::Backward) => fence > &stop[..],
         }
     }
 }
 
 impl Tree {
-    /// Copies the next batch of entries into the scan (at most its limit, at most one leaf's); `false` when
-    /// it is over.
+    /// Copies the next batch of entries into the scan. A batch has at most the entries of one leaf, up to the
+    /// scan's limit. Returns false when the scan has ended.
     pub fn next_batch(&self, pager: &Pager, scan: &mut Scan) -> TreeResult<bool> {
         scan.len = 0;
         while scan.next != Next::Done && scan.len == 0 {
@@ -271,8 +274,8 @@ impl Tree {
         Ok(scan.len > 0)
     }
 
-    /// Has the next leaves of a long scan read together, up to the one in which it ends. No latch is held
-    /// while reading.
+    /// Reads the next leaves of a long scan together, up to the one in which the scan ends. No latch is held
+    /// meanwhile.
     fn read_ahead(&self, pager: &Pager, scan: &mut Scan) -> TreeResult<()> {
         if scan.leaves < LONG_LEAVES {
             return Ok(());

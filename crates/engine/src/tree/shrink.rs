@@ -21,14 +21,14 @@ pub(super) fn is_underfull(node: NodeRef<'_>) -> bool {
     node.live_bytes() < usable_bytes(node.page_bytes()) / 4
 }
 
-/// Where to look next.
+/// The next step of `tidy`.
 enum Then {
     Stop,
     Again,
     Up,
 }
 
-/// Two neighbours as one node.
+/// The content of two neighbours as one node.
 struct Merged {
     prefix: Vec<u8>,
     entries: Vec<u8>,
@@ -36,8 +36,8 @@ struct Merged {
 }
 
 impl Tree {
-    /// Merges the leaf of `key` with a neighbour if it is nearly empty, and so on upwards. No latch may be
-    /// held.
+    /// Merges the leaf of `key` with a neighbour if it is nearly empty, and then its ancestors in the same
+    /// way. The caller holds no latch.
     pub fn tidy(&self, pager: &Pager, key: &[u8]) -> TreeResult<()> {
         let _alone = self.structure.lock();
         let mut level = 0;
@@ -67,8 +67,8 @@ impl Tree {
             return Ok(Then::Stop);
         }
         let merged = merge(left_node, right_node);
-        // An empty node goes whatever its neighbour holds: tables used as queues empty their leaves from the
-        // left.
+        // An empty node is removed even if its neighbour is full, because tables that are used as queues
+        // empty their leaves from the left.
         let usable = usable_bytes(left_node.page_bytes());
         let is_one_empty = left_node.live_bytes() == 0 || right_node.live_bytes() == 0;
         if merged.bytes > if is_one_empty { usable } else { usable * 4 / 5 } {
@@ -111,7 +111,7 @@ impl Tree {
         Ok(then)
     }
 
-    /// Takes the only child's content into the root.
+    /// Moves the content of the only child to the root.
     fn lower_root(&self, mut mtr: Mtr<'_>, root: H) -> TreeResult<Then> {
         let child = self.latch_child_x(&mut mtr, root, 0)?;
         reached("tree: root lowered");
@@ -129,7 +129,7 @@ fn merge(left: NodeRef<'_>, right: NodeRef<'_>) -> Merged {
     let mut keys: Vec<(Vec<u8>, Vec<u8>)> = Vec::with_capacity(left.len() + right.len() + 1);
     keys.extend((0..left.len()).map(|at| (left.key(at), left.value(at).to_vec())));
     if !left.is_leaf() {
-        // The separator between the two comes down as the key of the right one's leftmost child.
+        // The separator between the two becomes the key of the right node's leftmost child.
         keys.push((right.lower_fence().to_vec(), right.leftmost_child().to_le_bytes().to_vec()));
     }
     keys.extend((0..right.len()).map(|at| (right.key(at), right.value(at).to_vec())));

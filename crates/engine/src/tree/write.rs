@@ -17,19 +17,19 @@ use crate::redo::{self, NodeOp};
 /// The space for a new entry in a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum InsertSpace {
-    /// As it is.
+    /// There is enough space.
     Now,
-    /// After compaction with this prefix length.
+    /// There is enough space after a compaction with this prefix length.
     Rebuild(usize),
-    /// After removing its old version and compacting.
+    /// There is enough space after removing the old entry and compacting.
     Swap,
-    /// Not at all.
+    /// There is not enough space.
     None,
 }
 
 impl Tree {
-    /// Latches the leaf of a key exclusively; no other page of the tree stays latched. Before any change of
-    /// `mtr`.
+    /// Latches the leaf of a key exclusively. No other page of the tree stays latched. Must be called before
+    /// any change of `mtr`.
     pub fn locate_x<'p>(&self, pager: &'p Pager, mtr: &mut Mtr<'p>, key: &[u8]) -> TreeResult<Position> {
         let limit = node::key_bytes_max(pager.page_size());
         if key.len() > limit {
@@ -46,8 +46,8 @@ impl Tree {
         Position { page, slot: found.slot, found: found.exact }
     }
 
-    /// Where the key is in the leaf of another position; not found there, it may be in another leaf. Quick
-    /// for the key next to that position's.
+    /// Finds a key in the leaf of another position. If it is not found there, it may be in another leaf. This
+    /// is fast for the key after that of the position.
     pub fn find_beside(&self, mtr: &Mtr<'_>, position: &Position, key: &[u8]) -> Position {
         let found = NodeRef::new(mtr.page(position.page)).search_from(position.slot, key);
         Position { page: position.page, slot: found.slot, found: found.exact }
@@ -65,9 +65,9 @@ impl Tree {
         room(node, position.slot, position.found, key, self.value_bytes(payload_bytes)) != InsertSpace::None
     }
 
-    /// Inserts or replaces the entry of `key`. In a secondary tree the payload is empty, and of the stamp the
-    /// flags are stored and the transaction raises the leaf's newest one. After it the position is that of
-    /// the entry.
+    /// Inserts or replaces the entry of `key`. In a secondary tree the payload is empty, and only the flags
+    /// of the stamp are stored. The stamp's transaction raises the leaf's newest transaction. Afterwards the
+    /// position is that of the entry.
     pub fn put(
         &self,
         mtr: &mut Mtr<'_>,
@@ -103,7 +103,8 @@ impl Tree {
         if self.is_stamped() { node::STAMP_BYTES + payload_bytes } else { node::SECONDARY_VALUE_BYTES }
     }
 
-    /// Overwrites the stamp (clustered) or the flags (secondary) of a found entry in place; always succeeds.
+    /// Overwrites the stamp (clustered) or the flags (secondary) of a found entry in place. This always
+    /// succeeds.
     pub fn stamp(&self, mtr: &mut Mtr<'_>, position: &Position, stamp: Stamp) {
         assert!(position.found, "no entry to stamp");
         let slot = position.slot;
@@ -121,13 +122,13 @@ impl Tree {
         position.found = false;
     }
 
-    /// Whether the leaf at a position is so empty that `tidy` is worth calling.
+    /// Whether the leaf at a position is so empty that `tidy` should be called.
     pub fn is_underfull(&self, mtr: &Mtr<'_>, position: &Position) -> bool {
         super::shrink::is_underfull(NodeRef::new(mtr.page(position.page)))
     }
 }
 
-/// Whether and how an entry fits into a node, at `slot` where `exact` tells whether the key is there already.
+/// Whether and how an entry fits into a node at `slot`. `exact` says whether the node already has the key.
 pub(super) fn room(
     node: NodeRef<'_>,
     slot: usize,
@@ -163,7 +164,7 @@ fn room_to_replace(node: NodeRef<'_>, slot: usize, value_bytes: usize) -> Insert
     }
 }
 
-/// The longest prefix that the node's keys and `key` share.
+/// The length of the longest common prefix of the node's keys and `key`.
 fn shared_prefix(node: NodeRef<'_>, key: &[u8]) -> usize {
     let limit = node::prefix_bytes_max(node.page_bytes());
     if node.is_empty() {
@@ -173,7 +174,8 @@ fn shared_prefix(node: NodeRef<'_>, key: &[u8]) -> usize {
     common_prefix_bytes(&first, &last).min(common_prefix_bytes(&first, key)).min(limit)
 }
 
-/// Puts an entry into a latched node; `false` (and nothing changed) if it has no room.
+/// Inserts or replaces an entry in a latched node. Returns false, and changes nothing, if there is not enough
+/// space.
 pub(super) fn insert_or_replace(
     mtr: &mut Mtr<'_>,
     position: &mut Position,

@@ -16,27 +16,27 @@ use super::segment::{Segment, not_undo};
 use crate::error::{Error, Result};
 use crate::ids::TxnId;
 
-/// The segments that no transaction holds.
+/// The segments that no transaction uses.
 pub(crate) struct SegmentPool {
     directory: PageId,
     idle: Mutex<Vec<Segment>>,
-    /// One segment is made at a time.
+    /// Only one segment is made at a time.
     making: Mutex<()>,
 }
 
 /// A rollback segment as `open` found it after a restart.
 pub(crate) struct RestoredSegment {
     pub(crate) header: PageId,
-    /// Begin of its undo.
+    /// The beginning of its undo.
     pub(crate) head: PageId,
-    /// End of the undo of committed transactions.
+    /// The end of the undo of committed transactions.
     pub(crate) committed_end: Mark,
-    /// A transaction that was neither committed nor undone completely.
+    /// The loser: a transaction that was neither committed nor undone completely.
     pub(crate) loser: Option<(TxnId, Segment)>,
 }
 
 impl SegmentPool {
-    /// Makes an empty directory page in an empty segment; gives its id.
+    /// Makes an empty directory page in an empty segment, and returns its id.
     pub(crate) fn create(pager: &Pager, owner: u32) -> Result<PageId> {
         pager.reserve(SpaceId::ROLLBACK, 1)?;
         let mut mtr = pager.begin()?;
@@ -46,7 +46,7 @@ impl SegmentPool {
         Ok(id)
     }
 
-    /// Reads all segments; idle ones go to the pool, losers to the caller.
+    /// Reads all segments. Idle segments are added to the pool, and segments with losers are returned.
     pub(crate) fn open(pager: &Pager, directory: PageId) -> Result<(Self, Vec<RestoredSegment>)> {
         let pool = Self { directory, idle: Mutex::default(), making: Mutex::default() };
         let headers = {
@@ -56,7 +56,8 @@ impl SegmentPool {
             }
             page::listed(&page).ok_or_else(|| not_undo(directory))?
         };
-        // They lie all over home: one by one they would be most of a start on disks.
+        // The pages are spread over the whole data file. On disks, reading them one by one would take most of
+        // the time of a start.
         pager.prefetch(&headers);
         let tail = |header: &PageId| {
             let page = pager.fix_s(*header, Access::Random)?;
@@ -84,7 +85,7 @@ impl SegmentPool {
         Ok(found)
     }
 
-    /// An idle segment; makes one if there is none. No latch may be held.
+    /// Takes an idle segment, or makes one if there is none. The caller holds no latch.
     pub(crate) fn take(&self, pager: &Pager) -> Result<Segment> {
         if let Some(segment) = self.idle.lock().pop() {
             return Ok(segment);
@@ -92,7 +93,7 @@ impl SegmentPool {
         self.make(pager)
     }
 
-    /// Segments that a directory page lists, by owner.
+    /// The owners of the segments in a directory page.
     pub(crate) fn owners(pager: &Pager, directory: u32) -> Result<Vec<u32>> {
         let directory = page::undo_page(directory);
         let headers = page::listed(&pager.fix_s(directory, Access::Random)?);
@@ -102,14 +103,14 @@ impl SegmentPool {
         Ok(headers.into_iter().map(owner).collect::<std::result::Result<_, _>>()?)
     }
 
-    /// Gives an idle segment back, if there is one.
+    /// Returns an idle segment to the pool, if there is one.
     pub(crate) fn put_back_from(&self, segment: &mut Option<Segment>) {
         if let Some(segment) = segment.take() {
             self.put_back(segment);
         }
     }
 
-    /// Gives an idle segment back.
+    /// Returns an idle segment to the pool.
     pub(crate) fn put_back(&self, segment: Segment) {
         assert!(segment.start().is_none(), "a segment in use goes back to the pool");
         self.idle.lock().push(segment);

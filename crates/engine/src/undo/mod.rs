@@ -25,7 +25,7 @@ pub(crate) use segment::{Prepared, Segment, not_undo};
 
 use varve_pager::PageId;
 
-/// A position in a segment's undo: everything before it is older.
+/// A position in a segment's undo. All records before it are older.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mark {
     pub(crate) page: PageId,

@@ -80,7 +80,7 @@ const TXN: usize = 56;
 const LISTED: usize = 32;
 const LIST_START: usize = 36;
 
-/// A page of the rollback space, by the number that pages store.
+/// The page of the rollback space with this number.
 pub(crate) fn undo_page(no: u32) -> PageId {
     PageId::new(SpaceId::ROLLBACK, PageNo(no))
 }
@@ -101,12 +101,12 @@ fn put_u32(page: &mut [u8], at: usize, value: u32) {
     page[at..at + 4].copy_from_slice(&value.to_le_bytes());
 }
 
-/// A readable undo page.
+/// An undo page for reading.
 #[derive(Clone, Copy)]
 pub(crate) struct UndoPage<'a>(&'a [u8]);
 
 impl<'a> UndoPage<'a> {
-    /// `None` if the page is not an undo page (any more), or counts more than it can hold.
+    /// `None` means that the page is not an undo page (any more), or that its counts do not fit the page.
     pub(crate) fn new(page: &'a [u8]) -> Option<Self> {
         let is_undo = varve_pager::page::page_kind(page) == KIND_UNDO
             && varve_pager::page::page_identity(page).space() == SpaceId::ROLLBACK;
@@ -126,7 +126,7 @@ impl<'a> UndoPage<'a> {
         get_u32(self.0, COUNT)
     }
 
-    /// Bytes that a further record may take.
+    /// The number of bytes that one more record may have.
     pub(crate) fn free_bytes(self) -> usize {
         let slots = (self.count() as usize + 1) * OFFSET_BYTES;
         (self.0.len() - RECORDS).saturating_sub(get_u32(self.0, USED) as usize + slots)
@@ -138,7 +138,7 @@ impl<'a> UndoPage<'a> {
         Some(usize::from(u16::from_le_bytes(raw)))
     }
 
-    /// The bytes of a record; `None` if there is none in the slot.
+    /// The bytes of a record; `None` if the slot has none.
     pub(crate) fn record(self, slot: u32) -> Option<&'a [u8]> {
         let count = self.count();
         if slot >= count {
@@ -152,7 +152,7 @@ impl<'a> UndoPage<'a> {
     }
 }
 
-/// A readable header page.
+/// A header page for reading.
 #[derive(Clone, Copy)]
 pub(crate) struct HeaderPage<'a>(&'a [u8]);
 
@@ -183,14 +183,14 @@ impl<'a> HeaderPage<'a> {
     }
 }
 
-/// The header pages listed in a directory page; `None` if it says that it lists more than fit.
+/// The header pages in a directory page. `None` means that its count is larger than the page allows.
 pub(crate) fn listed(page: &[u8]) -> Option<Vec<PageId>> {
     let count = get_u32(page, LISTED) as usize;
     let fits = count <= listed_max(page.len());
     fits.then(|| (0..count).map(|i| undo_page(get_u32(page, LIST_START + i * 4))).collect())
 }
 
-/// Most segments that a directory page lists.
+/// The most segments that a directory page can list.
 pub(crate) fn listed_max(page_bytes: usize) -> usize {
     (page_bytes - LIST_START) / 4
 }
@@ -230,12 +230,12 @@ fn patch(mtr: &mut Mtr<'_>, h: H, slot: u32, offset: usize, bytes: &[u8]) {
     mtr.apply(h, PATCH, &payload);
 }
 
-/// Names another first page of a record's overflow chain.
+/// Replaces the first page of the overflow chain in a record.
 pub(crate) fn patch_chain(mtr: &mut Mtr<'_>, h: H, slot: u16, chain: Option<PageId>) {
     patch(mtr, h, u32::from(slot), CHAIN_OFFSET, &number(chain).to_le_bytes());
 }
 
-/// The segment now serves a transaction whose records begin at `start`.
+/// Records that the segment belongs to a transaction whose records begin at `start`.
 pub(crate) fn begin(mtr: &mut Mtr<'_>, header: H, txn: u64, start: Mark) {
     let mut payload = [0; 16];
     payload[..8].copy_from_slice(&txn.to_le_bytes());
@@ -243,22 +243,22 @@ pub(crate) fn begin(mtr: &mut Mtr<'_>, header: H, txn: u64, start: Mark) {
     mtr.apply(header, BEGIN, &payload);
 }
 
-/// The segment's transaction is over: committed, or all undone.
+/// Records that the segment's transaction is committed, or undone completely.
 pub(crate) fn end(mtr: &mut Mtr<'_>, header: H) {
     mtr.apply(header, END, &[]);
 }
 
-/// Sets first and last undo page of a segment.
+/// Sets the first and the last undo page of a segment.
 pub(crate) fn set_ends(mtr: &mut Mtr<'_>, header: H, head: PageId, tail: PageId) {
     mtr.apply(header, ENDS, &pair(head.no().0, tail.no().0));
 }
 
-/// Lists a segment.
+/// Adds a segment to the directory.
 pub(crate) fn list(mtr: &mut Mtr<'_>, directory: H, header: PageId) {
     mtr.apply(directory, LIST, &header.no().0.to_le_bytes());
 }
 
-/// Does and redoes the operations of this file.
+/// Makes the change of an operation of this file. Redo calls it, too.
 pub(crate) fn apply(op: u8, page: &mut [u8], payload: &[u8]) -> Result<(), RedoError> {
     let done = match op {
         LINKS if payload.len() == 8 => write(page, PREVIOUS, payload),

@@ -24,30 +24,31 @@ use varve_pager::{PageId, PageNo, SpaceId};
 use crate::ids::TxnId;
 use crate::node::Stamp;
 
-/// Place of the chain's page number.
+/// Offset of the chain's page number.
 pub(crate) const CHAIN_OFFSET: usize = 11;
 const ROW_HEAD_BYTES: usize = 32;
 const HEAD_BYTES: usize = 15;
 
-/// What was done.
+/// The kind of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Kind {
-    /// A row where no entry was.
+    /// A row was inserted where there was no entry.
     Insert = 1,
-    /// A row replaced, or put over a deleted one.
+    /// A row was replaced, or inserted in the place of a deleted one.
     Update = 2,
-    /// A row marked deleted.
+    /// A row was marked as deleted.
     Delete = 3,
-    /// A row locked: only the stamp changed.
+    /// A row was locked. Only the stamp changed.
     Lock = 4,
-    /// A segment of the data space made; rollback drops it.
+    /// A segment of the data space was made. A rollback drops it.
     NewSegment = 5,
-    /// A segment given up; purge drops it.
+    /// A segment was given up. Purge drops it.
     DropSegment = 6,
-    /// An overflow chain begun; rollback frees it.
+    /// An overflow chain was begun. A rollback frees it.
     Chain = 7,
-    /// A row replaced by one with the same columns in all indexes: purge and rollback leave these alone.
+    /// A row was replaced by one with the same columns in all indexes, so purge and rollback do not change
+    /// index entries.
     UpdatePlain = 8,
 }
 
@@ -66,17 +67,17 @@ impl Kind {
         })
     }
 
-    /// Whether the record is about one row.
+    /// Whether the record belongs to a row.
     pub(crate) const fn is_row(self) -> bool {
         matches!(self, Self::Insert | Self::Update | Self::UpdatePlain | Self::Delete | Self::Lock)
     }
 }
 
-/// The entry as it was.
+/// The entry before the change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Before<'a> {
     pub(crate) stamp: Stamp,
-    /// Empty for Insert and Lock, and where a deleted row was.
+    /// Empty for Insert and Lock, and if the old row was deleted.
     pub(crate) payload: &'a [u8],
 }
 
@@ -119,13 +120,13 @@ impl Record {
         &self.0
     }
 
-    /// Takes over encoded bytes.
+    /// Copies encoded bytes into this record.
     pub(crate) fn copy_from(&mut self, bytes: &[u8]) {
         self.0.clear();
         self.0.extend_from_slice(bytes);
     }
 
-    /// The decoded record; `None` if the bytes are no record.
+    /// The decoded record; `None` if the bytes are not a record.
     pub(crate) fn decode(&self) -> Option<RecordRef<'_>> {
         RecordRef::decode(&self.0)
     }
@@ -138,7 +139,7 @@ fn number(bytes: &[u8]) -> u64 {
 }
 
 impl<'a> RecordRef<'a> {
-    /// A record that is about no row.
+    /// A record that belongs to no row.
     pub(crate) const fn plain(
         kind: Kind,
         txn: TxnId,
@@ -149,7 +150,7 @@ impl<'a> RecordRef<'a> {
         RecordRef { kind, txn, tree, chain, key: &[], before: Before { stamp, payload: &[] } }
     }
 
-    /// Reads a record; `None` if the bytes are none.
+    /// Reads a record; `None` if the bytes are not a record.
     pub(crate) fn decode(bytes: &'a [u8]) -> Option<Self> {
         let head = bytes.get(..HEAD_BYTES)?;
         let kind = Kind::from_byte(head[0])?;

@@ -26,7 +26,7 @@ pub(crate) struct Prepared {
     header: Option<H>,
 }
 
-/// A rollback segment, held by one transaction (or idle in the pool).
+/// A rollback segment, which one transaction uses, or which is idle in the pool.
 #[derive(Debug)]
 pub(crate) struct Segment {
     owner: u32,
@@ -34,7 +34,7 @@ pub(crate) struct Segment {
     tail: PageId,
     tail_count: u32,
     tail_free_bytes: usize,
-    /// Where the active transaction begins; `None` while idle.
+    /// The beginning of the active transaction's records; `None` if the segment is idle.
     start: Option<Mark>,
 }
 
@@ -64,18 +64,18 @@ impl Segment {
         self.header
     }
 
-    /// Behind the newest record.
+    /// The position after the newest record.
     pub(crate) fn top(&self) -> Mark {
         Mark { page: self.tail, slot: self.tail_count }
     }
 
-    /// Where the active transaction's records begin.
+    /// The beginning of the active transaction's records.
     pub(crate) fn start(&self) -> Option<Mark> {
         self.start
     }
 
-    /// Latches what `append` of a record of `bytes` needs; `None` if the tail is full: end the
-    /// mini-transaction without changes, call `extend` and begin again.
+    /// Latches the pages that `append` of a record of `bytes` needs. `None` means that the tail is full. Then
+    /// the caller ends the mini-transaction without changes, calls `extend`, and begins again.
     pub(crate) fn prepare(&self, mtr: &mut Mtr<'_>, bytes: usize) -> Result<Option<Prepared>> {
         if bytes > self.tail_free_bytes || self.tail_count as usize >= RollPointer::SLOTS_MAX {
             return Ok(None);
@@ -85,14 +85,14 @@ impl Segment {
         Ok(Some(Prepared { tail, header }))
     }
 
-    /// The same for one more record of the mini-transaction, behind those that were appended to the prepared
-    /// tail; `None` if that is full: commit and begin again.
+    /// As `prepare`, for one more record in the mini-transaction, after those that were appended to the
+    /// prepared tail. `None` means that the tail is full. Then the caller commits and begins again.
     pub(crate) fn prepare_more(&self, prepared: Prepared, bytes: usize) -> Option<Prepared> {
         let has_room = bytes <= self.tail_free_bytes && (self.tail_count as usize) < RollPointer::SLOTS_MAX;
         has_room.then_some(Prepared { header: None, ..prepared })
     }
 
-    /// Where the next record will be.
+    /// The position of the next record.
     pub(crate) fn next_pointer(&self, txn: TxnId) -> RollPointer {
         RollPointer::new(self.tail.no(), self.tail_count as u16, txn)
     }
@@ -118,7 +118,7 @@ impl Segment {
         self.tail_free_bytes = read.free_bytes();
     }
 
-    /// Adds an empty page at the tail, in a mini-transaction of its own. No latch may be held.
+    /// Adds an empty page at the tail, in a separate mini-transaction. The caller holds no latch.
     pub(crate) fn extend(&mut self, pager: &Pager) -> Result<()> {
         pager.reserve(SpaceId::ROLLBACK, 1)?;
         let mut mtr = pager.begin()?;
@@ -137,7 +137,7 @@ impl Segment {
         Ok(())
     }
 
-    /// Copies the newest record of the active transaction; `None` if all are popped.
+    /// Copies the newest record of the active transaction. `None` means that all records are popped.
     pub(crate) fn read_top(&mut self, pager: &Pager, record: &mut Record) -> Result<Option<RollPointer>> {
         let Some(start) = self.start else { return Ok(None) };
         while self.top() != start && self.tail_count == 0 {
@@ -165,7 +165,7 @@ impl Segment {
         self.note_tail(mtr, prepared.tail);
     }
 
-    /// Names another first page of the newest record's chain.
+    /// Replaces the first page of the chain in the newest record.
     pub(crate) fn patch_chain(&self, mtr: &mut Mtr<'_>, prepared: Prepared, chain: Option<PageId>) {
         page::patch_chain(mtr, prepared.tail, (self.tail_count - 1) as u16, chain);
     }
@@ -196,7 +196,8 @@ impl Segment {
         Ok(mtr.x(self.header)?)
     }
 
-    /// The transaction is committed, or undone completely. Its records stay for readers and purge.
+    /// Records that the transaction is committed, or undone completely. Its records stay for readers and
+    /// purge.
     pub(crate) fn end(&mut self, mtr: &mut Mtr<'_>, header: H) {
         page::end(mtr, header);
         self.start = None;

@@ -23,7 +23,7 @@ impl Waits {
         self.look(|state| state.edges.len())
     }
 
-    /// A waiter that another thread would be: it is entered, and its wait goes on.
+    /// Adds a waiter as another thread would. It keeps waiting.
     fn begin(&self, registry: &Registry, me: Owner, held: HeldRow) -> Result<bool> {
         self.add_edge(registry, me, held)
     }
@@ -72,8 +72,8 @@ fn the_edge_that_closes_a_cycle_is_refused() {
     assert!(!waits.is_waiting(&registry, a));
 }
 
-/// Review 8, A6, and review 9, N8: who waits for a row that ROLLBACK TO frees at that moment slept until the
-/// holder's end.
+/// Found earlier: a transaction that waited for a row slept until the holder's end, if ROLLBACK TO freed the
+/// row at that moment.
 #[test]
 fn what_was_given_up_since_the_look_is_not_waited_for() {
     let (registry, waits) = (Registry::new(), Waits::default());
@@ -84,8 +84,8 @@ fn what_was_given_up_since_the_look_is_not_waited_for() {
     assert_eq!(registry.place(holder.slot).queued.load(Ordering::SeqCst), 0);
 }
 
-/// The first in line is woken when the holder ends. If it finds that one of those behind it shares what it
-/// wants, that one looks, too.
+/// The first waiter is woken when the holder ends. If it finds that a waiter after it shares the row, that
+/// waiter is woken, too, and checks the row.
 #[test]
 fn who_was_put_behind_somebody_he_keeps_waiting_looks_for_himself() {
     let (registry, waits) = (Registry::new(), Waits::default());
@@ -98,7 +98,7 @@ fn who_was_put_behind_somebody_he_keeps_waiting_looks_for_himself() {
     assert!(waits.begin(&registry, first, HeldRow { ticket: 1, ..held(sharer, 7) }).unwrap());
     assert!(!waits.is_waiting(&registry, sharer), "it waits for who waits for it");
     assert!(*registry.place(sharer.slot).woken.lock());
-    // The others have gone with the first one, and stay behind it.
+    // The others have moved together with the first one, and stay after it.
     let line = || registry.place(sharer.slot).queue.lock().iter().map(|w| w.slot).collect::<Vec<_>>();
     assert_eq!(line(), [first.slot, last.slot]);
     finish(&registry, &waits, sharer);
@@ -106,7 +106,7 @@ fn who_was_put_behind_somebody_he_keeps_waiting_looks_for_himself() {
     assert_eq!(waits.deadlock_count.load(Ordering::Relaxed), 0);
 }
 
-/// Two who share a row and both want to change it are a deadlock all the same.
+/// Two transactions that share a row and both want to change it are a deadlock.
 #[test]
 fn who_looked_and_waits_is_in_a_cycle() {
     let (registry, waits) = (Registry::new(), Waits::default());
@@ -123,13 +123,13 @@ fn a_cycle_through_somebody_who_was_put_behind_is_found_once_he_has_looked() {
     assert!(waits.begin(&registry, heir, held(holder, 7)).unwrap());
     assert!(waits.begin(&registry, waiter, held(holder, 7)).unwrap());
     finish(&registry, &waits, holder);
-    // The heir has taken the row, and waits for something of him who waits for the row.
+    // The heir has locked the row, and waits for another row of the transaction that waits for the first row.
     assert!(waits.begin(&registry, heir, held(waiter, 8)).unwrap());
     assert!(!waits.is_waiting(&registry, waiter));
     assert!(matches!(waits.begin(&registry, waiter, held(heir, 7)), Err(Error::Deadlock)));
 }
 
-/// Four parties, of whom two stand behind others: one of the queues is turned round.
+/// Four parties, of which two wait after others. The order of one queue is changed.
 #[test]
 fn a_cycle_of_queues_is_resolved_by_another_order() {
     let (registry, waits) = (Registry::new(), Waits::default());
@@ -178,7 +178,7 @@ fn hard_edges_alone_are_a_deadlock_and_leave_nothing_behind() {
     waits.look(|state| state.locks.each(|_, grant| panic!("{grant:?}"), |_, request| panic!("{request:?}")));
 }
 
-/// Review 9, N9: a cycle may go through any of those who use a table.
+/// Found earlier: a cycle may go through any transaction that uses a table.
 #[test]
 fn a_cycle_through_any_user_of_a_table_is_found() {
     let (registry, waits) = (Registry::new(), Waits::default());
@@ -191,14 +191,15 @@ fn a_cycle_through_any_user_of_a_table_is_found() {
     waits.change(&registry, |state| state.leave(&registry, user));
     assert_eq!(waits.ask(&registry, excluder, 9, alone), Some(Asked::Queued));
     assert!(matches!(waits.begin(&registry, user, held(excluder, 1)), Err(Error::Deadlock)));
-    // Each of them tells when its note is gone.
+    // Each of them wakes the waiters when it removes its record.
     finish(&registry, &waits, idle);
     assert!(waits.is_waiting(&registry, excluder));
     finish(&registry, &waits, user);
     assert_eq!(waits.edge_count(), 0);
 }
 
-/// Review 9, N7: who has just noted a table that somebody wants alone takes the note back, and tells.
+/// Found earlier: a transaction that has just recorded a table which another one wants exclusively must
+/// remove its record, and wake the waiter.
 #[test]
 fn a_note_that_is_taken_back_is_not_waited_for() {
     let (registry, waits) = (Registry::new(), Waits::default());
@@ -228,7 +229,7 @@ fn time_out_and_cancel_end_a_wait() {
     assert_eq!(registry.place(b.slot).queued.load(Ordering::SeqCst), 0);
 }
 
-/// A session's transactions and what it holds beside them are one party.
+/// A session's transactions and its session-level locks are one party.
 #[test]
 fn a_session_is_not_in_its_own_way() {
     let (registry, waits) = (Registry::new(), Waits::default());
@@ -238,7 +239,7 @@ fn a_session_is_not_in_its_own_way() {
     assert_eq!(waits.ask(&registry, a, 1, LockMode::Exclusive), Some(Asked::Granted));
     registry.place(b.slot).set_party(session);
     assert_eq!(waits.ask(&registry, b, 1, LockMode::Share), Some(Asked::Granted));
-    // A transaction that is left to be undone is its session's no more.
+    // A transaction that will be undone in the background does not belong to its session any more.
     waits.disown(&registry, a);
     assert_eq!(waits.ask(&registry, b, 1, LockMode::Exclusive), Some(Asked::Queued));
 }
