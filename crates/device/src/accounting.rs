@@ -34,9 +34,9 @@ impl Cell {
 /// Operations and bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Number of operations.
+    /// The number of operations.
     pub operations: u64,
-    /// Number of bytes moved.
+    /// The number of bytes moved.
     pub bytes: u64,
 }
 

@@ -67,7 +67,7 @@ impl OpenHow {
 
 /// One read of a batch.
 pub struct ReadOp<'a> {
-    /// Byte offset in the file.
+    /// The byte offset in the file.
     pub offset: u64,
     /// Filled completely on success.
     pub buf: &'a mut [u8],
@@ -77,7 +77,7 @@ pub struct ReadOp<'a> {
 
 /// One write of a batch.
 pub struct WriteOp<'a> {
-    /// Byte offset in the file.
+    /// The byte offset in the file.
     pub offset: u64,
     /// Bytes to write.
     pub buf: &'a [u8],

@@ -20,7 +20,7 @@ unsafe impl Send for AlignedBuf {}
 unsafe impl Sync for AlignedBuf {}
 
 impl AlignedBuf {
-    /// Alignment of every buffer. It is enough for direct I/O on usual block devices.
+    /// The alignment of every buffer. It is enough for direct I/O on usual block devices.
     pub const ALIGN_BYTES: usize = 4096;
 
     /// Returns a zeroed buffer of `len_bytes` bytes (may be 0).

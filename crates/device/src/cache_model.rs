@@ -28,7 +28,7 @@ use crate::error::Result;
 use crate::nvm_profile::NvmProfile;
 use crate::region::{self, LINE_BYTES, Region, RegionFacts, RegionTally, WORD_BYTES, WriteBack};
 
-/// Bytes that the medium writes at once.
+/// The number of bytes that the medium writes at once.
 pub const MEDIUM_BLOCK_BYTES: u64 = 256;
 /// The largest number of blocks that wait in the medium's buffer: together they have 16 KiB.
 const BUFFERED_BLOCKS: usize = 64;
@@ -38,9 +38,9 @@ const WEAR_CHUNK_LINES: usize = 1024;
 /// Size and behaviour of the modelled cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CacheShape {
-    /// Bytes of all lines.
+    /// The size of all lines, in bytes.
     pub bytes: u64,
-    /// Lines of a set.
+    /// The number of lines of a set.
     pub ways: usize,
     /// What a write-back does to the line in the cache: `Clwb` keeps the line, `Clflush` and `ClflushOpt`
     /// drop it, `FenceOnly` does nothing.
@@ -65,22 +65,23 @@ impl CacheShape {
 /// Exact counts since the model was made.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CacheCounts {
-    /// Lines that a read did not find in the cache.
+    /// The number of lines that a read did not find in the cache.
     pub load_misses: u64,
-    /// Lines that a store did not find in the cache, and fetched.
+    /// The number of lines that a store did not find in the cache, and fetched.
     pub store_misses: u64,
     /// Reads and stores that fetched lines, by the number of lines that each one fetched.
     pub fetches_by_lines: BTreeMap<u64, u64>,
-    /// Changed lines that were evicted to make room for other lines.
+    /// The number of changed lines that were evicted to make room for other lines.
     pub dirty_evictions: u64,
-    /// Changed lines that were written back by an instruction.
+    /// The number of changed lines that were written back by an instruction.
     pub written_back_lines: u64,
-    /// Unchanged lines for which a write-back instruction was executed. The instruction wrote nothing to the
-    /// medium.
+    /// The number of unchanged lines for which a write-back instruction was executed. The instruction wrote
+    /// nothing to the medium.
     pub clean_write_backs: u64,
     /// Fences, by the number of lines that they had to wait for.
     pub fences_by_lines: BTreeMap<u64, u64>,
-    /// Blocks of [`MEDIUM_BLOCK_BYTES`] that the medium wrote, including the blocks that wait in its buffer.
+    /// The number of blocks of [`MEDIUM_BLOCK_BYTES`] that the medium wrote, including the blocks that wait
+    /// in its buffer.
     pub medium_writes: u64,
 }
 
@@ -158,7 +159,7 @@ fn wait_ns(profile: &NvmProfile, lines: u64) -> f64 {
 /// How often lines of a region reached the medium.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Wear {
-    /// Lines that reached the medium at least once.
+    /// The number of lines that reached the medium at least once.
     pub worn_lines: u64,
     /// How often lines reached the medium, for all lines together.
     pub writes: u64,
@@ -263,7 +264,7 @@ impl Region for CachedRegion {
 struct Model {
     cache: Cache,
     write_back: WriteBack,
-    /// Lines that the next fence waits for.
+    /// The number of lines that the next fence waits for.
     pending_lines: u64,
     buffer: BlockBuffer,
     counts: CacheCounts,

@@ -12,15 +12,16 @@ use crate::region::LINE_BYTES;
 pub struct Capabilities {
     /// Kind of backend, for messages ("file", "memory", "emulated fusion-io-160 on ...").
     pub backend: String,
-    /// Unit of direct I/O, in bytes.
+    /// The unit of direct I/O, in bytes.
     pub logical_sector_bytes: u32,
-    /// Unit the medium writes, in bytes.
+    /// The unit the medium writes, in bytes.
     pub physical_sector_bytes: u32,
     /// Whether reads and writes bypass the page cache.
     pub direct_io: bool,
     /// Whether holes can be punched.
     pub punch_hole: bool,
-    /// Bytes of a block of the file system: holes consist of whole blocks. 0 if there are no holes.
+    /// The number of bytes of a block of the file system: holes consist of whole blocks. 0 if there are no
+    /// holes.
     pub hole_bytes: u32,
     /// Whether a single write can be made durable without a flush of the file.
     pub fua: bool,

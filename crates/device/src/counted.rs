@@ -12,7 +12,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use crate::region::{self, RegionTally};
 
-/// Sets of counters: each of the first threads has one, and all later threads have the last one.
+/// The number of sets of counters: each of the first threads has one, and all later threads have the last
+/// one.
 const SETS: usize = 16;
 const SHARED: usize = SETS - 1;
 
@@ -33,7 +34,7 @@ fn set_of_thread() -> usize {
     })
 }
 
-/// The counters behind a [`RegionTally`].
+/// The counters from which a [`RegionTally`] is computed.
 #[derive(Default)]
 pub(crate) struct Counts {
     sets: [CounterSet; SETS],

@@ -78,15 +78,15 @@ pub struct EmulationReport {
     pub profile: String,
     /// The factor by which device times are multiplied.
     pub dilation: f64,
-    /// Requests served.
+    /// The number of requests served.
     pub operations: u64,
     /// Delays beyond the largest credit, as a share of the modelled time.
     pub model_error_share: f64,
     /// The modelled time of all requests together.
     pub modelled_ns: u64,
-    /// Busy share of the channels.
+    /// The busy share of the channels.
     pub busy_share: f64,
-    /// Busy share of all processors by this process.
+    /// The busy share of all processors by this process.
     pub cpu_share: f64,
     /// How much was written to flash (modelled), if the device has a limited size and its profile has a
     /// translation layer.

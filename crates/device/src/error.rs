@@ -79,17 +79,17 @@ pub enum ErrorKind {
     /// The file ended before the requested range did.
     #[error("short read: {got_bytes} of {wanted_bytes} bytes")]
     ShortRead {
-        /// Bytes asked for.
+        /// The number of bytes that were requested.
         wanted_bytes: u64,
-        /// Bytes the file had there.
+        /// The number of bytes that were read.
         got_bytes: u64,
     },
     /// The device took only a part of the bytes.
     #[error("short write: {got_bytes} of {wanted_bytes} bytes")]
     ShortWrite {
-        /// Bytes offered.
+        /// The number of bytes that should be written.
         wanted_bytes: u64,
-        /// Bytes taken.
+        /// The number of bytes that were written.
         got_bytes: u64,
     },
     /// An earlier flush failed; what reached the medium is unknown.
@@ -109,7 +109,7 @@ pub enum ErrorKind {
     /// Another process holds the lock.
     #[error("it is in use by process {}: stop that process first", .pid.map_or_else(|| "(unknown)".to_string(), |pid| pid.to_string()))]
     Locked {
-        /// Process id of the holder, if it could be read.
+        /// The process id of the holder, if it could be read.
         pid: Option<u32>,
     },
     /// The kernel or file system cannot do this.

@@ -40,7 +40,7 @@ pub enum Fault {
     },
     /// One bit of the bytes that are read or written is wrong.
     BitFlip {
-        /// Bit number, modulo the length.
+        /// The bit number, modulo the length.
         bit: u64,
     },
     /// The operation takes this much longer.

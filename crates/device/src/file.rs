@@ -545,8 +545,8 @@ impl BlockFile for OpenFile {
             };
             if let Err(error) = reserved {
                 // The file system may have made the file longer by the room that it still had, and other
-                // files need this room. If the room cannot be given back, that is no error: nobody uses bytes
-                // after the old length.
+                // files need this room. If this room cannot be freed, that is no error, because the bytes
+                // after the old length are not used.
                 let _longer_than_asked = self.descriptor.file.set_len(old_bytes);
                 return Err(self.fail(Operation::SetLen, len_bytes, &error));
             }

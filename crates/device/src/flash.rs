@@ -15,7 +15,7 @@ use std::collections::HashMap;
 
 use crate::ftl::{Ftl, FtlCounts, Translation};
 
-/// Bytes of a block on a device whose profile has no translation layer.
+/// The size of a block on a device whose profile has no translation layer, in bytes.
 const BLOCK_BYTES: u64 = 4096;
 /// A place in a file that has no block.
 const HOLE: u32 = u32::MAX;
@@ -24,17 +24,18 @@ const HOLE: u32 = u32::MAX;
 /// page-mapped model with greedy garbage collection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FlashReport {
-    /// Bytes that the host wrote.
+    /// The number of bytes that the host wrote.
     pub host_bytes: u64,
-    /// Bytes that were written to flash: whole flash pages, including copies by garbage collection.
+    /// The number of bytes that were written to flash: whole flash pages, including copies by garbage
+    /// collection.
     pub flash_bytes: u64,
     /// The part of `flash_bytes` that garbage collection copied.
     pub copied_bytes: u64,
-    /// Blocks erased.
+    /// The number of blocks erased.
     pub erased_blocks: u64,
-    /// Bytes that the host gave back by holes, and by shorter or removed files.
+    /// The number of bytes that the host gave back by holes, and by shorter or removed files.
     pub trimmed_bytes: u64,
-    /// Bytes of the device that have valid data now.
+    /// The number of bytes of the device that have valid data now.
     pub valid_bytes: u64,
     /// The size of the device for the host, in bytes.
     pub capacity_bytes: u64,

@@ -33,9 +33,9 @@ pub enum Mapping {
 pub struct Translation {
     /// The kind of mapping.
     pub kind: Mapping,
-    /// Bytes of a flash page, the unit of writing.
+    /// The number of bytes of a flash page, the unit of writing.
     pub page_bytes: u32,
-    /// Pages of a block, the unit of erasing.
+    /// The number of pages of a block, the unit of erasing.
     pub block_pages: u32,
     /// Spare flash beyond the capacity, in percent of the capacity.
     pub spare_percent: f64,
@@ -72,19 +72,19 @@ enum By {
 #[derive(Clone, Copy)]
 struct Open {
     block: u32,
-    /// Pages of the block that are written.
+    /// The number of pages of the block that are written.
     taken: u32,
 }
 
 /// The counters of the model.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct FtlCounts {
-    /// Pages written to flash, including copies.
+    /// The number of pages written to flash, including copies.
     pub programmed_pages: u64,
-    /// Valid pages moved out of collected blocks.
+    /// The number of valid pages moved out of collected blocks.
     pub copied_pages: u64,
     pub erased_blocks: u64,
-    /// Logical pages that have valid data.
+    /// The number of logical pages that have valid data.
     pub valid_pages: u64,
 }
 

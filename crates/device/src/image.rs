@@ -35,7 +35,7 @@ pub enum Fate {
     Present,
     /// Some units of a write (words of a store) reached the medium. The seed determines which.
     Torn {
-        /// Bytes of a unit: 512 or 4096, and 8 for stores.
+        /// The number of bytes of a unit: 512 or 4096, and 8 for stores.
         unit_bytes: usize,
         /// The seed that determines the units.
         seed: u64,

@@ -31,7 +31,7 @@ const MAX_NS: u64 = 60_000_000_000;
 /// The figures of a histogram, in nanoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LatencySummary {
-    /// Number of operations.
+    /// The number of operations.
     pub count: u64,
     /// Mean, rounded.
     pub latency_ns_mean: u64,

@@ -30,7 +30,7 @@ use crate::sys;
 
 /// The length of a new region is a multiple of this.
 const UNIT_BYTES: u64 = 4096;
-/// Zeros written at once into a new file.
+/// The number of zeros written at once into a new file.
 const FILL_BYTES: usize = 1 << 20;
 /// The unit in which `stat` counts blocks.
 const STAT_BLOCK_BYTES: u64 = 512;
@@ -165,7 +165,8 @@ fn map_how(file: &File, len_bytes: u64, flags: i32) -> std::io::Result<NonNull<u
 /// region.
 fn advised(start: NonNull<u8>, len_bytes: u64, now: bool) -> NonNull<u8> {
     let (raw, len) = (start.as_ptr().cast(), len_bytes as usize);
-    // SAFETY: advice about a mapping of ours; a refusal only means that pages come one by one.
+    // SAFETY: this is only advice about a mapping of this region. If the kernel refuses it, pages are mapped
+    // one by one.
     unsafe {
         libc::madvise(raw, len, libc::MADV_HUGEPAGE);
         if now {
@@ -261,7 +262,7 @@ impl Region for MappedRegion {
         if self.facts.medium == Medium::Persistent {
             return Ok(());
         }
-        // SAFETY: the whole of a mapping of ours.
+        // SAFETY: the range is a whole mapping of this region.
         let done = unsafe { libc::msync(self.start.as_ptr().cast(), self.len_bytes as usize, libc::MS_SYNC) };
         if done == 0 {
             return Ok(());
@@ -282,7 +283,7 @@ impl Region for MappedRegion {
 
 impl Drop for MappedRegion {
     fn drop(&mut self) {
-        // SAFETY: mapped once, unmapped once; nobody has a pointer into it any more.
+        // SAFETY: it was mapped once and is unmapped once, and no pointer into it is left.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.len_bytes as usize) };
     }
 }

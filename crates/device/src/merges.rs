@@ -23,16 +23,16 @@ use serde::Deserialize;
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Merges {
-    /// Bytes of a block, the unit that the drive maps.
+    /// The number of bytes of a block, the unit that the drive maps.
     pub block_bytes: u64,
-    /// Bytes of a flash page. The last page of an open block may be written again, because the drive has it
-    /// in memory.
+    /// The size of a flash page, in bytes. The last page of an open block may be written again, because the
+    /// drive has it in memory.
     pub page_bytes: u64,
-    /// Blocks that can be open at once.
+    /// The number of blocks that can be open at once.
     pub open_blocks: usize,
-    /// Time to erase a block, in microseconds.
+    /// The time to erase a block, in microseconds.
     pub erase_us: f64,
-    /// Rate of copies inside the drive, in bytes a second.
+    /// The rate of copies inside the drive, in bytes a second.
     pub copy_bytes_per_s: f64,
 }
 
@@ -68,7 +68,7 @@ const TIME_US_MAX: f64 = 1e9;
 pub struct MergeCounts {
     /// The number of merges.
     pub merges: u64,
-    /// Bytes that the merges copied.
+    /// The number of bytes that the merges copied.
     pub copied_bytes: u64,
     /// The time of all merges in nanoseconds, without dilation.
     pub took_ns: u64,
@@ -80,7 +80,7 @@ struct OpenBlock {
     number: u64,
     /// The end of the highest write into the block.
     end: u64,
-    /// Bytes that the host wrote.
+    /// The number of bytes that the host wrote.
     host_bytes: u64,
 }
 

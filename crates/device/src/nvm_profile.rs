@@ -21,22 +21,22 @@ const SHIPPED: &[(&str, &str)] = &[
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NvmProfile {
-    /// Name, printed with every result.
+    /// The name, printed with every result.
     pub name: String,
     /// Where the figures come from.
     pub source: String,
-    /// Extra time for each line that is read and is not in the modelled cache, in nanoseconds.
+    /// The extra time for each line that is read and is not in the modelled cache, in nanoseconds.
     pub read_extra_ns: f64,
-    /// Extra time for each fence that has lines to wait for, in nanoseconds.
+    /// The extra time for each fence that has lines to wait for, in nanoseconds.
     pub persist_extra_ns: f64,
-    /// Time for each line that is written back, in nanoseconds.
+    /// The time for each line that is written back, in nanoseconds.
     pub write_line_ns: f64,
-    /// Bandwidth for lines that are read and written back, for all threads together; 0 = not limited.
+    /// The bandwidth for lines that are read and written back, for all threads together; 0 = not limited.
     pub bandwidth_bytes_per_s: f64,
     /// The number of lines in flight at once. The time of consecutive lines is divided by this number, but is
     /// at least the time of one line.
     pub parallel_lines: u64,
-    /// Bytes of the modelled last-level cache; 0 = no cache, so every line is a miss.
+    /// The number of bytes of the modelled last-level cache; 0 = no cache, so every line is a miss.
     pub cache_bytes: u64,
     /// Endurance and energy of its cells, if the source states them. They are reported, and have no effect on
     /// times.

@@ -17,7 +17,7 @@ use crate::error::{DeviceError, ErrorKind, Operation, Result};
 use crate::owner;
 use crate::sys;
 
-/// Name of the scratch file.
+/// The name of the scratch file.
 pub(crate) const PROBE_FILE: &str = "varve.probe";
 const BLOCK_BYTES: usize = 4096;
 

@@ -76,7 +76,7 @@ pub enum DurableWrite {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
-    /// Name, printed with every result.
+    /// The name, printed with every result.
     pub name: String,
     /// Where the figures come from.
     pub source: String,
@@ -95,8 +95,8 @@ pub struct Profile {
     /// first.
     #[serde(default)]
     pub under_way_per_s: f64,
-    /// Time of a flush with data to write, in microseconds. If this and `write_ack_us` are 0, the drive has
-    /// no cache: an acknowledged write is on the medium.
+    /// The time of a flush with data to write, in microseconds. If this and `write_ack_us` are 0, the drive
+    /// has no cache: an acknowledged write is on the medium.
     pub flush_us: f64,
     /// For a drive with a volatile write cache: a write is acknowledged this many microseconds after its
     /// service began, while the channel still works on it. 0: a write is acknowledged when it is done.
@@ -108,7 +108,7 @@ pub struct Profile {
     /// The largest atomic write, in bytes; 0 if the device promises no atomic writes.
     #[serde(default)]
     pub atomic_write_bytes: u32,
-    /// Time to give a range back (a trim) or to reserve a range, on one channel, in microseconds.
+    /// The time to give a range back (a trim) or to reserve a range, on one channel, in microseconds.
     #[serde(default)]
     pub trim_us: f64,
     /// How the device maps pages to flash. Without this section, writes to flash are not modelled.
@@ -117,9 +117,9 @@ pub struct Profile {
     /// How the device merges blocks. Without this section, the time of a write does not depend on merges.
     #[serde(default)]
     pub merges: Option<Merges>,
-    /// Power in watts while busy; 0 = not known.
+    /// The power in watts while busy; 0 = not known.
     pub watts_active: f64,
-    /// Power in watts while idle; 0 = not known.
+    /// The power in watts while idle; 0 = not known.
     pub watts_idle: f64,
     /// The rates at the anchor size.
     pub operations_per_s: OperationsPerSecond,

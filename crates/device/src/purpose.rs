@@ -112,7 +112,7 @@ impl Purpose {
 pub(crate) struct Io {
     pub space: Space,
     pub why: Purpose,
-    /// Number of the file within its directory, for the trace.
+    /// The number of the file within its directory, for the trace.
     pub file: u32,
     pub offset: u64,
     pub bytes: u64,

@@ -38,7 +38,7 @@ pub enum Change {
     Write {
         /// The file.
         file: FileNo,
-        /// Byte offset.
+        /// The byte offset.
         offset: u64,
         /// The bytes.
         bytes: Arc<[u8]>,
@@ -51,7 +51,7 @@ pub enum Change {
     Store {
         /// The region.
         file: FileNo,
-        /// Byte offset.
+        /// The byte offset.
         offset: u64,
         /// The bytes.
         bytes: Arc<[u8]>,
@@ -60,9 +60,9 @@ pub enum Change {
     WriteBack {
         /// The region.
         file: FileNo,
-        /// Byte offset.
+        /// The byte offset.
         offset: u64,
-        /// Length of the range.
+        /// The length of the range.
         len_bytes: u64,
     },
     /// A fence: the write-backs before it are durable when it returns.
@@ -71,16 +71,16 @@ pub enum Change {
     SetLen {
         /// The file.
         file: FileNo,
-        /// New length.
+        /// The new length.
         len_bytes: u64,
     },
     /// A range of a file given back.
     Punch {
         /// The file.
         file: FileNo,
-        /// Byte offset.
+        /// The byte offset.
         offset: u64,
-        /// Length of the range.
+        /// The length of the range.
         len_bytes: u64,
     },
     /// A file flushed.
@@ -97,9 +97,9 @@ pub enum Change {
     },
     /// A file's name changed.
     Rename {
-        /// Old name.
+        /// The old name.
         from: String,
-        /// New name.
+        /// The new name.
         to: String,
     },
     /// A name removed.
@@ -109,7 +109,7 @@ pub enum Change {
     },
     /// The directory synced.
     SyncDirectory,
-    /// A note of the harness (for example "commit 7 was acknowledged").
+    /// A mark of the harness (for example "commit 7 was acknowledged").
     Mark(u64),
 }
 

@@ -12,9 +12,9 @@ use serde::Deserialize;
 
 use crate::error::Result;
 
-/// Bytes of a cache line: the unit of writing back.
+/// The number of bytes of a cache line: the unit of writing back.
 pub const LINE_BYTES: u64 = 64;
-/// Bytes of a word, which is stored atomically.
+/// The number of bytes of a word, which is stored atomically.
 pub const WORD_BYTES: usize = 8;
 
 /// The suffix of the name of a region's file until the file is complete.
@@ -108,21 +108,21 @@ pub struct RegionFacts {
 /// Exact counts since a region was mapped. Lines are counted because lines, not bytes, wear a medium out.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RegionTally {
-    /// Calls that read.
+    /// The number of calls that read.
     pub loads_count: u64,
-    /// Lines that these reads touched.
+    /// The number of lines that these reads touched.
     pub loaded_lines: u64,
-    /// Bytes that these calls read.
+    /// The number of bytes that these calls read.
     pub loaded_bytes: u64,
-    /// Calls that stored.
+    /// The number of calls that stored.
     pub stores_count: u64,
-    /// Lines that these stores touched.
+    /// The number of lines that these stores touched.
     pub stored_lines: u64,
-    /// Bytes that these calls stored.
+    /// The number of bytes that these calls stored.
     pub stored_bytes: u64,
-    /// Lines written back.
+    /// The number of lines written back.
     pub written_back_lines: u64,
-    /// Fences.
+    /// The number of fences.
     pub fences_count: u64,
 }
 

@@ -26,7 +26,8 @@ use crate::planted::{planted, reached};
 use crate::purpose::{Io, Purpose, Space};
 use crate::region::{LINE_BYTES, Region};
 
-/// Bytes at the beginning of a file that show whether it exists. Lengths of files are multiples of this.
+/// The number of bytes at the beginning of a file that show whether it exists. Lengths of files are multiples
+/// of this.
 pub const HEAD_BYTES: u64 = 4096;
 
 const UNFINISHED_SUFFIX: &str = ".new";
@@ -38,7 +39,7 @@ const RANGES_MAX: usize = 64;
 pub struct RegionExtents {
     /// The beginning of all names.
     pub prefix: String,
-    /// Length of each file: a multiple of [`HEAD_BYTES`].
+    /// The length of each file: a multiple of [`HEAD_BYTES`].
     pub extent_bytes: u64,
     /// The largest number of files.
     pub count: u32,

@@ -60,9 +60,9 @@ fn fallocate(fd: BorrowedFd<'_>, mode: i32, offset: u64, len_bytes: u64) -> io::
 /// The facts from `statx` about I/O of a file.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct StatxFacts {
-    /// Alignment of offsets and lengths for direct I/O; 0 if the file system does not report it.
+    /// The alignment of offsets and lengths for direct I/O; 0 if the file system does not report it.
     pub direct_offset_align_bytes: u32,
-    /// Bytes of the smallest and the largest atomic write; 0 if there are none.
+    /// The number of bytes of the smallest and the largest atomic write; 0 if there are none.
     pub atomic_write_bytes_min: u32,
     pub atomic_write_bytes_max: u32,
     /// Whether the file is mapped without a page cache.

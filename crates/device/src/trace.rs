@@ -18,15 +18,15 @@ use crate::purpose::{Io, Purpose, Space};
 pub struct TraceEntry {
     /// Start, in nanoseconds since the trace was switched on.
     pub start_ns: u64,
-    /// Duration in nanoseconds.
+    /// The duration in nanoseconds.
     pub took_ns: u64,
     /// Space of the file.
     pub space: Space,
-    /// Number of the file within its directory, in order of opening.
+    /// The number of the file within its directory, in order of opening.
     pub file: u32,
-    /// Byte offset.
+    /// The byte offset.
     pub offset: u64,
-    /// Length in bytes.
+    /// The length in bytes.
     pub len_bytes: u64,
     /// Read or write.
     pub what: Timed,

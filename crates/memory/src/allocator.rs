@@ -53,7 +53,7 @@ const UNREAD_TRIED: usize = 8;
 pub struct ActiveChunk {
     /// Where the chunk begins.
     pub pointer: Pointer,
-    /// Bytes of the chunk: the size of its class, or whole segments.
+    /// The number of bytes of the chunk: the size of its class, or whole segments.
     pub len_bytes: u64,
     /// The owner for which the chunk was allocated.
     pub owner: Owner,

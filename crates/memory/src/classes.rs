@@ -15,7 +15,7 @@ const SIZES: [u32; CLASSES] = [
     16, 32, 48, 64, 128, 192, 256, 512, 768, 1024, 1280, 1536, 1792, 2048, 2560, 3072, 3584, 4096, 5376,
     6400, 8192, 10752, 13056, 16384, 21760, 32768,
 ];
-/// Number of classes.
+/// The number of classes.
 pub(crate) const CLASSES: usize = 26;
 
 /// A size class.

@@ -19,7 +19,7 @@ use crate::state::Allocator;
 use crate::store::Store;
 use crate::store_error::{StoreError, StoreResult};
 
-/// Partitions that a region can have: each has a store for each engine.
+/// The number of partitions that a region can have: each has a store for each engine.
 pub const PARTITIONS_MAX: u16 = 32;
 /// Owners from here on are for tables.
 pub const TABLE_OWNER_MIN: u16 = 256;

@@ -19,9 +19,9 @@ pub enum MemoryError {
         "persistent memory is full: a chunk of {needed_bytes} bytes was asked for, and {free_bytes} bytes are in free segments"
     )]
     Full {
-        /// Bytes of the chunk that was asked for, rounded up to what it would take.
+        /// The number of bytes of the chunk that was asked for, rounded up to what it would take.
         needed_bytes: u64,
-        /// Bytes in free segments. They may lie apart, so this can be more than was asked for.
+        /// The number of bytes in free segments. They may lie apart, so this can be more than was asked for.
         free_bytes: u64,
     },
     /// A pointer that no chunk begins at.
@@ -56,10 +56,10 @@ pub enum MemoryError {
         /// The word.
         word: Word,
     },
-    /// More steps than one publication takes.
+    /// The publication has no steps, or more steps than one publication can have.
     #[error("a publication of {count} steps: it has 1 to {STEPS_MAX}")]
     StepCount {
-        /// Steps that were asked for.
+        /// The number of steps of the publication.
         count: usize,
     },
     /// A name that a root cannot have.
@@ -68,13 +68,13 @@ pub enum MemoryError {
         /// The name.
         name: Box<str>,
     },
-    /// There is a root of this name.
+    /// There is already a root with this name.
     #[error("there is a root {name:?} already")]
     RootExists {
         /// The name.
         name: Box<str>,
     },
-    /// There is no root of this name.
+    /// There is no root with this name.
     #[error("there is no root {name:?}")]
     NoRoot {
         /// The name.
@@ -86,11 +86,11 @@ pub enum MemoryError {
     /// The region is too small or too large for an allocator.
     #[error("a region of {got_bytes} bytes: an allocator takes {least_bytes} to {most_bytes} bytes")]
     Size {
-        /// Bytes of the region.
+        /// The size of the region, in bytes.
         got_bytes: u64,
-        /// The fewest bytes.
+        /// The smallest size, in bytes.
         least_bytes: u64,
-        /// The most bytes.
+        /// The largest size, in bytes.
         most_bytes: u64,
     },
     /// The region has no allocator, or its making was cut off by a crash.
@@ -105,25 +105,25 @@ pub enum MemoryError {
          the program that wrote it can dump its tables"
     )]
     OtherVersion {
-        /// Version in the header.
+        /// The version in the header.
         found: u32,
-        /// Version of this program.
+        /// The version of this program.
         known: u32,
     },
     /// The region belongs to another database.
     #[error("the allocator's region belongs to database {found:#018x}, not to {expected:#018x}")]
     OtherDatabase {
-        /// Database in the header.
+        /// The database in the header.
         found: u64,
-        /// Database that opens it.
+        /// The database that opens the region.
         expected: u64,
     },
     /// The region has another length than it was made with.
     #[error("the allocator's region has {found_bytes} bytes, and it was made with {expected_bytes}")]
     OtherLength {
-        /// Bytes of the region.
+        /// The size of the region, in bytes.
         found_bytes: u64,
-        /// Bytes in the header.
+        /// The size of the region in its header, in bytes.
         expected_bytes: u64,
     },
     /// Bytes in the region have a value that is impossible.
@@ -131,7 +131,7 @@ pub enum MemoryError {
     Damaged {
         /// What is damaged.
         what: &'static str,
-        /// Where, in bytes from the region's beginning.
+        /// The place of the damage, in bytes from the region's beginning.
         at: u64,
     },
 }

@@ -61,23 +61,23 @@ use crate::error::{MemoryError, Result};
 use crate::pointer::Owner;
 use crate::sizes::{CHUNK_BYTES_MIN, ROOT_NAME_BYTES_MAX, ROOTS, SEGMENT_BYTES};
 
-/// Bytes of the header.
+/// The size of the header, in bytes.
 pub(crate) const HEADER_BYTES: usize = 4096;
 /// Where the magic is.
 pub(crate) const MAGIC_AT: u64 = 0;
 /// The magic as a word.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"VARVEMEM");
-/// Number of lanes.
+/// The number of lanes.
 pub(crate) const LANES: usize = 16;
-/// Bytes of a lane: one block of the medium.
+/// The number of bytes of a lane: one block of the medium.
 pub(crate) const LANE_BYTES: usize = 256;
-/// Bytes of a root.
+/// The size of a root, in bytes.
 pub(crate) const ROOT_BYTES: usize = 64;
 /// Where the seal is in a root.
 pub(crate) const SEAL_AT: u64 = 8;
 /// Where the name is in a root.
 pub(crate) const NAME_AT: u64 = 16;
-/// Bytes of a segment's bitmap: a bit for each of the smallest chunks.
+/// The number of bytes of a segment's bitmap: a bit for each of the smallest chunks.
 pub(crate) const BITMAP_BYTES: u64 = SEGMENT_BYTES / CHUNK_BYTES_MIN / 8;
 
 /// The version of the format. Since version 2 an entry of the undo log has fewer bytes.
@@ -94,9 +94,9 @@ const SEGMENTS_MAX: u32 = (1 << 24) - 1;
 /// Where the parts of a region are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Layout {
-    /// Length of the region.
+    /// The length of the region.
     pub(crate) len_bytes: u64,
-    /// Number of segments, at least 1.
+    /// The number of segments, at least 1.
     pub(crate) segments: u32,
     bitmaps_at: u64,
     segments_at: u64,

@@ -19,7 +19,7 @@ use crate::slab::{Intent, Refused};
 /// A large chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Run {
-    /// Number of segments.
+    /// The number of segments.
     pub(crate) segments: u32,
     /// The owner of the chunk.
     pub(crate) owner: Owner,
@@ -62,7 +62,7 @@ impl Pool {
         Some(start)
     }
 
-    /// Makes segments free, and merges them with the free ones beside them.
+    /// Makes segments free, and merges them with neighbouring free segments.
     pub(crate) fn give(&mut self, start: u32, segments: u32) {
         let (mut start, mut length) = (start, segments);
         let before = self.by_start.range(..start).next_back().map(|(at, length)| (*at, *length));

@@ -40,7 +40,7 @@ pub enum Step {
     Store {
         /// The word.
         word: Word,
-        /// Its new value.
+        /// The new value of the word.
         value: u64,
     },
 }

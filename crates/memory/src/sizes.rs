@@ -3,15 +3,15 @@
 //! Invariants
 //! 1. If one of them changes, the version of the layout must change, too (`layout.rs`).
 
-/// Bytes of a segment: it holds chunks of one size class, or is a part of one large chunk.
+/// The number of bytes of a segment: it holds chunks of one size class, or is a part of one large chunk.
 pub const SEGMENT_BYTES: u64 = 65536;
-/// Bytes of the smallest chunk.
+/// The size of the smallest chunk, in bytes.
 pub const CHUNK_BYTES_MIN: u64 = 16;
 /// The largest number of roots.
 pub const ROOTS: u32 = 256;
-/// Bytes of the longest name of a root.
+/// The size of the longest name of a root, in bytes.
 pub const ROOT_NAME_BYTES_MAX: usize = 48;
-/// Steps of the largest publication.
+/// The number of steps of the largest publication.
 pub const STEPS_MAX: usize = 15;
 
 /// The number of possible owners.

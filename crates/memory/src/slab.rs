@@ -15,8 +15,8 @@
 //!
 //! Invariants
 //! 1. A chunk that is active or claimed is also taken.
-//! 2. A chunk whose bit is being cleared stays taken until the cleared bit is durable. So nobody writes into
-//!    a chunk that a crash would make active again.
+//! 2. A chunk whose bit is being cleared stays taken until the cleared bit is durable. So no thread writes
+//!    into a chunk that a crash would make active again.
 //! 3. Only the call that has claimed a chunk changes its state. Other calls that name the chunk are refused.
 //!
 //! What it does not know: where the slab is, locks, fences.

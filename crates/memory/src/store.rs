@@ -45,7 +45,7 @@ pub struct StoreTable {
     pub number: TableNo,
     /// The owner of the chunks with the table's tuples and nodes.
     pub owner: Owner,
-    /// Number of indexes of the table, including the primary key.
+    /// The number of indexes of the table, including the primary key.
     pub indexes: usize,
 }
 

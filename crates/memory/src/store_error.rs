@@ -40,7 +40,7 @@ pub enum StoreError {
         "a key of {len_bytes} bytes is not possible: keys of this table engine have 1 to {most_bytes} bytes"
     )]
     KeyLength {
-        /// Its length.
+        /// The length of the key.
         len_bytes: usize,
         /// The longest key.
         most_bytes: usize,
@@ -48,7 +48,7 @@ pub enum StoreError {
     /// A row is too long.
     #[error("a row of {len_bytes} bytes: a row has at most {most_bytes}")]
     RowLength {
-        /// Its length.
+        /// The length of the row.
         len_bytes: usize,
         /// The longest row.
         most_bytes: usize,
@@ -56,9 +56,9 @@ pub enum StoreError {
     /// The number of keys of a row is not the number of indexes of its table.
     #[error("{found} keys for a table with {expected} indexes")]
     KeyCount {
-        /// Number of keys of the row.
+        /// The number of keys of the row.
         found: usize,
-        /// Indexes of the table.
+        /// The number of indexes of the table.
         expected: usize,
     },
     /// A patch reaches beyond the end of its row.
@@ -66,9 +66,9 @@ pub enum StoreError {
     PatchRange {
         /// Where the patch begins in the row.
         at: usize,
-        /// Its length.
+        /// The length of the patch.
         len_bytes: usize,
-        /// Length of the row.
+        /// The length of the row.
         row_bytes: usize,
     },
     /// There is no such table, or no such index of it.
@@ -82,12 +82,12 @@ pub enum StoreError {
     /// The store has the largest number of tables, or a new table would have too many indexes.
     #[error("a store has at most {tables} tables, and a table 1 to {indexes} indexes")]
     TooMany {
-        /// Most tables.
+        /// The largest number of tables.
         tables: usize,
-        /// Most indexes of a table.
+        /// The largest number of indexes of a table.
         indexes: usize,
     },
-    /// Tables are made and dropped outside of transactions only.
+    /// Tables are made and dropped only outside of transactions.
     #[error("a table cannot be made or dropped while a transaction is open")]
     InTransaction,
     /// A new table would have an owner that has chunks already.
@@ -104,7 +104,7 @@ pub enum StoreError {
     Damaged {
         /// What is damaged.
         what: &'static str,
-        /// Where.
+        /// The place of the damage.
         at: Pointer,
     },
 }

@@ -28,7 +28,7 @@ use crate::layout::Descriptor;
 use crate::pointer::Owner;
 use crate::state::Allocator;
 
-/// Name of the file, in the directory of its device.
+/// The name of the file, in the directory of its device.
 pub const TABLES_FILE: &str = "tables.varve";
 
 const PARTITIONS: &str = "partitions";
@@ -120,7 +120,7 @@ pub enum TablesFileError {
         place: String,
         /// The configured length.
         wanted_bytes: u64,
-        /// Free bytes of the device.
+        /// The number of free bytes of the device.
         free_bytes: u64,
     },
     /// The configuration has no file for tables, but the database has tables in it.
@@ -152,16 +152,16 @@ fn advice(has_tables: bool) -> &'static str {
 pub struct MemoryTables {
     /// The directory of the file on its device.
     pub directory: Arc<dyn Directory>,
-    /// Length of the file: a multiple of 4096 bytes.
+    /// The length of the file: a multiple of 4096 bytes.
     pub size_bytes: u64,
-    /// Number of partitions, at least 1.
+    /// The number of partitions, at least 1.
     pub partitions: u16,
 }
 
 /// What a database knows about its file before it opens it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TablesNeed {
-    /// Id of the database.
+    /// The id of the database.
     pub database: u64,
     /// Whether the database was shut down cleanly.
     pub is_clean: bool,
@@ -183,15 +183,15 @@ pub struct TablesFound {
     pub place: String,
     /// The present length of the file.
     pub size_bytes: u64,
-    /// Bytes in all segments, for tables and logs.
+    /// The number of bytes in all segments, for tables and logs.
     pub capacity_bytes: u64,
-    /// Bytes in free segments.
+    /// The number of bytes in free segments.
     pub free_bytes: u64,
-    /// Number of partitions; 0 if the file was not finished.
+    /// The number of partitions; 0 if the file was not finished.
     pub partitions: u64,
     /// The engines that have a store in the file.
     pub engines: Vec<EngineKind>,
-    /// Number of tables that have chunks.
+    /// The number of tables that have chunks.
     pub filled_tables: usize,
 }
 

@@ -25,13 +25,13 @@ use crate::store_error::{StoreError, StoreResult};
 
 /// The largest number of indexes of a table.
 pub(crate) const INDEXES_MAX: usize = 7;
-/// Bytes of the longest key.
+/// The size of the longest key, in bytes.
 pub(crate) const KEY_BYTES_MAX: usize = 4096;
-/// Bytes of the longest row.
+/// The size of the longest row, in bytes.
 pub(crate) const ROW_BYTES_MAX: usize = 1 << 30;
 
 const FIXED_BYTES: usize = 8 + 2 * INDEXES_MAX;
-/// Bytes of a head that are read first. Every chunk has at least this many bytes.
+/// The number of bytes of a head that are read first. Every chunk has at least this many bytes.
 const FIRST_BYTES: usize = CHUNK_BYTES_MIN as usize;
 /// Keys are compared in the region in pieces of this many bytes.
 const PIECE_BYTES: usize = 64;

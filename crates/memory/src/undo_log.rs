@@ -45,15 +45,15 @@ use crate::space::Space;
 use crate::store::Savepoint;
 use crate::store_error::{StoreError, StoreResult};
 
-/// Bytes of a block.
+/// The size of a block, in bytes.
 const BLOCK_BYTES: usize = 8192;
 const LINE_BYTES: usize = 64;
 const LINES: usize = BLOCK_BYTES / LINE_BYTES;
 const NEXT_AT: u64 = 8;
 const PAYLOAD_BYTES: usize = LINE_BYTES - 8;
-/// Bytes of an entry before the old bytes of a patch.
+/// The number of bytes of an entry before the old bytes of a patch.
 const PATCH_AT: usize = 12;
-/// Bytes of an entry that is not a patch.
+/// The number of bytes of an entry that is not a patch.
 const OTHER_BYTES: usize = 28;
 const POINTER_BITS: u32 = 16;
 const FURTHER: u64 = 5;
@@ -87,7 +87,7 @@ pub(crate) struct UndoEntry {
     pub(crate) tuple: Pointer,
     /// The tuple that was replaced.
     pub(crate) old: Pointer,
-    /// Checksum of the new tuple's head.
+    /// The checksum of the new tuple's head.
     pub(crate) checksum: u32,
 }
 

@@ -5,24 +5,24 @@
 //! | 0 | magic "VNVMCWF1" (8 bytes; its last character is the version), and the master record (8 bytes) |
 //! | 1 to 16 | directory 0 (`cow_tree/roots.rs`) |
 //! | 17 to 32 | directory 1 |
-//! | 33, 34 | for directories 0 and 1: which of the first 32768 pages are in use, a bit for each |
+//! | 33, 34 | for directories 0 and 1: which of the first 32768 pages are allocated, a bit for each |
 //! | from 35 on | nodes |
-//! | n * 32768, and the next one | for directories 0 and 1: which of these 32768 pages are in use |
+//! | n * 32768, and the next one | for directories 0 and 1: which of these 32768 pages are allocated |
 //!
 //! The master record is the number of the last batch. If this number is even, directory 0 is the current one,
 //! else directory 1.
 //!
-//! What it does not know: what is in use, caches.
+//! What it does not know: which pages are allocated, caches.
 
 use crate::files::{FileHandle, FileResult, Files};
 
-/// Bytes of a page, and of a node.
+/// The number of bytes of a page, and of a node.
 pub(super) const PAGE_BYTES: usize = 4096;
-/// Pages of a group: one page of a bitmap has a bit for each.
+/// The number of pages of a group: one page of a bitmap has a bit for each.
 pub(super) const GROUP_PAGES: u64 = 8 * PAGE_BYTES as u64;
-/// Pages of a new file.
+/// The number of pages of a new file.
 pub(super) const FIRST_PAGES: u64 = 3 + 2 * DIRECTORY_PAGES;
-/// Pages of a directory: a line of 64 bytes for each table.
+/// The number of pages of a directory: a line of 64 bytes for each table.
 pub(super) const DIRECTORY_PAGES: u64 = 16;
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"VNVMCWF1");
 const MASTER_AT: u64 = 8;
@@ -51,7 +51,7 @@ impl Side {
 pub(super) struct PageFile {
     pub(super) files: Files,
     pub(super) handle: FileHandle,
-    /// Bytes that are reserved for later writes.
+    /// The number of bytes that are reserved for later writes.
     reserved: u64,
 }
 

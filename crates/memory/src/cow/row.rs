@@ -25,7 +25,7 @@ use crate::tuple::INDEXES_MAX;
 
 const INLINE: u8 = 0;
 const IN_PIECES: u8 = 1;
-/// Bytes of a value before an inlined tuple.
+/// The number of bytes of a value before an inlined tuple.
 pub(super) const INLINE_AT: usize = 1;
 const PIECE_KEY_BYTES: usize = 12;
 

@@ -1,11 +1,11 @@
-//! The page map: it says which pages of the file are in use.
+//! The page map: it says which pages of the file are allocated.
 //!
 //! The map is in DRAM. In the file, each directory has a bitmap of its own. The bitmap of the dirty directory
 //! lacks the changes of the open batch and of the batch before. So the end of a batch writes the words that
 //! either of them has changed.
 //!
 //! Invariants
-//! 1. A page that the current directory needs is in use until the flip. So no batch overwrites it.
+//! 1. A page that the current directory needs stays allocated until the flip. So no batch overwrites it.
 //! 2. Room is reserved in the file for all pages before `end`. So a write of these pages cannot fail because
 //!    the region is full.
 //!
@@ -27,7 +27,7 @@ pub(super) struct PageMap {
     retired: Vec<u64>,
     /// The number of pages of the file, including pages that are not written yet but have reserved room.
     end: u64,
-    /// Pages before the end that are not in use.
+    /// The number of free pages before the end.
     free: u64,
     /// The word from which the last page was taken. The next search begins here, so that all pages wear
     /// evenly.
@@ -72,7 +72,7 @@ impl PageMap {
         let changed_before = (0..used.len()).filter(differs).collect();
         let retired = vec![0; used.len()];
         let mut map = PageMap { used, retired, end, free: 0, cursor: 0, changed: Vec::new(), changed_before };
-        // The pages of the bitmaps are in use, too. The bitmap lacks their bits if a crash came before the
+        // The pages of the bitmaps are allocated, too. The bitmap lacks their bits if a crash came before the
         // end of the batch that added these pages.
         (0..groups_of(end)).for_each(|group| map.mark_own(group));
         let taken: u64 = map.used.iter().map(|word| u64::from(word.count_ones())).sum();
@@ -99,7 +99,7 @@ impl PageMap {
         self.used.get(word_of(page)).is_some_and(|word| word & bit_of(page) != 0)
     }
 
-    /// Returns the pages that hold nodes: the pages in use without the first pages of the file and the
+    /// Returns the pages that hold nodes: all allocated pages except the first pages of the file and the
     /// bitmaps.
     pub(super) fn nodes(&self) -> impl Iterator<Item = u64> {
         let is_own = |page: u64| page < FIRST_PAGES || page >= GROUP_PAGES && page % GROUP_PAGES < 2;

@@ -36,8 +36,8 @@ pub struct CowSettings {
     pub files: FileCosts,
     /// A commit ends the batch when the batch has this many transactions.
     pub batch_transactions: usize,
-    /// Bytes of the page cache. The cache grows beyond that while the open transaction has changed more nodes
-    /// than fit in it.
+    /// The size of the page cache, in bytes. The cache grows beyond that while the open transaction has
+    /// changed more nodes than fit in it.
     pub cache_bytes: usize,
 }
 
@@ -155,8 +155,8 @@ fn nodes_of(trees: &Trees<FileNodes>, numbers: impl Iterator<Item = TreeNo>) -> 
     Ok(found)
 }
 
-/// Checks that the page map agrees with the trees: the pages in use for nodes are exactly those of the trees'
-/// nodes.
+/// Checks that the page map agrees with the trees: the pages that are allocated for nodes are exactly those
+/// of the trees' nodes.
 fn check_pages(trees: &Trees<FileNodes>) -> StoreResult<()> {
     let mut nodes = nodes_of(trees, trees.roots.trees())?;
     nodes.sort_unstable();

@@ -28,7 +28,7 @@ use crate::store_error::{StoreError, StoreResult};
 const HEAD_BYTES: usize = 8;
 const SLOT_BYTES: usize = 2;
 const LENGTHS_BYTES: usize = 4;
-/// Bytes of an entry beside its key and value.
+/// The number of bytes of an entry in addition to its key and value.
 const ENTRY_BYTES: usize = SLOT_BYTES + LENGTHS_BYTES;
 /// Keys are compared in pieces of this many bytes.
 const PIECE_BYTES: usize = 64;

@@ -11,7 +11,7 @@ use super::nodes::{NodeId, NodeStore};
 use super::tree::{Cut, Passed, Path, Tree};
 use crate::store_error::StoreResult;
 
-/// Bytes of the number of a child.
+/// The size of the number of a child, in bytes.
 const CHILD_BYTES: usize = 8;
 
 impl Tree {

@@ -26,7 +26,7 @@ pub struct CowStore<M> {
     reserve: DeleteReserve,
     /// A commit ends the batch when the batch has this many transactions.
     batch_transactions: usize,
-    /// Transactions of the batch that have changed something.
+    /// The number of transactions of the batch that have changed something.
     pending: usize,
     /// The row value before a change.
     value: Vec<u8>,

@@ -10,29 +10,29 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// What a call on files costs beside its work.
+/// The time that a call on files takes in addition to its work.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FileCosts {
     /// Time that each call waits in a loop without sleeping. Zero: calls do not wait.
     pub system_call: Duration,
 }
 
-/// Calls on files since they were opened, and bytes that they moved.
+/// The numbers of calls on files since the files were opened, and the numbers of bytes that were moved.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CallCounts {
-    /// Calls that read.
+    /// The number of calls that read.
     pub reads_count: u64,
-    /// Bytes that they read.
+    /// The number of bytes that these calls read.
     pub read_bytes: u64,
-    /// Calls that wrote.
+    /// The number of calls that wrote.
     pub writes_count: u64,
-    /// Bytes that they wrote.
+    /// The number of bytes that these calls wrote.
     pub written_bytes: u64,
-    /// Calls of `fsync`.
+    /// The number of calls of `fsync`.
     pub fsyncs_count: u64,
-    /// Calls that reserved room or cut a file.
+    /// The number of calls that reserved room or cut a file.
     pub resizes_count: u64,
-    /// Calls that named a file: create, open, rename, remove.
+    /// The number of calls that named a file: create, open, rename, remove.
     pub names_count: u64,
 }
 

@@ -37,13 +37,13 @@ pub enum FileError {
     Name {
         /// The name.
         name: Box<str>,
-        /// Bytes of the longest name.
+        /// The size of the longest name, in bytes.
         most_bytes: usize,
     },
     /// There are as many files as the directory has entries.
     #[error("all {most} files are in use")]
     TooMany {
-        /// Entries of the directory.
+        /// The number of entries of the directory.
         most: usize,
     },
     /// A read that reaches beyond the end of the file, or a write or cut that begins beyond it.
@@ -51,9 +51,9 @@ pub enum FileError {
     Range {
         /// Where the range begins.
         at: u64,
-        /// Its length.
+        /// The length of the range.
         len_bytes: u64,
-        /// Length of the file.
+        /// The length of the file.
         file_bytes: u64,
     },
     /// Bytes in the region have a value that is impossible.
@@ -61,7 +61,7 @@ pub enum FileError {
     Damaged {
         /// What is damaged.
         what: &'static str,
-        /// Where.
+        /// The place of the damage.
         at: Pointer,
     },
 }

@@ -37,19 +37,19 @@ use varve_device::LINE_BYTES;
 
 use crate::layout::ROOT_BYTES;
 
-/// Bytes of a block.
+/// The size of a block, in bytes.
 pub(super) const BLOCK_BYTES: u64 = 16_384;
-/// Bytes of the directory.
+/// The size of the directory, in bytes.
 pub(super) const DIRECTORY_BYTES: usize = 16_384;
-/// Bytes of an entry.
+/// The size of an entry, in bytes.
 pub(super) const ENTRY_BYTES: usize = ROOT_BYTES;
 /// The largest number of files.
 pub(super) const ENTRIES: usize = DIRECTORY_BYTES / ENTRY_BYTES - 1;
 /// The magic of the directory as a word.
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"VNVMFIL1");
-/// Bytes of a map.
+/// The size of a map, in bytes.
 pub(super) const MAP_BYTES: usize = 4096;
-/// Blocks that a map lists.
+/// The number of blocks that a map lists.
 pub(super) const MAP_BLOCKS: usize = (MAP_BYTES - LINE_BYTES as usize) / 8;
 /// Where the length of the file is in its first map.
 pub(super) const LENGTH_AT: u64 = 0;

@@ -17,7 +17,7 @@ use crate::pointer::{Pointer, Word};
 use crate::publish::Step;
 use crate::sizes::STEPS_MAX;
 
-/// Blocks that one publication can add or free. Each block takes two of its steps.
+/// The number of blocks that one publication can add or free. Each block takes two of its steps.
 const BLOCKS_AT_ONCE: usize = STEPS_MAX / 2;
 
 /// The blocks of a file.
@@ -30,7 +30,7 @@ pub(super) struct BlockMap {
 /// A place in the region where bytes of a file are contiguous.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Stretch {
-    /// Offset in the region.
+    /// The offset in the region.
     pub(super) offset: u64,
     /// Bytes from there to the end of the block.
     pub(super) len_bytes: usize,

@@ -25,9 +25,9 @@ use crate::space::Space;
 use crate::store_error::StoreResult;
 use crate::tuple;
 
-/// Bytes of a node: the best size of the paper's figure 15.
+/// The number of bytes of a node: the best size of the paper's figure 15.
 pub(super) const NODE_BYTES: usize = 512;
-/// Entries of a node.
+/// The number of entries of a node.
 pub(super) const ENTRIES: usize = 21;
 const LEAF: u64 = 1 << 32;
 const HEAD_BYTES: usize = 8;

@@ -24,7 +24,7 @@
 use crate::store::TableNo;
 
 const HEAD_BYTES: usize = 8;
-/// Bytes of a commit.
+/// The size of a commit, in bytes.
 pub(super) const COMMIT_BYTES: usize = HEAD_BYTES + 3;
 
 /// A change, or the end of a transaction.

@@ -16,7 +16,7 @@ use crate::sizes::SEGMENT_BYTES;
 use crate::space::Space;
 use crate::store_error::StoreResult;
 
-/// Segments that are kept.
+/// The number of segments that are kept.
 const SEGMENTS: usize = 1;
 
 /// Reserved segments.

@@ -37,8 +37,8 @@ struct PathNode {
     is_full: bool,
 }
 
-/// Levels of the deepest tree that is accepted. A tree gets a level only when its root is full. So a tree
-/// with more levels must be damaged.
+/// The number of levels of the deepest tree that is accepted. A tree gets a level only when its root is full.
+/// So a tree with more levels must be damaged.
 const LEVELS_MAX: usize = 40;
 
 /// The path from the root to a leaf.

@@ -39,7 +39,7 @@ pub(super) struct Compaction {
     merges: Merges,
     /// The valid tables, log and runs.
     pub(super) manifest: Manifest,
-    /// Bytes of the MemTable when the last sync ended.
+    /// The number of bytes of the MemTable when the last sync ended.
     memtable_bytes: u64,
 }
 

@@ -42,7 +42,7 @@ const UNFINISHED: &str = "manifest.new";
 const MAGIC: u64 = u64::from_le_bytes(*b"VLOGMAN1");
 const HEAD_WORDS: usize = 6;
 const RUN_WORDS: usize = 9;
-/// Runs that a manifest can have.
+/// The number of runs that a manifest can have.
 const RUNS_MAX: u64 = 240;
 
 /// Returns the name of a run's file.

@@ -38,7 +38,8 @@ pub struct LogSettings {
     pub lsm: LsmSettings,
     /// What calls on files cost.
     pub files: FileCosts,
-    /// Bytes of the block cache for runs, which is in memory. If it is less than 4096, there is no cache.
+    /// The number of bytes of the block cache for runs, which is in memory. If it is less than 4096, there is
+    /// no cache.
     pub cache_bytes: usize,
 }
 

@@ -31,20 +31,20 @@ use crate::publish::Step;
 use crate::space::Space;
 use crate::store_error::StoreResult;
 
-/// Bytes of a page.
+/// The size of a page, in bytes.
 pub(crate) const PAGE_BYTES: usize = 4096;
 const NEXT_AT: u64 = 0;
 const USED_AT: u64 = 8;
 const FACTS_AT: u64 = 16;
 const CHUNKS_AT: usize = 192;
 const PAGE_CHUNKS: usize = (PAGE_BYTES - CHUNKS_AT) / 8;
-/// Bytes of the first chunks of an arena.
+/// The size of the first chunks of an arena, in bytes.
 const SMALL_CHUNK_BYTES: usize = 16_384;
 /// The number of chunks with [`SMALL_CHUNK_BYTES`].
 const SMALL_CHUNKS: usize = 16;
-/// Bytes of all later chunks: a segment.
+/// The number of bytes of all later chunks: a segment.
 const LARGE_CHUNK_BYTES: usize = 65_536;
-/// Chunks that one publication frees.
+/// The number of chunks that one publication frees.
 const FREED_AT_ONCE: usize = 7;
 
 /// Whether a crash keeps an arena.

@@ -21,7 +21,7 @@ use crate::pointer::{Owner, Pointer};
 use crate::space::Space;
 use crate::store_error::StoreResult;
 
-/// Bytes of a block.
+/// The size of a block, in bytes.
 pub(crate) const BLOCK_BYTES: usize = 4096;
 
 /// A block is identified by its file and its number in the file.

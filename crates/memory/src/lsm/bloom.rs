@@ -13,9 +13,9 @@ use super::media::Media;
 use crate::pointer::Pointer;
 use crate::store_error::StoreResult;
 
-/// Bytes of a block.
+/// The size of a block, in bytes.
 const BLOCK_BYTES: usize = 32;
-/// Bits for each key.
+/// The number of bits for each key.
 const BITS_PER_KEY: usize = 12;
 /// Odd numbers that spread a hash over the words of a block (from the specification of Parquet).
 const SALTS: [u32; 8] =

@@ -30,9 +30,9 @@ use crate::pointer::Pointer;
 use crate::store_error::StoreResult;
 use crate::tuple::{INDEXES_MAX, KEY_BYTES_MAX, ROW_BYTES_MAX};
 
-/// Bytes before the key.
+/// The number of bytes before the key.
 pub(crate) const HEAD_BYTES: usize = 16;
-/// Bytes of the position and the length of a piece, which come before its bytes.
+/// The number of bytes of the position and the length of a piece, which come before its bytes.
 const PIECE_HEAD_BYTES: usize = 8;
 /// The longest value: a row with all secondary keys, or pieces that are shorter than a row.
 const VALUE_BYTES_MAX: usize = 2 * ROW_BYTES_MAX;
@@ -201,7 +201,7 @@ pub(crate) struct NewPatch<'p> {
     /// Where the bytes begin in the row.
     pub(crate) at: usize,
     pub(crate) bytes: &'p [u8],
-    /// Number of patches above the row, including this one.
+    /// The number of patches above the row, including this one.
     pub(crate) number: usize,
 }
 

@@ -13,9 +13,9 @@ use std::hash::Hasher;
 
 use twox_hash::XxHash64;
 
-/// Bytes of the prefix of a key: table and index.
+/// The number of bytes of the prefix of a key: table and index.
 pub(crate) const PREFIX_BYTES: usize = 4;
-/// Bytes of the index key in a head.
+/// The size of the index key in a head, in bytes.
 const HEAD_KEY_BYTES: usize = 11;
 
 /// The id of a table: 24 bits. No two tables of a store ever have the same id (`tables.rs`).
@@ -33,7 +33,7 @@ pub(crate) fn prefix(table: TableId, index: u8) -> [u8; PREFIX_BYTES] {
 pub(crate) struct KeyHead(u128);
 
 impl KeyHead {
-    /// Bytes of a head.
+    /// The size of a head, in bytes.
     pub(crate) const BYTES: usize = 16;
 
     #[inline]

@@ -23,7 +23,7 @@ use crate::pointer::{Pointer, Word};
 use crate::space::Space;
 use crate::store_error::StoreResult;
 
-/// The largest number of bytes that the MemTable needs for an entry beside the entry's own bytes.
+/// The largest number of bytes that the MemTable needs for an entry in addition to the entry's own bytes.
 const OVERHEAD_BYTES: usize = 8 * LEVELS_MAX + NODE_HEAD_BYTES + RECORD_HEAD_BYTES + 8;
 
 /// A MemTable that is not immutable.
@@ -226,7 +226,7 @@ impl MemTable {
 pub(crate) struct Census {
     /// The hash of each key.
     pub(crate) hashes: Vec<u64>,
-    /// Keys whose newest entry is a tombstone.
+    /// The number of keys whose newest entry is a tombstone.
     pub(crate) tombstones: u64,
 }
 

@@ -23,7 +23,7 @@ use super::media::{Location, Media, damaged};
 use crate::layout::get_u64;
 use crate::store_error::StoreResult;
 
-/// Bytes of the largest node.
+/// The size of the largest node, in bytes.
 pub(crate) const NODE_BYTES_MAX: usize = 4096;
 const REGION_NODE_BYTES: usize = 512;
 const ENTRIES_AT: usize = 32;

@@ -49,7 +49,7 @@ pub(crate) struct Run {
     pub(crate) filter: Filter,
     pub(crate) entry_bytes: u64,
     pub(crate) keys: u64,
-    /// Keys whose entry is a tombstone.
+    /// The number of keys whose entry is a tombstone.
     pub(crate) tombstones: u64,
 }
 

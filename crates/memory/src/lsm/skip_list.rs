@@ -36,9 +36,9 @@ use crate::tuple;
 pub(crate) const LEVELS_MAX: usize = 12;
 /// Where the first nodes are in the first page of an arena.
 const FIRST_AT: u64 = 64;
-/// Bytes of a node before its first record.
+/// The number of bytes of a node before its first record.
 pub(crate) const NODE_HEAD_BYTES: usize = 16;
-/// Bytes of a record before its entry.
+/// The number of bytes of a record before its entry.
 pub(crate) const RECORD_HEAD_BYTES: usize = 8;
 const FIXED_BYTES: usize = NODE_HEAD_BYTES + RECORD_HEAD_BYTES + HEAD_BYTES;
 

@@ -1,6 +1,6 @@
 //! Reads: the MemTable and all runs as one set of rows.
 //!
-//! A row is put together from its entries, newest first: patches, down to a row entry (Arulraj 2015, section
+//! A row is assembled from its entries, newest first: patches, down to a row entry (Arulraj 2015, section
 //! 3.3, "coalescing").
 //!
 //! Invariants
@@ -80,7 +80,7 @@ impl Chain<'_> {
     }
 }
 
-/// Buffers for putting rows together.
+/// The buffers in which rows are assembled.
 #[derive(Default)]
 pub(crate) struct RowBuffers {
     /// The entries of a key, the newest one first.

@@ -14,7 +14,7 @@ use super::node::{NodeBuffer, NodeEntry, node_bytes};
 use crate::files::FileHandle;
 use crate::store_error::StoreResult;
 
-/// Bytes that are collected for one write to a file.
+/// The number of bytes that are collected for one write to a file.
 const FILE_BUFFER_BYTES: usize = 65_536;
 
 /// Where a run is written to.

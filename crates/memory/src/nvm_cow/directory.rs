@@ -37,7 +37,7 @@ const NEXT_AT: u64 = 8;
 const MASTER_AT: u64 = 16;
 const LIST_AT: usize = 24;
 const NODE_BYTES_AT: usize = 32;
-/// Tables of a chunk.
+/// The number of tables of a chunk.
 const CHUNK_TABLES: usize = 63;
 /// Where the lines of each directory begin.
 const LINES_AT: [usize; 2] = [64, 4096];

@@ -31,9 +31,9 @@ use crate::store_error::{StoreError, StoreResult};
 
 const BLOCK_BYTES: usize = 8192;
 const LINE: usize = LINE_BYTES as usize;
-/// Lines with chunks in a block.
+/// The number of lines with chunks in a block.
 const BLOCK_LINES: usize = BLOCK_BYTES / LINE - 1;
-/// Chunks of a line.
+/// The number of chunks of a line.
 const LINE_CHUNKS: usize = 6;
 const CHUNKS_AT: usize = 16;
 const COUNT_BITS: u32 = 24;

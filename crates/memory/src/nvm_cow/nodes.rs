@@ -22,7 +22,7 @@ use crate::space::Space;
 use crate::store_error::{StoreError, StoreResult};
 use crate::tuple::TupleHead;
 
-/// Bytes of the longest chunk that does not consist of whole cache lines.
+/// The number of bytes of the longest chunk that does not consist of whole cache lines.
 const CHUNK_BYTES_UNALIGNED_MAX: u64 = 48;
 
 /// The largest number of bytes of a tuple that are prefetched before its length is known. If a read is

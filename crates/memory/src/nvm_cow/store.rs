@@ -29,8 +29,8 @@ use crate::tuple;
 pub struct NvmCowSettings {
     /// A commit ends the batch when the batch has this many transactions.
     pub batch_transactions: usize,
-    /// Bytes of a node, from 512 to 16384. The setting is used only when a store is created, because a store
-    /// keeps its size of nodes.
+    /// The number of bytes of a node, from 512 to 16384. The setting is used only when a store is created,
+    /// because a store keeps its size of nodes.
     pub node_bytes: usize,
 }
 

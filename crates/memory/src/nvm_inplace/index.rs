@@ -60,7 +60,7 @@ impl WantedBytes {
     /// The largest number of bytes that are prefetched. If a read is longer, the processor detects the
     /// sequence and prefetches by itself.
     const MAX: usize = 1024;
-    /// Bytes of a usual head.
+    /// The size of a usual head, in bytes.
     const HEAD: usize = 32;
 
     #[inline]

@@ -29,7 +29,7 @@ use twox_hash::XxHash64;
 use crate::pointer::Pointer;
 use crate::sizes::CHUNK_BYTES_MIN;
 
-/// Words of a bucket.
+/// The number of words of a bucket.
 const WAYS: usize = 8;
 const BUCKET_BYTES: u64 = 64;
 const BUCKETS_MIN: usize = 1 << BUCKET_BITS_MIN;

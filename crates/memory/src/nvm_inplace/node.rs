@@ -23,9 +23,9 @@ use crate::pointer::{Pointer, Word};
 use crate::space::Space;
 use crate::store_error::{StoreError, StoreResult};
 
-/// Bytes of a node.
+/// The size of a node, in bytes.
 pub(super) const NODE_BYTES: usize = 512;
-/// Entries of a node.
+/// The number of entries of a node.
 pub(super) const ENTRIES: usize = 20;
 /// Where the word with the valid entries is.
 pub(super) const BITS_AT: u64 = 0;

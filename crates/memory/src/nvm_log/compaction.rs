@@ -40,7 +40,7 @@ const FREES_AT_ONCE: usize = 2;
 pub(super) struct Compaction {
     merges: Merges,
     arenas: RunArenas,
-    /// Bytes of the MemTable when the last commit ended.
+    /// The number of bytes of the MemTable when the last commit ended.
     memtable_bytes: u64,
 }
 
