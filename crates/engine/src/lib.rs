@@ -23,6 +23,7 @@ mod ddl_sequences;
 mod deadlock;
 mod entry_columns;
 mod error;
+mod fixed;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;

@@ -18,6 +18,7 @@
 use varve_device::reached;
 use varve_pager::{Access, H, Mtr, PageId, PageNo, Pager, page};
 
+use crate::fixed;
 use crate::node::KIND_OVERFLOW;
 use crate::row::{EXTERNAL, ROW_BYTES_MAX, ROW_LAYOUT};
 use crate::tree::{Checker, Tree, TreeError, TreeResult};
@@ -42,9 +43,7 @@ pub fn must_spill(pager: &Pager, key_bytes: usize, payload_bytes: usize) -> bool
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    let mut raw = [0; 4];
-    raw.copy_from_slice(&bytes[at..at + 4]);
-    u32::from_le_bytes(raw)
+    u32::from_le_bytes(fixed::bytes_at(bytes, at))
 }
 
 /// Allocates the empty first page in the caller's mini-transaction, before its first change. The caller must

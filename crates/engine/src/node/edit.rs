@@ -14,6 +14,7 @@ use super::{
     ENTRY_HEAD_BYTES, NODE_START, NodeRef, PREFIX_IMPLIED, SLOT_BYTES, SLOTS_START, STAMPED, Stamp, entry,
     prefix_bytes_max,
 };
+use crate::fixed;
 
 /// The header and the fences of a node without entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,13 +65,15 @@ impl<'a> Frame<'a> {
     }
 }
 
+#[inline]
 fn put_u16(page: &mut [u8], offset: usize, value: usize) {
     assert!(value <= usize::from(u16::MAX), "{value} does not fit a field of two bytes");
-    page[offset..offset + 2].copy_from_slice(&(value as u16).to_le_bytes());
+    fixed::put_at(page, offset, (value as u16).to_le_bytes());
 }
 
+#[inline]
 fn put_u32(page: &mut [u8], offset: usize, value: u32) {
-    page[offset..offset + 4].copy_from_slice(&value.to_le_bytes());
+    fixed::put_at(page, offset, value.to_le_bytes());
 }
 
 /// Makes an empty node, and fills the rest of the page after the pager's header with zeros.
@@ -204,7 +207,7 @@ pub fn set_flags(page: &mut [u8], slot: usize, flags: u8, txn: u64) {
 /// Raises the leaf's newest transaction.
 pub fn raise_newest(page: &mut [u8], txn: u64) {
     let newest = NodeRef::new(page).newest_txn().max(txn);
-    page[64..72].copy_from_slice(&newest.to_le_bytes());
+    fixed::put_at(page, 64, newest.to_le_bytes());
 }
 
 #[inline]

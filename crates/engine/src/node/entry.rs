@@ -7,6 +7,7 @@
 //! This module knows nothing about pages and slots.
 
 use super::STAMP_BYTES;
+use crate::fixed;
 
 /// Flag of an entry that its transaction has deleted, and that older snapshots may still need.
 pub const FLAG_DELETED: u8 = 0x01;
@@ -52,9 +53,8 @@ impl<'a> EntryRef<'a> {
         if !self.stamped {
             return 0;
         }
-        let mut raw = [0; 8];
-        raw[..6].copy_from_slice(&self.value[1..7]);
-        u64::from_le_bytes(raw)
+        let [a, b, c, d, e, f] = fixed::bytes_at(self.value, 1);
+        u64::from_le_bytes([a, b, c, d, e, f, 0, 0])
     }
 
     /// Roll pointer of a clustered entry, 0 for a secondary one.
@@ -63,9 +63,7 @@ impl<'a> EntryRef<'a> {
         if !self.stamped {
             return 0;
         }
-        let mut raw = [0; 8];
-        raw.copy_from_slice(&self.value[7..STAMP_BYTES]);
-        u64::from_le_bytes(raw)
+        u64::from_le_bytes(fixed::bytes_at(self.value, 7))
     }
 
     /// Flags, transaction id and roll pointer.
@@ -101,7 +99,8 @@ pub(crate) fn encode_stamp(stamp: Stamp) -> [u8; STAMP_BYTES] {
     assert!(stamp.txn <= TXN_MAX, "transaction id {} exceeds 48 bits", stamp.txn);
     let mut raw = [0; STAMP_BYTES];
     raw[0] = stamp.flags;
-    raw[1..7].copy_from_slice(&stamp.txn.to_le_bytes()[..6]);
-    raw[7..].copy_from_slice(&stamp.roll.to_le_bytes());
+    let [a, b, c, d, e, f, ..] = stamp.txn.to_le_bytes();
+    fixed::put_at(&mut raw, 1, [a, b, c, d, e, f]);
+    fixed::put_at(&mut raw, 7, stamp.roll.to_le_bytes());
     raw
 }

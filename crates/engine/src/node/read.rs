@@ -9,6 +9,8 @@
 
 use std::cmp::Ordering;
 
+use crate::fixed;
+
 use super::{ENTRY_HEAD_BYTES, EntryRef, PREFIX_IMPLIED, SLOT_BYTES, SLOTS_START, STAMPED};
 
 const HEAD_BYTES: usize = 4;
@@ -69,14 +71,12 @@ impl<'a> NodeRef<'a> {
 
     #[inline]
     fn u16_at(&self, offset: usize) -> usize {
-        usize::from(u16::from_le_bytes([self.page[offset], self.page[offset + 1]]))
+        usize::from(u16::from_le_bytes(fixed::bytes_at(self.page, offset)))
     }
 
     #[inline]
     fn u32_at(&self, offset: usize) -> u32 {
-        let mut raw = [0; 4];
-        raw.copy_from_slice(&self.page[offset..offset + 4]);
-        u32::from_le_bytes(raw)
+        u32::from_le_bytes(fixed::bytes_at(self.page, offset))
     }
 
     /// Page size in bytes.
@@ -181,8 +181,7 @@ impl<'a> NodeRef<'a> {
     /// Newest transaction that changed this leaf of a secondary tree.
     #[inline]
     pub fn newest_txn(&self) -> u64 {
-        let mut raw = [0; 8];
-        raw.copy_from_slice(&self.page[64..72]);
+        let raw = fixed::bytes_at(self.page, 64);
         u64::from_le_bytes(raw)
     }
 
@@ -352,15 +351,18 @@ impl<'a> NodeRef<'a> {
     fn search_equal_heads(&self, slots: &[[u8; 8]], first: usize, head: u32, suffix: &[u8]) -> KeyPosition {
         let mut low = first;
         let mut high = match slots.get(first + 1) {
-            Some(raw) if decode_slot(raw).head == head => match head.checked_add(1) {
-                Some(next) => first + lower_bound(&slots[first..], next),
-                None => slots.len(),
-            },
+            Some(raw) if decode_slot(raw).head == head => slots.len(),
             _ => first + 1,
         };
         while low < high {
             let middle = low.midpoint(high);
-            match self.compare(decode_slot(&slots[middle]), suffix) {
+            let slot = decode_slot(&slots[middle]);
+            // Heads do not decrease from `first` on.
+            if slot.head != head {
+                high = middle;
+                continue;
+            }
+            match self.compare(slot, suffix) {
                 Ordering::Less => low = middle + 1,
                 Ordering::Equal => return KeyPosition { slot: middle, exact: true },
                 Ordering::Greater => high = middle,

@@ -47,6 +47,7 @@
 
 use super::Mark;
 use super::record::CHAIN_OFFSET;
+use crate::fixed;
 use varve_pager::{H, Mtr, PageId, PageNo, RedoError, SpaceId};
 
 /// Page kinds in the pager's header.
@@ -86,19 +87,15 @@ pub(crate) fn undo_page(no: u32) -> PageId {
 }
 
 fn get_u32(page: &[u8], at: usize) -> u32 {
-    let mut raw = [0; 4];
-    raw.copy_from_slice(&page[at..at + 4]);
-    u32::from_le_bytes(raw)
+    u32::from_le_bytes(fixed::bytes_at(page, at))
 }
 
 fn get_u64(page: &[u8], at: usize) -> u64 {
-    let mut raw = [0; 8];
-    raw.copy_from_slice(&page[at..at + 8]);
-    u64::from_le_bytes(raw)
+    u64::from_le_bytes(fixed::bytes_at(page, at))
 }
 
 fn put_u32(page: &mut [u8], at: usize, value: u32) {
-    page[at..at + 4].copy_from_slice(&value.to_le_bytes());
+    fixed::put_at(page, at, value.to_le_bytes());
 }
 
 /// An undo page for reading.
