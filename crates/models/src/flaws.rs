@@ -251,8 +251,8 @@ pub const FLAWS: &[(&str, &str, &str, &str)] = &[
     (
         "a note taken back in silence",
         "engine/waits.rs",
-        "// Somebody may have seen the note and be waiting for its owner.\n            self.grant_next(registry, tag);",
-        "if !MODELS::flaw(\"a note taken back in silence\") { self.grant_next(registry, tag); }",
+        "self.grant_next(registry, tag);\n        }\n        let asked",
+        "if !MODELS::flaw(\"a note taken back in silence\") { self.grant_next(registry, tag); }\n        }\n        let asked",
     ),
     (
         "a wake-up forgotten after the queue was looked at",

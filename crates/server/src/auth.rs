@@ -37,7 +37,7 @@ use crate::out::Out;
 
 const MECHANISM: &str = "SCRAM-SHA-256";
 const MECHANISM_BOUND: &str = "SCRAM-SHA-256-PLUS";
-/// The one kind of binding: to the server's certificate.
+/// The only supported kind of channel binding: to the server's certificate.
 const END_POINT: &str = "tls-server-end-point";
 const NONCE_BYTES: usize = 18;
 
@@ -92,10 +92,10 @@ fn random_nonce() -> String {
 
 /// The client's first message.
 struct First {
-    /// What its last message has to say about channel binding: the header of this one, and what it is bound
-    /// to.
+    /// The bytes that the field `c` of the client's last message must have: the header of this message, and
+    /// the channel binding.
     binding: Vec<u8>,
-    /// The rest.
+    /// The message without its header.
     bare: String,
     nonce: String,
 }
@@ -137,18 +137,18 @@ impl First {
     }
 }
 
-/// What became of the offer to bind the proof.
+/// The client's answer to the offer of channel binding.
 enum Offer<'o> {
-    /// There was none.
+    /// There was no offer.
     None,
-    /// The client took the mechanism without.
+    /// The client has chosen the mechanism without binding.
     Refused,
-    /// It is bound to this.
+    /// The proof is bound to these bytes.
     Taken(&'o [u8]),
 }
 
 impl<'o> Offer<'o> {
-    /// What the proof is bound to by what the client's header says.
+    /// The bytes to which the proof is bound, according to the client's header.
     fn bound_to(self, header: &str) -> Result<&'o [u8], WireError> {
         match (self, header.strip_prefix("p=")) {
             (Offer::Taken(end_point), Some(END_POINT)) => Ok(end_point),
@@ -175,7 +175,7 @@ impl<'o> Offer<'o> {
     }
 }
 
-/// Printable characters of ASCII.
+/// Whether a text is a valid nonce, which has only printable ASCII characters.
 fn is_nonce(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| (0x21..=0x7e).contains(&b))
 }

@@ -62,7 +62,7 @@ pub fn serve<B: Backend>(stream: Stream, registration: &Registration, backend: &
             let mut talk = Talk::new(session, &mut out);
             let end = talk.run(&mut reader, registration);
             drop(talk);
-            // The session's locks and its seat are gone before the client can know.
+            // The session's locks and its seat are released before the client can notice the end.
             drop(seat);
             visit.end();
             end
@@ -80,8 +80,8 @@ pub fn serve<B: Backend>(stream: Stream, registration: &Registration, backend: &
     }
 }
 
-/// Writes to the server's log why a connection ends that its client did not end: a failed log-in, a time-out,
-/// rubbish.
+/// Writes to the server's log why a connection ends, if the client did not end it: a failed login, a
+/// time-out, invalid bytes.
 fn tell(end: &FrameEnd, registration: &Registration) {
     let FrameEnd::Broken(error) = end else { return };
     if registration.is_ending() {
@@ -99,7 +99,8 @@ fn is_timeout(error: &std::io::Error) -> bool {
 
 type Opened<S> = Option<(S, Seat)>;
 
-/// Start-up until the client may send its first query; `None` after a cancel request.
+/// Handles the start-up until the client may send its first query. `None` means that the connection was a
+/// cancel request.
 fn opening<B: Backend>(
     registration: &Registration,
     visit: &mut Visit,
@@ -116,7 +117,7 @@ fn opening<B: Backend>(
             return Ok(None);
         }
     };
-    // Who has proved nothing takes nobody's seat.
+    // A client that has not logged in takes no seat.
     let proved = match options.proof {
         Proof::Password => Some(backend.verifier(&start.user)),
         Proof::Nothing => None,
@@ -146,8 +147,8 @@ fn opening<B: Backend>(
     Ok(Some((greet(session, registration, out)?, seat)))
 }
 
-/// Reads what the client wants, encrypting where both sides wish; FATAL 28000 for a session that should be
-/// and is not.
+/// Reads the start-up packets, and encrypts the connection if both sides want it. The error is FATAL 28000 if
+/// a session is not encrypted but must be.
 fn encrypted_open(
     options: &Options,
     reader: &mut FrameReader<Stream>,
@@ -193,7 +194,7 @@ fn greet<S: Session>(
     Ok(session)
 }
 
-/// Notices that had no statement to go with, and settings that changed.
+/// Sends notices that belong to no statement, and settings that changed.
 fn report<S: Session>(session: &mut S, out: &mut Out<Stream>) {
     if !session.has_news() {
         return;
@@ -206,7 +207,7 @@ fn report<S: Session>(session: &mut S, out: &mut Out<Stream>) {
     }
 }
 
-/// 57P05 or 25P03: the client was silent for longer than it may be.
+/// The error 57P05 or 25P03: the client was silent for too long.
 fn too_silent(in_block: bool) -> FrameEnd {
     let (sqlstate, message) = match in_block {
         false => ("57P05", "terminating connection due to idle-session timeout"),
@@ -215,7 +216,7 @@ fn too_silent(in_block: bool) -> FrameEnd {
     FrameEnd::Broken(WireError::fatal(sqlstate, message))
 }
 
-/// Tells the client why the connection ends, where it may still listen. Returns whether it may.
+/// Sends the client the reason why the connection ends, if it may still read. Returns whether it may.
 fn farewell(end: FrameEnd, registration: &Registration, out: &mut Out<Stream>) -> bool {
     let error = match end {
         _ if registration.is_ending() => {
@@ -225,7 +226,7 @@ fn farewell(end: FrameEnd, registration: &Registration, out: &mut Out<Stream>) -
         FrameEnd::Closed | FrameEnd::Io(_) => return false,
     };
     out.error(&error);
-    // If it doesn't listen any more, nobody else does.
+    // A failed write means that the client does not read any more.
     out.flush().is_ok()
 }
 
@@ -239,15 +240,15 @@ fn drain(stream: &Stream, bytes: usize) {
     }
 }
 
-/// Reads on for a moment: closing a socket with unread input resets the connection, and the reset
-/// can overtake the error message.
+/// Continues to read for a short time. Closing a socket with unread input resets the connection, and then the
+/// client may not get the error message.
 fn linger(stream: &Stream) {
     stream.finish();
     let _ = stream.socket.shutdown(Shutdown::Write);
     read_on(stream, LINGER_BYTES);
 }
 
-/// Reads and forgets bytes, until the client is silent.
+/// Reads and drops bytes until the client is silent.
 fn read_on(stream: &Stream, bytes_max: usize) {
     let _ = stream.socket.set_read_timeout(Some(LINGER_SILENCE));
     let deadline = Instant::now() + LINGER;
@@ -260,29 +261,29 @@ fn read_on(stream: &Stream, bytes_max: usize) {
     }
 }
 
-/// What a connection keeps between messages.
+/// The state of a connection between messages.
 pub struct Talk<'a, S: Session> {
     pub(crate) session: S,
     pub(crate) out: &'a mut Out<Stream>,
     pub(crate) portals: Portals<S>,
-    /// Parameter types of the Parse at hand.
+    /// Parameter types of the present Parse message.
     pub(crate) oids: Vec<Oid>,
-    /// Text of the Query at hand, or the portal's name of the Execute at hand.
+    /// Text of the present Query message, or the portal's name in the present Execute message.
     text: String,
     skipping: bool,
-    /// Everything is answered: what comes next, or does not come, is up to the client.
+    /// Whether everything is answered, so that the server waits for the client.
     is_idle: bool,
-    /// How the network looks after the client.
+    /// The present settings of TCP keepalive.
     probing: Option<Probing>,
-    /// Kind of the message at hand; 0 while it is read.
+    /// Kind of the present message; 0 while it is read.
     kind: u8,
 }
 
-/// Why a step didn't get through.
+/// The reason why a step failed.
 pub(crate) enum Failed {
-    /// The message or its statement: the client is told, the connection goes on.
+    /// The message or its statement failed. The client gets the error, and the connection continues.
     Message(WireError),
-    /// The connection.
+    /// The connection failed.
     Connection(FrameEnd),
 }
 
@@ -308,7 +309,7 @@ impl From<std::io::Error> for Failed {
 }
 
 impl<'a, S: Session> Talk<'a, S> {
-    /// A conversation that has just begun.
+    /// The state at the beginning of a connection.
     pub fn new(session: S, out: &'a mut Out<Stream>) -> Self {
         let portals = Portals::default();
         Self {
@@ -327,7 +328,8 @@ impl<'a, S: Session> Talk<'a, S> {
     /// Answers messages until the connection ends.
     pub fn run(&mut self, reader: &mut FrameReader<Stream>, registration: &Registration) -> FrameEnd {
         loop {
-            // Around all messages until one panics: around each of them it would cost each of them.
+            // Panics are caught around the loop and not around each message, because that would make each
+            // message slower.
             let panic = match caught("(a message)", || self.answer(reader, registration)) {
                 Ok(end) => return end,
                 Err(panic) => panic,
@@ -373,8 +375,8 @@ impl<'a, S: Session> Talk<'a, S> {
             Err(error) => return self.fail(kind, &error),
         };
         let frame = converted.as_deref().map_or(frame, |body| Frame { kind, body });
-        // A Query or an Execute reads on from the connection if it is a COPY, so it can't keep the
-        // frame: their texts move out of it.
+        // A Query or an Execute message continues to read from the connection if it is a COPY, so it can't
+        // keep the frame. Its text is moved out of the frame.
         let done = match decode(frame) {
             Ok(Message::Query(sql)) => {
                 self.text.push_str(sql);
@@ -398,7 +400,7 @@ impl<'a, S: Session> Talk<'a, S> {
         match done {
             Ok(()) => Ok(()),
             Err(Failed::Connection(end)) => Err(end),
-            // Cancelled by who ends the session, not for the statement: the reason is told instead.
+            // The statement was cancelled because the session ends, so the client gets the reason of the end.
             Err(Failed::Message(error)) if error.sqlstate == "57014" && registration.is_ending() => {
                 Err(FrameEnd::Closed)
             }
@@ -406,8 +408,8 @@ impl<'a, S: Session> Talk<'a, S> {
         }
     }
 
-    /// Waits for the next message as long as the client may be silent; a message that is only half there is
-    /// silence, too.
+    /// Waits for the next message, with the limit of the client's silence. The limit also applies to an
+    /// incomplete message.
     fn wait(&mut self, reader: &mut FrameReader<Stream>) -> Result<(), FrameEnd> {
         if !std::mem::take(&mut self.is_idle) {
             return Ok(());
@@ -497,7 +499,8 @@ impl<'a, S: Session> Talk<'a, S> {
     }
 }
 
-/// Clients that learn late of a failed COPY are still sending it; the protocol says to ignore that.
+/// Whether this is a message of a COPY that has failed. The client may not have noticed the error yet, so the
+/// protocol says to ignore such messages.
 fn is_stray_copy(frame: Frame<'_>) -> bool {
     matches!(frame.kind, b'd' | b'c' | b'f')
 }

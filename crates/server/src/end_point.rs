@@ -12,13 +12,13 @@ use sha2::{Digest, Sha256, Sha384, Sha512};
 const SEQUENCE: u8 = 0x30;
 const OBJECT_IDENTIFIER: u8 = 0x06;
 
-/// Signature algorithms of RSA: 1.2.840.113549.1.1.N
+/// Signature algorithms with RSA: 1.2.840.113549.1.1.N
 const RSA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01];
 /// ECDSA with SHA-1, and with SHA-2: 1.2.840.10045.4.1, 1.2.840.10045.4.3.N
 const ECDSA_SHA1: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x01];
 const ECDSA_SHA2: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03];
 
-/// The binding of a certificate (DER).
+/// The channel binding of a certificate in DER format.
 pub fn end_point(certificate: &[u8]) -> Option<Vec<u8>> {
     let (whole, _) = element(certificate, SEQUENCE)?;
     let (_, behind_body) = element(whole, SEQUENCE)?;
@@ -45,7 +45,7 @@ pub fn end_point(certificate: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// The content of the element of this tag that begins the bytes, and what is behind it.
+/// Reads an element with this tag at the beginning of the bytes. Returns its content, and the bytes after it.
 fn element(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     let (first, rest) = bytes.split_first()?;
     let (length, rest) = rest.split_first()?;
@@ -67,7 +67,7 @@ fn element(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
 mod tests {
     use super::*;
 
-    /// A certificate of nothing but its signature's algorithm.
+    /// A certificate with only the algorithm of its signature.
     fn certificate(identifier: &[u8]) -> Vec<u8> {
         let nest = |tag: u8, content: &[u8]| [&[tag, content.len() as u8], content].concat();
         let algorithm = nest(SEQUENCE, &nest(OBJECT_IDENTIFIER, identifier));

@@ -1,23 +1,23 @@
 //! The errors of the protocol: those that are sent to a client, and those that end the server.
 //!
-//! What this file doesn't know: how an error is encoded (`out.rs`).
+//! This module does not know how an error is encoded (`out.rs`).
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
 
 use varve_sql::{SqlError, SqlState, Subject};
 
-/// How bad an error is for the connection.
+/// The effect of an error on the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Severity {
-    /// The statement failed; the connection goes on.
+    /// The statement failed. The connection continues.
     Error,
     /// The connection ends after this message.
     Fatal,
 }
 
 impl Severity {
-    /// The protocol's word for it.
+    /// The word in the protocol.
     pub fn word(self) -> &'static str {
         match self {
             Severity::Error => "ERROR",
@@ -30,14 +30,14 @@ impl Severity {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WireError(Box<ErrorFields>);
 
-/// The parts of an error, as `ErrorResponse` has them.
+/// The parts of an error, as in `ErrorResponse`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ErrorFields {
-    /// Whether the connection survives.
+    /// Whether the connection continues.
     pub severity: Severity,
-    /// Five characters, from the table of PostgreSQL.
+    /// The SQLSTATE, five characters.
     pub sqlstate: &'static str,
-    /// One sentence: what happened, to what.
+    /// One sentence that describes the error.
     pub message: Cow<'static, str>,
     /// More about what happened.
     pub detail: Option<String>,
@@ -45,9 +45,9 @@ pub struct ErrorFields {
     pub hint: Option<String>,
     /// Position in the statement, in characters, from 1.
     pub position: Option<u32>,
-    /// Where it happened: the line of a COPY.
+    /// Where it happened, for example in which line of a COPY.
     pub context: Option<String>,
-    /// The table, column or constraint that the error is about.
+    /// The table, column or constraint that the error names.
     pub subject: Option<Box<Subject>>,
 }
 
@@ -60,7 +60,7 @@ impl std::ops::Deref for WireError {
 }
 
 impl WireError {
-    /// An error that the connection survives.
+    /// An error after which the connection continues.
     pub fn error(sqlstate: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
         Self::new(Severity::Error, sqlstate, message.into())
     }
@@ -87,19 +87,19 @@ impl WireError {
         self
     }
 
-    /// Adds where it happened, unless that is known.
+    /// Adds the context, unless the error has one.
     pub fn within(mut self, context: impl FnOnce() -> String) -> Self {
         self.0.context.get_or_insert_with(context);
         self
     }
 
-    /// The same error, as the last one of its connection.
+    /// The same error with severity FATAL.
     pub fn into_fatal(mut self) -> Self {
         self.0.severity = Severity::Fatal;
         self
     }
 
-    /// The body of a message doesn't have the shape that its kind demands.
+    /// The error for a message whose body is not valid.
     pub fn protocol(message: impl Into<Cow<'static, str>>) -> Self {
         Self::error("08P01", message)
     }
@@ -120,7 +120,7 @@ impl From<SqlError> for WireError {
     }
 }
 
-/// For errors of the encoders, which a session hands through.
+/// For errors of the encoders, which are passed through a session.
 impl From<WireError> for SqlError {
     fn from(error: WireError) -> Self {
         let fields = *error.0;
@@ -131,20 +131,20 @@ impl From<WireError> for SqlError {
     }
 }
 
-/// Why a server doesn't start.
+/// The reason why a server does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
-    /// The address is taken.
+    /// The address is in use.
     #[error(
         "Port {} of {} is in use by another process. Stop it, or choose another address with \
          --listen {}:PORT.",
         address.port(), address.ip(), address.ip()
     )]
     AddressInUse {
-        /// The address asked for.
+        /// The requested address.
         address: SocketAddr,
     },
-    /// The address can be reached from other machines, and nobody would be asked who they are.
+    /// The address can be reached from other machines, but clients need no password.
     #[error(
         "Varve doesn't listen on {address}: other machines can reach that address, and every user name \
          would be let in without a password. Give the roles passwords and set authentication = \"scram-sha-256\" \
@@ -153,7 +153,7 @@ pub enum ServerError {
         port = address.port()
     )]
     NotLoopback {
-        /// The address asked for.
+        /// The requested address.
         address: SocketAddr,
     },
     /// A certificate or its key can't be used.
@@ -167,17 +167,17 @@ pub enum ServerError {
     /// Listening failed for another reason.
     #[error("Cannot listen on {address}: {error}.")]
     Listen {
-        /// The address asked for.
+        /// The requested address.
         address: SocketAddr,
-        /// What the system said.
+        /// The error of the system.
         error: std::io::Error,
     },
-    /// The system gave no thread or descriptor.
+    /// The system refused a thread or a descriptor.
     #[error("Cannot start the server: {what}: {error}.")]
     System {
-        /// What was asked of the system.
+        /// What was requested from the system.
         what: &'static str,
-        /// What it said.
+        /// The error.
         error: std::io::Error,
     },
 }

@@ -63,7 +63,7 @@ impl<S: Session> Talk<'_, S> {
                 describe_parameters(self.out, statement.parameter_oids());
                 describe_columns(self.out, statement.columns(), &ColumnFormats::default())?;
             }
-            // DECLARE's cursors are portals too.
+            // Cursors of DECLARE are portals, too.
             StatementOrPortal::Portal(name)
                 if let Some((columns, is_binary)) = self.session.cursor_columns(name) =>
             {
@@ -134,7 +134,7 @@ impl<S: Session> Talk<'_, S> {
     }
 }
 
-/// Decodes the parameters as the statement wants them.
+/// Decodes the parameters with the types of the statement.
 fn parameters<S: Session>(
     bind: &Bind<'_>,
     statement: &S::Statement,
@@ -166,7 +166,7 @@ fn parameters<S: Session>(
     .collect()
 }
 
-/// The context of an error in a parameter, as PostgreSQL words it.
+/// The context of an error in a parameter, with PostgreSQL's text.
 fn in_parameter(portal: &str, number: usize) -> String {
     match portal {
         "" => format!("unnamed portal parameter ${number}"),
@@ -174,7 +174,7 @@ fn in_parameter(portal: &str, number: usize) -> String {
     }
 }
 
-/// 25P02
+/// The error 25P02.
 fn in_failed_transaction() -> WireError {
     WireError::error(
         "25P02",
@@ -182,7 +182,7 @@ fn in_failed_transaction() -> WireError {
     )
 }
 
-/// Execute of a portal that is at its end.
+/// Answers an Execute message for a portal that has returned all its rows.
 fn again<S: Session>(portal: &Portal<S>, name: &str, out: &mut Out<Stream>) -> Result<(), WireError> {
     if portal.columns().is_none() {
         return Err(WireError::error("55000", format!("portal \"{name}\" cannot be run")));

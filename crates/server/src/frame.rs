@@ -21,13 +21,13 @@ use crate::error::WireError;
 
 /// The longest start-up packet (PostgreSQL's `MAX_STARTUP_PACKET_LENGTH`).
 pub const STARTUP_BYTES_MAX: usize = 10_000;
-/// The longest message of a kind that carries only names and numbers (`PQ_SMALL_MESSAGE_LIMIT`).
+/// The longest message of a kind that has only names and numbers (`PQ_SMALL_MESSAGE_LIMIT`).
 pub const SMALL_BYTES_MAX: usize = 10_000;
-/// The longest message of any other kind. PostgreSQL allows 1 GiB; values end at 16 MiB here, so
-/// a sixteenth of that still leaves room for a statement of many values.
+/// The longest message of any other kind. PostgreSQL allows 1 GiB. Values here have at most 16 MiB, so a
+/// sixteenth of that is enough for a statement with several values.
 pub const LARGE_BYTES_MAX: usize = 64 << 20;
 
-/// The longest message of a proof (`PG_MAX_SASL_MESSAGE_LENGTH`).
+/// The longest message during authentication (`PG_MAX_SASL_MESSAGE_LENGTH`).
 const AUTHENTICATION_BYTES_MAX: usize = 1024;
 const AUTHENTICATION_KIND: u8 = b'p';
 const HEADER_BYTES: usize = 5;
@@ -39,11 +39,11 @@ const BUFFER_KEEP_BYTES: usize = 32 << 10;
 pub struct Frame<'a> {
     /// The message kind, one of [`KINDS`].
     pub kind: u8,
-    /// What follows the length.
+    /// The bytes after the length.
     pub body: &'a [u8],
 }
 
-/// Every message kind that a client may send, with the longest length it may announce.
+/// Every message kind that a client may send, with the largest allowed length.
 pub const KINDS: &[(u8, usize)] = &[
     (b'Q', LARGE_BYTES_MAX),
     (b'P', LARGE_BYTES_MAX),
@@ -60,14 +60,14 @@ pub const KINDS: &[(u8, usize)] = &[
     (b'F', LARGE_BYTES_MAX),
 ];
 
-/// What ended the stream of frames.
+/// The reason why the stream of frames ended.
 #[derive(Debug)]
 pub enum FrameEnd {
     /// The client closed the connection between two messages.
     Closed,
-    /// The socket failed; nobody is left to be told.
+    /// The socket failed, so the client cannot be told.
     Io(io::Error),
-    /// The bytes are no protocol; the client is told before the connection closes.
+    /// The bytes are not valid. The client gets the error before the connection is closed.
     Broken(WireError),
 }
 
@@ -82,14 +82,14 @@ pub struct FrameReader<R> {
     source: R,
     buffer: Vec<u8>,
     unread: Range<usize>,
-    /// The last read filled the buffer: a larger one would save calls.
+    /// Whether the last read filled the buffer. Then a larger buffer would save calls.
     was_full: bool,
     /// Bytes of a refused message that have not arrived yet.
     refused_bytes: usize,
 }
 
 impl<R: Read> FrameReader<R> {
-    /// A reader over `source`, which should block.
+    /// A reader of `source`, whose reads should block.
     pub fn new(source: R) -> Self {
         Self { source, buffer: Vec::new(), unread: 0..0, was_full: false, refused_bytes: 0 }
     }
@@ -105,7 +105,7 @@ impl<R: Read> FrameReader<R> {
     /// unread.
     #[inline]
     pub fn await_frame(&mut self) -> Result<(u8, usize), FrameEnd> {
-        // Mostly the whole message came with one read.
+        // Usually the whole message arrives with one read.
         if let [kind, a, b, c, d, ..] = self.buffer[self.unread.start..self.unread.end] {
             let length = u32::from_be_bytes([a, b, c, d]) as usize;
             let is_sound = length_limit(kind).is_some_and(|limit| (4..=limit).contains(&length));
@@ -147,7 +147,7 @@ impl<R: Read> FrameReader<R> {
         Ok(&self.buffer[body.start + HEADER_BYTES..body.end])
     }
 
-    /// The kind of the next message, which stays unread. Any byte may come out.
+    /// The kind of the next message, which stays unread. It may be any byte.
     pub fn peek_kind(&mut self) -> Result<u8, FrameEnd> {
         self.fill_at_least(1, Missing::Between)?;
         Ok(self.buffer[self.unread.start])
@@ -172,17 +172,18 @@ impl<R: Read> FrameReader<R> {
         !self.unread.is_empty()
     }
 
-    /// How much of a message of a wrong length the client will still send, by that length.
+    /// After a message with a wrong length: the number of bytes that the client will still send, according to
+    /// that length.
     pub fn refused_bytes(&self) -> usize {
         self.refused_bytes
     }
 
-    /// The stream below.
+    /// The underlying stream.
     pub fn source(&self) -> &R {
         &self.source
     }
 
-    /// The stream below, to change how it reads.
+    /// The underlying stream, for changes of its settings.
     pub fn source_mut(&mut self) -> &mut R {
         &mut self.source
     }
@@ -219,8 +220,8 @@ impl<R: Read> FrameReader<R> {
         Ok(())
     }
 
-    /// Leaves free space at the end of the buffer. Doubles instead of trusting `wanted`, so that a
-    /// header of 64 MiB followed by silence costs nothing.
+    /// Makes free space at the end of the buffer. The buffer is doubled, whatever `wanted` is, so a header
+    /// that announces 64 MiB allocates nothing by itself.
     fn make_room(&mut self, wanted: usize) {
         if self.unread.is_empty() {
             self.unread = 0..0;
@@ -244,7 +245,7 @@ impl<R: Read> FrameReader<R> {
     }
 }
 
-/// Where the stream would be cut if it ended now.
+/// The part of the stream that would be missing if it ended now.
 #[derive(Clone, Copy)]
 enum Missing {
     Between,

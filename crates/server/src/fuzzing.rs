@@ -20,7 +20,7 @@ pub fn startup<R: Read>(source: R) -> (Vec<u8>, bool) {
     let mut answered = Vec::new();
     let mut out = Out::new(&mut answered);
     let opened = startup::open(&mut FrameReader::new(source), &mut out, None).is_ok();
-    // A Vec takes all that is written to it.
+    // Writing to a Vec does not fail.
     let _ = out.flush();
     drop(out);
     (answered, opened)

@@ -15,35 +15,35 @@ use crate::frame::Frame;
 /// One message of the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Message<'a> {
-    /// Simple query: one or more statements.
+    /// A simple query with one or more statements.
     Query(&'a str),
-    /// Parse a statement.
+    /// Parses a statement.
     Parse(Parse<'a>),
-    /// Bind parameters to a statement.
+    /// Binds parameters to a statement.
     Bind(Bind<'a>),
-    /// Run a portal; at most so many rows (0: all).
+    /// Runs a portal, with a limit of rows (0 means all rows).
     Execute(&'a str, u32),
-    /// Describe a statement or a portal.
+    /// Describes a statement or a portal.
     Describe(StatementOrPortal<'a>),
-    /// Forget a statement or a portal.
+    /// Closes a statement or a portal.
     Close(StatementOrPortal<'a>),
-    /// Send what is pending.
+    /// Sends pending answers.
     Flush,
-    /// End of an extended-protocol group.
+    /// Ends a group of extended-protocol messages.
     Sync,
-    /// Goodbye.
+    /// Ends the connection.
     Terminate,
-    /// A piece of COPY input.
+    /// A part of COPY input.
     CopyData(&'a [u8]),
     /// The COPY input is complete.
     CopyDone,
-    /// The client gives up on its COPY, with a reason.
+    /// The client ends its COPY with an error.
     CopyFail(&'a str),
-    /// The fast-path function call of old clients, which isn't served.
+    /// The fast-path function call of old clients, which is not supported.
     FunctionCall,
 }
 
-/// A statement or a portal, by name; the empty name is the unnamed one.
+/// A statement or a portal, by name. The empty name means the unnamed one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StatementOrPortal<'a> {
     /// A prepared statement.
@@ -63,7 +63,7 @@ pub struct Parse<'a> {
 }
 
 impl Parse<'_> {
-    /// The parameter types that the client gave; 0 is unknown.
+    /// The parameter types from the client; 0 means unknown.
     pub fn type_oids(&self) -> impl ExactSizeIterator<Item = u32> + '_ {
         self.type_oids.chunks_exact(4).map(|raw| u32::from_be_bytes([raw[0], raw[1], raw[2], raw[3]]))
     }
@@ -86,7 +86,7 @@ pub struct Bind<'a> {
 }
 
 impl<'a> Bind<'a> {
-    /// The parameters as they came; `None` is NULL.
+    /// The parameters as the client sent them; `None` is NULL.
     pub fn values(&self) -> Values<'a> {
         Values { rest: Fields { rest: self.values }, left: self.parameter_count }
     }
@@ -107,27 +107,27 @@ impl<'a> Iterator for Values<'a> {
     }
 }
 
-/// The format codes of a message: none (all text), one for all, or one for each.
+/// The format codes of a message: none (all values are text), one for all values, or one for each value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Formats<'a>(&'a [u8]);
 
-/// How one value is written.
+/// The format of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Format {
-    /// As SQL text.
+    /// SQL text.
     #[default]
     Text,
-    /// As PostgreSQL's send and receive functions do.
+    /// The binary format of PostgreSQL's send and receive functions.
     Binary,
 }
 
 impl Formats<'_> {
-    /// Number of codes that came.
+    /// The number of codes in the message.
     pub fn count(&self) -> usize {
         self.0.len() / 2
     }
 
-    /// The code for the item of this number.
+    /// The format of the value with this number.
     pub fn get(&self, index: usize) -> Result<Format, WireError> {
         let at = match self.count() {
             0 => return Ok(Format::Text),
@@ -146,7 +146,8 @@ impl Formats<'_> {
     }
 }
 
-/// Decodes one frame. The connection survives an error here, as the frame's borders are known.
+/// Decodes one frame. The connection can continue after an error here, because the limits of the frame are
+/// known.
 pub fn decode<'a>(frame: Frame<'a>) -> Result<Message<'a>, WireError> {
     let mut fields = Fields { rest: frame.body };
     let message = match frame.kind {
@@ -200,7 +201,7 @@ fn target<'a>(fields: &mut Fields<'a>, what: &str) -> Result<StatementOrPortal<'
     }
 }
 
-/// A cursor over the body of a message.
+/// Reads the fields in the body of a message one after the other.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Fields<'a> {
     rest: &'a [u8],
@@ -217,7 +218,7 @@ impl<'a> Fields<'a> {
         Ok(taken)
     }
 
-    /// All that is left.
+    /// The remaining bytes.
     pub(crate) fn rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.rest)
     }
@@ -236,7 +237,7 @@ impl<'a> Fields<'a> {
         self.u16().map(usize::from)
     }
 
-    /// PostgreSQL takes zero and everything below it as "no limit".
+    /// A limit of rows. In PostgreSQL, zero and negative numbers mean no limit.
     fn row_limit(&mut self) -> Result<u32, WireError> {
         self.i32().map(|limit| u32::try_from(limit).unwrap_or(0))
     }
@@ -280,7 +281,7 @@ fn short() -> WireError {
     WireError::protocol("insufficient data left in message")
 }
 
-/// Text, or 22021 with the first bytes that aren't UTF-8.
+/// Checks that bytes are UTF-8. The error is 22021 with the first wrong bytes.
 pub(crate) fn utf8(raw: &[u8]) -> Result<&str, WireError> {
     std::str::from_utf8(raw).map_err(|error| {
         let bad = &raw[error.valid_up_to()..];

@@ -1,6 +1,6 @@
 //! Options of a server: authentication, encryption, limits and time-outs.
 //!
-//! What this file doesn't know: how options are configured (`varve.toml`).
+//! This module does not know how options are configured (`varve.toml`).
 
 use std::fs::Metadata;
 use std::net::SocketAddr;
@@ -16,40 +16,40 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use crate::end_point::end_point;
 use crate::error::ServerError;
 
-/// How long a client may take to say who it is and prove it (PostgreSQL's `authentication_timeout`).
+/// The time limit of a login (PostgreSQL's `authentication_timeout`).
 pub const AUTHENTICATION_PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a client must show to be let in.
+/// The proof that a client needs for a login.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Proof {
-    /// Nothing: every name is let in. For loopback addresses only.
+    /// No proof: every user name is accepted. Only for loopback addresses.
     Nothing,
     /// The password of its role, by SCRAM-SHA-256.
     Password,
 }
 
-/// What TLS needs.
+/// The configuration of TLS.
 #[derive(Debug)]
 pub struct Tls {
     /// Certificate, key and versions.
     pub(crate) config: Arc<ServerConfig>,
-    /// What a client may bind its proof to, if the certificate has it.
+    /// The channel binding, if the certificate has one.
     end_point: Option<Vec<u8>>,
 }
 
 /// Encryption of connections by TLS.
 #[derive(Debug, Clone)]
 pub enum Encryption {
-    /// There is none; clients that ask for it are told so.
+    /// No encryption. A client that requests it gets this answer.
     Off,
-    /// Clients may ask for it.
+    /// Clients may request encryption.
     Offered(Arc<Tls>),
-    /// Sessions without it are refused.
+    /// Sessions without encryption are refused.
     Required(Arc<Tls>),
 }
 
 impl Encryption {
-    /// What a client that speaks TLS may bind its proof to.
+    /// The channel binding of connections with TLS.
     pub(crate) fn end_point(&self) -> Option<&[u8]> {
         match self {
             Encryption::Off => None,
@@ -58,21 +58,21 @@ impl Encryption {
     }
 }
 
-/// How a server serves.
+/// The options of a server.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// How many sessions there may be.
+    /// The limit of sessions.
     pub sessions_max: usize,
-    /// What clients must show.
+    /// The proof that clients need.
     pub proof: Proof,
     /// Encryption.
     pub encryption: Encryption,
-    /// How long a client may take until it is let in.
+    /// The time limit of a login.
     pub patience: Duration,
 }
 
 impl Options {
-    /// Everybody on this machine is let in, nothing is encrypted.
+    /// Options for clients on this machine, without passwords and encryption.
     pub fn new(sessions_max: usize) -> Options {
         Options {
             sessions_max,
@@ -82,7 +82,7 @@ impl Options {
         }
     }
 
-    /// Whether such a server may listen on an address.
+    /// Checks that a server with these options may listen on an address.
     pub(crate) fn check(&self, address: SocketAddr) -> Result<(), ServerError> {
         match self.proof {
             Proof::Nothing if !address.ip().is_loopback() => Err(ServerError::NotLoopback { address }),
@@ -91,15 +91,15 @@ impl Options {
     }
 }
 
-/// Whether others than the owner may read or change a key: one of root's may be readable by a group, as
-/// PostgreSQL has it.
+/// Whether other users than the owner may read or change a key. As in PostgreSQL, a key that root owns may be
+/// readable by a group.
 fn is_exposed(key: &Metadata) -> bool {
     let others = if key.uid() == 0 { 0o037 } else { 0o077 };
     key.mode() & others != 0
 }
 
-/// What TLS needs, from a file with the certificate (and those between it and its authority) and one with its
-/// key, both PEM.
+/// Reads the configuration of TLS from two PEM files: one with the certificate (and those between it and its
+/// authority), and one with its key.
 pub fn tls(certificate: &Path, key: &Path) -> Result<Arc<Tls>, ServerError> {
     let fail = |path: &Path, problem: String| ServerError::Tls { path: path.to_owned(), problem };
     let chain = CertificateDer::pem_file_iter(certificate).and_then(Iterator::collect::<Result<Vec<_>, _>>);

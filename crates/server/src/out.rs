@@ -23,7 +23,7 @@ use crate::error::WireError;
 /// The longest message, without its kind (PostgreSQL's `MaxAllocSize`). Its length field has 31 bits, and
 /// clients allocate what it says.
 pub const MESSAGE_BYTES_MAX: usize = (1 << 30) - 1;
-/// The buffer is written when it holds more than this.
+/// The buffer is written when it is longer than this.
 pub const BUFFER_BYTES_MAX: usize = 64 << 10;
 const BUFFER_KEEP_BYTES: usize = 32 << 10;
 
@@ -31,20 +31,20 @@ const BUFFER_KEEP_BYTES: usize = 32 << 10;
 pub struct Out<W> {
     sink: W,
     buffer: Vec<u8>,
-    /// Where the message that is being written begins.
+    /// The beginning of the message that is being written.
     begun: Option<usize>,
     failed: bool,
     /// The encoding of texts for the client.
     encoding: Encoding,
 }
 
-/// The number of a byte in the buffer where a length will be patched in.
+/// The position of a length in the buffer, which is filled in later.
 #[derive(Debug, Clone, Copy)]
 #[must_use]
 pub struct LengthAt(usize);
 
 impl<W: Write> Out<W> {
-    /// A sender over `sink`.
+    /// A sender that writes to `sink`.
     pub fn new(sink: W) -> Self {
         Self { sink, buffer: Vec::new(), begun: None, failed: false, encoding: Encoding::UTF8 }
     }
@@ -55,12 +55,12 @@ impl<W: Write> Out<W> {
         self.encoding
     }
 
-    /// Texts of the messages that come next are in this encoding.
+    /// Sets the encoding of texts in the following messages.
     pub fn set_encoding(&mut self, encoding: Encoding) {
         self.encoding = encoding;
     }
 
-    /// Writes everything that is pending; the connection may be idle then, so a large buffer goes.
+    /// Writes everything that is pending. The connection may be idle afterwards, so a large buffer is freed.
     pub fn flush(&mut self) -> io::Result<()> {
         let result = self.write();
         if self.buffer.capacity() > BUFFER_KEEP_BYTES {
@@ -69,7 +69,7 @@ impl<W: Write> Out<W> {
         result
     }
 
-    /// Writes when much is pending. Called between messages.
+    /// Writes the buffer if it is full. Called between messages.
     #[inline]
     pub fn flush_if_full(&mut self) -> io::Result<()> {
         if self.buffer.len() > BUFFER_BYTES_MAX { self.write() } else { Ok(()) }
@@ -92,7 +92,7 @@ impl<W: Write> Out<W> {
         &mut self.buffer
     }
 
-    /// Opens a message; [`Out::end`] closes it.
+    /// Begins a message. [`Out::end`] ends it.
     #[inline]
     pub fn begin(&mut self, kind: u8) -> LengthAt {
         self.begun = Some(self.buffer.len());
@@ -100,21 +100,21 @@ impl<W: Write> Out<W> {
         self.begin_value()
     }
 
-    /// 54000 if the message that is being written is longer than a message can be.
+    /// Returns the error 54000 if the message that is being written is too long.
     #[inline]
     pub fn check_length(&self, at: LengthAt) -> Result<(), SqlError> {
         let bytes = self.buffer.len() - at.0;
         if bytes <= MESSAGE_BYTES_MAX { Ok(()) } else { Err(too_long(bytes)) }
     }
 
-    /// Patches the length of a message, which counts itself.
+    /// Ends a message: fills in its length, which includes the length field.
     #[inline]
     pub fn end(&mut self, at: LengthAt) {
         self.begun = None;
         patch(&mut self.buffer, at.0, 0);
     }
 
-    /// Opens a value within a data row.
+    /// Begins a value in a data row.
     #[inline]
     pub fn begin_value(&mut self) -> LengthAt {
         let at = LengthAt(self.buffer.len());
@@ -122,26 +122,26 @@ impl<W: Write> Out<W> {
         at
     }
 
-    /// Patches the length of a value, which doesn't count itself.
+    /// Ends a value: fills in its length, which does not include the length field.
     #[inline]
     pub fn end_value(&mut self, at: LengthAt) {
         patch(&mut self.buffer, at.0, 4);
     }
 
-    /// Forgets a message that was begun.
+    /// Removes a message that was begun.
     pub fn abandon(&mut self, at: LengthAt) {
         self.buffer.truncate(at.0 - 1);
         self.begun = None;
     }
 
-    /// Forgets a message that was begun by code that did not come to its end.
+    /// Removes an unfinished message, after the code that wrote it has failed.
     pub fn abandon_unfinished(&mut self) {
         if let Some(at) = self.begun.take() {
             self.buffer.truncate(at);
         }
     }
 
-    /// A message of `pgwire`; for those that aren't sent with every query.
+    /// Appends a message of `pgwire`. Used for messages that are not sent with every query.
     pub fn message<M: Message>(&mut self, message: &M) {
         let mut encoded = BytesMut::new();
         let result = message.encode(&mut encoded);
@@ -149,22 +149,22 @@ impl<W: Write> Out<W> {
         self.buffer.extend_from_slice(&encoded);
     }
 
-    /// A message that is only its kind.
+    /// Appends a message without a body.
     #[inline]
     pub fn bare(&mut self, kind: u8) {
         self.buffer.extend_from_slice(&[kind, 0, 0, 0, 4]);
     }
 
-    /// `ReadyForQuery` with the transaction status `I`, `T` or `E`.
+    /// Appends `ReadyForQuery` with the transaction status `I`, `T` or `E`.
     #[inline]
     pub fn ready(&mut self, status: u8) {
         self.buffer.extend_from_slice(&[b'Z', 0, 0, 0, 5, status]);
     }
 
-    /// `ErrorResponse`.
+    /// Appends `ErrorResponse`.
     pub fn error(&mut self, error: &WireError) {
         self.abandon_unfinished();
-        // What the client cannot read tells it nothing.
+        // If the client's encoding cannot express the error, the client gets an error about that instead.
         if let Err(untold) = self.tellable(error) {
             return self
                 .fields(MESSAGE_TYPE_BYTE_ERROR_RESPONSE, fields(error.severity.word(), &untold.into()));
@@ -172,12 +172,12 @@ impl<W: Write> Out<W> {
         self.fields(MESSAGE_TYPE_BYTE_ERROR_RESPONSE, fields(error.severity.word(), error));
     }
 
-    /// `NoticeResponse`; `severity` is WARNING, NOTICE, INFO ...
+    /// Appends `NoticeResponse`. `severity` is WARNING, NOTICE, INFO ...
     pub fn notice(&mut self, severity: &str, error: &WireError) {
         self.fields(MESSAGE_TYPE_BYTE_NOTICE_RESPONSE, fields(severity, error));
     }
 
-    /// 22P05 if the client's encoding lacks a character of what the error says.
+    /// Returns the error 22P05 if the client's encoding does not have a character of the error's texts.
     fn tellable(&self, error: &WireError) -> Result<(), SqlError> {
         let texts = [Some(&*error.message), error.detail.as_deref(), error.hint.as_deref()];
         texts.into_iter().flatten().try_for_each(|text| self.encoding.of_utf8(text).map(drop))
@@ -193,7 +193,7 @@ impl<W: Write> Out<W> {
         self.end(message);
     }
 
-    /// `ParameterStatus`.
+    /// Appends `ParameterStatus`.
     pub fn parameter(&mut self, name: &str, value: &str) {
         let message = self.begin(MESSAGE_TYPE_BYTE_PARAMETER_STATUS);
         self.text(name);
@@ -201,14 +201,15 @@ impl<W: Write> Out<W> {
         self.end(message);
     }
 
-    /// A string that must get through, and its zero byte; with question marks for what the client's encoding
-    /// lacks.
+    /// Appends a string and a zero byte. Characters that the client's encoding does not have become question
+    /// marks.
     fn text(&mut self, text: &str) {
         self.buffer.extend_from_slice(&self.encoding.of_utf8_lossy(text));
         self.buffer.push(0);
     }
 
-    /// A name and its zero byte; 22P05 if the client's encoding lacks a character of it.
+    /// Appends a name and a zero byte. The error is 22P05 if the client's encoding does not have a character
+    /// of it.
     #[inline]
     pub fn name(&mut self, name: &str) -> Result<(), WireError> {
         match self.encoding.converts() {
@@ -253,7 +254,7 @@ fn fields(severity: &str, error: &WireError) -> Vec<(u8, String)> {
     fields
 }
 
-/// A zero byte would end the field early and shift everything after it.
+/// Replaces zero bytes, because they would end the field too early.
 fn without_zeros(text: &str) -> String {
     text.replace('\0', "\u{fffd}")
 }

@@ -20,14 +20,13 @@ pub struct Portal<S: Session> {
     pub statement: Arc<S::Statement>,
     /// Its parameters.
     pub values: Vec<Value>,
-    /// Its columns, where the statement does not know them: what FETCH fetches from may be another cursor
-    /// each time.
+    /// The columns, if they can be different each time: a FETCH may read from another cursor.
     pub own_columns: Option<Option<Vec<Column>>>,
     /// The formats of its columns.
     pub formats: ColumnFormats,
-    /// What the session keeps between two Executes.
+    /// The state of the session's portal between two Execute messages.
     pub state: S::Portal,
-    /// Whether it ran to its end.
+    /// Whether it has returned all its rows.
     pub finished: bool,
 }
 
@@ -41,7 +40,7 @@ impl<S: Session> Portal<S> {
     }
 }
 
-/// The portals by name.
+/// The portals, by name.
 pub struct Portals<S: Session> {
     unnamed: Option<Portal<S>>,
     named: HashMap<Box<str>, Portal<S>>,
@@ -54,7 +53,7 @@ impl<S: Session> Default for Portals<S> {
 }
 
 impl<S: Session> Portals<S> {
-    /// Adds a portal; a name can't be taken twice.
+    /// Adds a portal. The error is 42P03 if the name is in use.
     pub fn add(&mut self, name: &str, portal: Portal<S>) -> Result<(), WireError> {
         if name.is_empty() {
             self.unnamed = Some(portal);
@@ -67,7 +66,7 @@ impl<S: Session> Portals<S> {
         Ok(())
     }
 
-    /// The portal of this name.
+    /// The portal with this name.
     pub fn get(&mut self, name: &str) -> Result<&mut Portal<S>, WireError> {
         let portal = if name.is_empty() { self.unnamed.as_mut() } else { self.named.get_mut(name) };
         portal
@@ -75,7 +74,7 @@ impl<S: Session> Portals<S> {
             .ok_or_else(|| WireError::error("34000", format!("portal \"{name}\" does not exist")))
     }
 
-    /// Forgets a portal, if there is one of this name.
+    /// Removes the portal with this name, if there is one.
     pub fn close(&mut self, name: &str) {
         if name.is_empty() {
             self.unnamed = None;
@@ -84,7 +83,7 @@ impl<S: Session> Portals<S> {
         }
     }
 
-    /// Forgets all: their transaction ended.
+    /// Removes all portals when their transaction has ended.
     pub fn clear(&mut self) {
         self.unnamed = None;
         self.named.clear();

@@ -23,26 +23,27 @@ use crate::server::tell;
 use crate::startup::{CANCEL_REQUEST, CancelKey, GSSENC_REQUEST, SSL_REQUEST};
 use crate::stream::Stream;
 
-/// Most sockets that are held.
+/// The most sockets that the thread keeps.
 const HELD_MAX: usize = 256;
-/// How often they are looked at.
+/// The period after which the sockets are read.
 const PERIOD: Duration = Duration::from_millis(20);
-/// How long a client may take to say what it wants, and then to take the refusal.
+/// The time that a client has to send its request and to read the refusal.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Encryption requests that are answered: one of each kind.
+/// The number of encryption requests that are answered: one of each kind.
 const ANSWERS_MAX: u8 = 2;
-/// Reads for a connection in its turn: one that never stops sending must not keep the thread.
+/// The most reads of a connection in each period, so that a client that sends without end does not block the
+/// thread.
 const READS_MAX: usize = 16;
-/// Bytes of what comes after the refusal that are read and dropped at once.
+/// The number of bytes that are read and dropped together after the refusal.
 const REST_BYTES: usize = 4096;
 
-/// The way to the thread that refuses.
+/// Passes connections to the thread that refuses them.
 pub struct Refusals {
     sender: SyncSender<Arc<TcpStream>>,
 }
 
 impl Refusals {
-    /// Starts the thread; it ends when this value goes.
+    /// Starts the thread. It ends when this value is dropped.
     pub fn start(registry: Arc<Registry>) -> Result<Refusals, ServerError> {
         let (sender, receiver) = sync_channel(HELD_MAX);
         thread::Builder::new()
@@ -52,7 +53,7 @@ impl Refusals {
         Ok(Refusals { sender })
     }
 
-    /// Has a connection refused.
+    /// Passes a connection to the thread.
     pub fn take(&self, socket: &Arc<TcpStream>) {
         if self.sender.try_send(socket.clone()).is_err() {
             refuse(socket);
@@ -62,7 +63,7 @@ impl Refusals {
 
 /// Refuses a connection with an error message, which it can read at this point.
 pub fn refuse(socket: &Arc<TcpStream>) {
-    // The client may not read; nobody waits for it.
+    // The socket does not block, because the client may not read.
     if socket.set_nonblocking(true).is_ok() {
         tell(Stream::new(socket.clone()), &WireError::fatal("53300", "sorry, too many clients already"));
     }
@@ -85,11 +86,11 @@ fn run(receiver: &Receiver<Arc<TcpStream>>, registry: &Registry) {
     }
 }
 
-/// A connection that is to be refused.
+/// A connection that will be refused.
 struct RefusedConnection {
     socket: Arc<TcpStream>,
     until: Instant,
-    /// The packet so far.
+    /// The bytes of the packet that have arrived.
     packet: [u8; 16],
     len: usize,
     answers: u8,
@@ -103,7 +104,7 @@ impl RefusedConnection {
         Some(RefusedConnection { socket, until, packet: [0; 16], len: 0, answers: 0, is_told: false })
     }
 
-    /// Does what can be done now; `false` once nothing is left to do.
+    /// Does the work that is possible now. Returns false when no work is left.
     fn goes_on(&mut self, registry: &Registry) -> bool {
         if Instant::now() >= self.until {
             if !self.is_told {
@@ -112,7 +113,7 @@ impl RefusedConnection {
             return false;
         }
         for _ in 0..READS_MAX {
-            // Length and code; of a cancel request its key, too.
+            // The first 8 bytes are length and code. A cancel request also has a key of 8 bytes.
             let wanted = if self.len >= 8 { 16 } else { 8 };
             let mut rest = [0; REST_BYTES];
             let space = if self.is_told { &mut rest[..] } else { &mut self.packet[self.len..wanted] };
@@ -130,7 +131,7 @@ impl RefusedConnection {
         true
     }
 
-    /// Answers the packet that is here; `false` if the connection is over with that.
+    /// Answers the packet that has arrived. Returns false if the connection has ended.
     fn answer(&mut self, registry: &Registry) -> bool {
         let number = |at: usize| {
             let mut raw = [0; 4];
@@ -149,7 +150,8 @@ impl RefusedConnection {
             }
             _ => {
                 refuse(&self.socket);
-                // To close a socket with unread input would take the refusal back: the rest is read first.
+                // The rest of the input is read first, because closing a socket with unread input would
+                // discard the refusal.
                 self.is_told = true;
                 self.socket.shutdown(Shutdown::Write).is_ok()
             }

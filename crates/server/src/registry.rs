@@ -38,7 +38,7 @@ struct Table {
 
 struct Entry {
     secret: i32,
-    /// Absent until there is a session.
+    /// `None` until there is a session.
     cancel: Option<CancelToken>,
     socket: Arc<TcpStream>,
 }
@@ -48,7 +48,7 @@ pub struct Registration {
     registry: Arc<Registry>,
     key: CancelKey,
     socket: Arc<TcpStream>,
-    /// Somebody has asked for the end of this connection.
+    /// Set if another session has requested the end of this connection.
     is_ending: Arc<AtomicBool>,
 }
 
@@ -56,7 +56,7 @@ pub struct Registration {
 pub struct Seat(Arc<Registry>);
 
 impl Registry {
-    /// A table that seats `sessions_max` sessions.
+    /// A table for at most `sessions_max` sessions.
     pub fn new(sessions_max: usize) -> Arc<Self> {
         Arc::new(Self {
             table: Mutex::new(Table { last_process: 0, living: HashMap::new() }),
@@ -79,12 +79,12 @@ impl Registry {
         Some(Registration { registry: self.clone(), key: CancelKey { process, secret }, socket, is_ending })
     }
 
-    /// Number of connections, those that are still opening included.
+    /// The number of connections, including those during start-up.
     pub fn connection_count(&self) -> usize {
         self.table.lock().living.len()
     }
 
-    /// How many sessions there may be.
+    /// The limit of sessions.
     pub fn sessions_max(&self) -> usize {
         self.sessions_max
     }
@@ -96,7 +96,7 @@ impl Registry {
         Some(Seat(self.clone()))
     }
 
-    /// Asks the statement that a connection is running to end.
+    /// Cancels the running statement of a connection.
     pub fn cancel(&self, key: CancelKey) {
         let table = self.table.lock();
         if let Some(entry) = table.living.get(&key.process)
@@ -106,7 +106,7 @@ impl Registry {
         }
     }
 
-    /// Whether the server is going down.
+    /// Whether the server is stopping.
     #[inline]
     pub fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Relaxed)
@@ -129,7 +129,7 @@ impl Registry {
             if table.living.is_empty() || now >= deadline {
                 break;
             }
-            // Again and again: a session clears its token when it starts a statement.
+            // This is repeated, because a session clears its token when it starts a statement.
             self.left.wait_until(&mut table, deadline.min(now + Duration::from_millis(20)));
         }
         table.living.values().for_each(|entry| close(&entry.socket, Shutdown::Both));
@@ -165,29 +165,30 @@ impl Entry {
 }
 
 fn close(socket: &TcpStream, how: Shutdown) {
-    // The client may have closed first; then there is nothing left to do.
+    // This fails if the client has already closed the connection, and then nothing must be done.
     let _ = socket.shutdown(how);
 }
 
 impl Registration {
-    /// The client's end of the connection.
+    /// The address of the client.
     pub fn peer(&self) -> Option<SocketAddr> {
         self.socket.peer_addr().ok()
     }
 
-    /// The number and the secret of the connection.
+    /// The process number and the secret of the connection.
     pub fn key(&self) -> CancelKey {
         self.key
     }
 
-    /// From here on the statements of this connection can be cancelled.
+    /// Makes the statements of this connection cancellable.
     pub fn set_cancel_token(&self, token: CancelToken) {
         if let Some(entry) = self.registry.table.lock().living.get_mut(&self.key.process) {
             entry.cancel = Some(token);
         }
     }
 
-    /// Ends this connection when called: a thread that waits for the next message gets the end of its input.
+    /// Returns a function that ends this connection. A thread that waits for the next message gets the end of
+    /// its input.
     pub fn ender(&self) -> Ender {
         let (socket, is_ending) = (self.socket.clone(), self.is_ending.clone());
         Box::new(move || {
@@ -196,7 +197,7 @@ impl Registration {
         })
     }
 
-    /// Whether this connection is to end, or all.
+    /// Whether this connection, or the server, must end.
     #[inline]
     pub fn is_ending(&self) -> bool {
         self.is_ending.load(Ordering::Relaxed) || self.registry.is_stopping()

@@ -32,7 +32,7 @@ type Result<T, E = SqlError> = std::result::Result<T, E>;
 pub struct ColumnFormats(SmallVec<[Format; 8]>);
 
 impl ColumnFormats {
-    /// The formats that a Bind message asked for, for this many columns.
+    /// The formats of a Bind message for this many columns.
     pub fn new(formats: &Formats<'_>, column_count: usize) -> Result<Self, WireError> {
         if formats.count() > 1 && formats.count() != column_count {
             let message = format!(
@@ -44,7 +44,7 @@ impl ColumnFormats {
         (0..column_count).map(|index| formats.get(index)).collect::<Result<_, _>>().map(Self)
     }
 
-    /// The same for all columns.
+    /// The same format for all columns.
     pub fn all(is_binary: bool, column_count: usize) -> Self {
         let format = if is_binary { Format::Binary } else { Format::Text };
         Self(std::iter::repeat_n(format, column_count).collect())
@@ -58,19 +58,19 @@ impl ColumnFormats {
 
 /// The sink of one call of a session.
 pub struct Results<'a> {
-    /// Where messages go.
+    /// The output for messages.
     pub out: &'a mut Out<Stream>,
-    /// Where COPY input comes from.
+    /// The source of COPY input.
     pub reader: &'a mut FrameReader<Stream>,
-    /// Formats of the columns; text for those that aren't listed.
+    /// Formats of the columns. Columns without a format here are text.
     pub formats: &'a ColumnFormats,
-    /// The columns, where they are known before the rows.
+    /// The columns, if they are known before the rows.
     pub columns: &'a [Column],
     /// Time zone and styles of the session.
     pub forms: TimeForms,
-    /// The columns of a result that is all in binary, whatever `formats` says.
+    /// The columns of a result in which all columns are binary, regardless of `formats`.
     pub binary: Option<Vec<Column>>,
-    /// Why the connection must end.
+    /// The reason why the connection must end.
     pub broken: Option<FrameEnd>,
 }
 
@@ -107,10 +107,10 @@ impl Results<'_> {
         SqlError::new(SqlState("08006"), "the connection to the client is lost")
     }
 
-    /// The next piece of COPY input; `None` at its end.
+    /// The next part of COPY input; `None` at its end.
     fn copy_piece(&mut self) -> Result<Option<&[u8]>> {
         loop {
-            // The borrow of a returned frame would last for the whole loop; so look first.
+            // The kind is read first, because the borrow of a returned frame would last for the whole loop.
             let kind = match self.reader.peek_kind() {
                 Ok(kind) => kind,
                 Err(end) => return Err(self.lost(end)),
@@ -119,7 +119,7 @@ impl Results<'_> {
                 b'd' => break,
                 b'c' => return self.skip_frame().map(|()| None),
                 b'f' => return Err(self.copy_failed()),
-                // Clients may send these with Execute, before they know that COPY began.
+                // Clients may send these together with Execute, before they know that COPY has begun.
                 b'H' | b'S' => self.skip_frame()?,
                 _ => return Err(self.unexpected(kind)),
             }
@@ -191,14 +191,15 @@ impl Sink for Results<'_> {
     }
 
     fn row(&mut self, row: &[Datum<'_>]) -> Result<()> {
-        // Before the row, not after it: the one row of a read by key comes under the latch of its
-        // page, where waiting for a slow client would stop others. Statements begin with less than
-        // a full buffer, so only later rows, which come from scans without latches, write.
+        // The buffer is written before the row and not after it. The one row of a read by key is passed under
+        // the latch of its page, where waiting for a slow client would block other threads. A statement
+        // begins with a buffer that is not full, so only later rows write. They come from scans, which hold
+        // no latch.
         self.flush_if_full()?;
         let message = self.out.begin(b'D');
         self.out.buffer().extend_from_slice(&(row.len() as u16).to_be_bytes());
         for (index, datum) in row.iter().enumerate() {
-            // After each value, so that the buffer has at most one value too many.
+            // The check is after each value, so that the buffer exceeds the limit by at most one value.
             let added = self.value(index, *datum);
             if let Err(error) = added.and_then(|()| Ok(self.out.check_length(message)?)) {
                 self.out.abandon(message);
@@ -241,7 +242,7 @@ impl Sink for Results<'_> {
     }
 
     fn copy_data(&mut self, piece: &[u8]) -> Result<()> {
-        // Before the piece, as for rows.
+        // Before the data, as for rows.
         self.flush_if_full()?;
         let message = self.out.begin(b'd');
         self.out.buffer().extend_from_slice(piece);
@@ -294,7 +295,7 @@ pub fn describe_row(
     Ok(())
 }
 
-/// `CommandComplete`, or `EmptyQueryResponse`.
+/// Appends `CommandComplete` or `EmptyQueryResponse`.
 pub fn complete(out: &mut Out<Stream>, tag: &CommandTag) {
     if *tag == CommandTag::Empty {
         return out.bare(b'I');
@@ -305,7 +306,7 @@ pub fn complete(out: &mut Out<Stream>, tag: &CommandTag) {
     out.end(message);
 }
 
-/// `NoticeResponse`.
+/// Appends `NoticeResponse`.
 pub fn tell(out: &mut Out<Stream>, severity: Severity, notice: SqlError) {
     let word = match severity {
         Severity::Notice => "NOTICE",

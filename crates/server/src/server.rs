@@ -42,12 +42,12 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Takes a loopback address; port 0 is any free one.
+    /// Opens a listener on a loopback address. Port 0 means any free port.
     pub fn open(address: SocketAddr) -> Result<Listener, ServerError> {
         Listener::open_for(address, &Options::new(0))
     }
 
-    /// Takes an address for a server with these options.
+    /// Opens a listener for a server with these options.
     pub fn open_for(address: SocketAddr, options: &Options) -> Result<Listener, ServerError> {
         options.check(address)?;
         let fail = |error: io::Error| match error.kind() {
@@ -61,7 +61,7 @@ impl Listener {
 }
 
 impl Server {
-    /// Serves everybody on this machine, at most `sessions_max` sessions at a time.
+    /// Starts a server for clients on this machine, with at most `sessions_max` sessions.
     pub fn start<B: Backend>(
         listener: Listener,
         sessions_max: usize,
@@ -70,7 +70,7 @@ impl Server {
         Server::start_with(listener, Options::new(sessions_max), backend)
     }
 
-    /// Serves on a listener from now on.
+    /// Starts a server on a listener.
     pub fn start_with<B: Backend>(
         listener: Listener,
         options: Options,
@@ -89,7 +89,7 @@ impl Server {
         Ok(Server { address, registry, acceptor })
     }
 
-    /// Where it listens.
+    /// The address on which it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -103,9 +103,10 @@ impl Server {
     /// how many connections had not ended within `patience`.
     pub fn stop(self, patience: Duration) -> usize {
         let left = self.registry.stop(patience);
-        // The acceptor sits in `accept`; a connection wakes it. If none can be made, it is awake.
+        // A connection wakes the acceptor, which waits in `accept`. If the connection fails, the acceptor is
+        // not waiting.
         let _ = TcpStream::connect_timeout(&self.address, Duration::from_secs(1));
-        // It can't have panicked: connections catch their own.
+        // The thread did not panic, because panics of connections are caught.
         let _ = self.acceptor.join();
         left
     }
@@ -130,10 +131,11 @@ impl<B: Backend> Acceptor<B> {
     }
 
     fn welcome(&self, socket: TcpStream) {
-        // Without it, each answer could wait for an acknowledgement of the one before.
+        // Without this option, each answer could wait for the acknowledgement of the one before.
         let _ = socket.set_nodelay(true);
         let socket = Arc::new(socket);
-        // Connections that don't become sessions need a thread too, to be told so; but not any number.
+        // Connections that do not become sessions also need a thread for the refusal. Their number is
+        // limited.
         if self.registry.connection_count() > 2 * self.registry.sessions_max() + 64 {
             return self.refusals.take(&socket);
         }
@@ -149,7 +151,7 @@ impl<B: Backend> Acceptor<B> {
     }
 }
 
-/// Serves, and survives a panic of the code that serves.
+/// Serves a connection, and catches its panics.
 fn guarded<B: Backend>(stream: Stream, registration: Registration, backend: &Arc<B>, options: &Options) {
     let served = catch_unwind(AssertUnwindSafe(|| serve(stream.clone(), &registration, backend, options)));
     if served.is_err() {
@@ -160,7 +162,7 @@ fn guarded<B: Backend>(stream: Stream, registration: Registration, backend: &Arc
     }
 }
 
-/// Messages always leave whole, so the client is between two of them.
+/// Sends an error. Messages are always sent as a whole, so the client is between two messages.
 pub(crate) fn tell<W: Write>(stream: W, error: &WireError) {
     let mut out = Out::new(stream);
     out.error(error);

@@ -1,7 +1,7 @@
 //! The functions of an SQL session that a connection needs, as a trait, so that tests can replace the
 //! session.
 //!
-//! What this file doesn't know: messages.
+//! This module knows nothing about messages.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,14 +17,14 @@ use varve_sql::{
 
 /// Opens sessions.
 pub trait Backend: Send + Sync + 'static {
-    /// What it opens.
+    /// The type of its sessions.
     type Session: Session;
 
-    /// Starts a session for a client that said this.
+    /// Starts a session with these parameters.
     fn open(self: &Arc<Self>, params: SessionParams) -> Result<Self::Session, SqlError>;
 
-    /// What the password of a role is checked with; also for one that does not exist, and then no password is
-    /// right.
+    /// The verifier for the password of a role. If the role does not exist, a verifier that accepts no
+    /// password.
     fn verifier(&self, user: &str) -> Verifier;
 }
 
@@ -32,19 +32,19 @@ pub trait Backend: Send + Sync + 'static {
 pub trait Statement {
     /// The types of the parameters.
     fn parameter_oids(&self) -> &[Oid];
-    /// The type to decode a parameter as.
+    /// The type as which a parameter is decoded.
     fn parameter_type(&self, index: usize) -> ColumnType;
     /// The result columns; `None` if the statement returns no rows.
     fn columns(&self) -> Option<&[Column]>;
 }
 
-/// What a session keeps of a portal.
+/// The state of a portal in a session.
 pub trait PortalState {
-    /// Whether it may still run: the part of the transaction that it belongs to was not rolled back.
+    /// Whether it may still run. It may not if its part of the transaction was rolled back.
     fn is_open(&self) -> bool;
 }
 
-/// One client's session; see `varve_sql::Session` for what each call means.
+/// The session of one client. `varve_sql::Session` describes each call.
 #[expect(missing_docs, reason = "documented there")]
 pub trait Session {
     type Statement: Statement;
@@ -53,7 +53,7 @@ pub trait Session {
     fn prepare(&mut self, sql: &str, types: &[Oid]) -> Result<Arc<Self::Statement>, SqlError>;
     fn name_statement(&mut self, name: &str, statement: Arc<Self::Statement>) -> Result<(), SqlError>;
     fn statement(&self, name: &str) -> Result<Arc<Self::Statement>, SqlError>;
-    /// The same for Bind.
+    /// As `statement`, for Bind.
     fn statement_to_run(&self, name: &str) -> Result<Arc<Self::Statement>, SqlError> {
         self.statement(name)
     }
@@ -75,7 +75,7 @@ pub trait Session {
     fn sync(&mut self) -> Result<(), SqlError>;
     fn fail(&mut self);
     fn transaction_status(&self) -> u8;
-    /// Whether there may be something to take.
+    /// Whether there may be reports or notices.
     fn has_news(&self) -> bool {
         true
     }
@@ -84,7 +84,7 @@ pub trait Session {
     fn cancel_token(&self) -> CancelToken;
     fn set_ender(&self, _ender: Ender) {}
     fn forms(&self) -> &varve_sql::TimeForms;
-    /// How text parameters are read.
+    /// The settings for reading text parameters.
     fn reading(&self) -> varve_sql::Reading<'_>;
     fn client_encoding(&self) -> Encoding {
         Encoding::UTF8

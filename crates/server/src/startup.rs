@@ -28,19 +28,19 @@ pub(crate) const CANCEL_REQUEST: i32 = (1234 << 16) | 5678;
 pub(crate) const SSL_REQUEST: i32 = (1234 << 16) | 5679;
 pub(crate) const GSSENC_REQUEST: i32 = (1234 << 16) | 5680;
 
-/// What a client opened its connection for.
+/// The purpose of a new connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Opening {
-    /// To talk.
+    /// A session.
     Session(StartUp),
-    /// To cancel what another connection is running.
+    /// A request to cancel the running statement of another connection.
     Cancel(CancelKey),
 }
 
 /// Identifies a connection, and proves that the sender knows its secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CancelKey {
-    /// The number of the connection; clients call it the process id.
+    /// The number of the connection. Clients call it the process id.
     pub process: i32,
     /// Random bits.
     pub secret: i32,
@@ -51,9 +51,9 @@ pub struct CancelKey {
 pub struct StartUp {
     /// The user name.
     pub user: String,
-    /// The database; by default named like the user.
+    /// The database. The default is the name of the user.
     pub database: String,
-    /// The other parameters in the order they came, those inside `options` first.
+    /// The other parameters in the order of the packet, after those in `options`.
     pub settings: Vec<(String, String)>,
 }
 
@@ -116,7 +116,7 @@ fn session<W: Write>(version: i32, packet: Fields<'_>, out: &mut Out<W>) -> Resu
     Ok(startup)
 }
 
-/// Sorts the parameters; the names of unknown protocol extensions go to `unknown`.
+/// Reads the parameters. Adds the names of unknown protocol extensions to `unknown`.
 fn parameters(mut packet: Fields<'_>, unknown: &mut Vec<String>) -> Result<StartUp, WireError> {
     let (mut user, mut database) = ("", "");
     let (mut options, mut settings) = (Vec::new(), Vec::new());
@@ -153,7 +153,7 @@ fn refuse_replication(value: &str) -> Result<(), WireError> {
     Err(WireError::fatal("0A000", "replication connections are not supported"))
 }
 
-/// `-c name=value` and `--name=value`, with `\` before a space that belongs to a value.
+/// Reads `-c name=value` and `--name=value`, with `\` before a space that belongs to a value.
 fn options_settings(options: &str) -> Result<Vec<(String, String)>, WireError> {
     let mut settings = Vec::new();
     let words = option_words(options);

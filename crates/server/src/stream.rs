@@ -15,7 +15,7 @@ use rustls::{ServerConfig, ServerConnection};
 use socket2::{SockRef, TcpKeepalive};
 use varve_sql::Probing;
 
-/// What the system does where nothing is set.
+/// The system's default values of TCP keepalive.
 static USUAL_PROBES: OnceLock<Probing> = OnceLock::new();
 
 fn usual_probes(socket: &SockRef<'_>) -> Probing {
@@ -28,44 +28,44 @@ fn usual_probes(socket: &SockRef<'_>) -> Probing {
     }
 }
 
-/// Reads and writes a shared socket.
+/// Reads from and writes to a shared socket.
 #[derive(Debug, Clone)]
 pub struct Stream {
     /// The socket.
     pub socket: Arc<TcpStream>,
-    /// Reads fail from then on.
+    /// The time after which reads fail.
     deadline: Option<Instant>,
     encryption: Arc<OnceLock<Mutex<ServerConnection>>>,
 }
 
 impl Stream {
-    /// A stream that waits for its peer as long as it takes.
+    /// A stream that waits for its peer without a limit.
     pub fn new(socket: Arc<TcpStream>) -> Stream {
         Stream { socket, deadline: None, encryption: Arc::default() }
     }
 
-    /// Whether TLS is spoken.
+    /// Whether the stream uses TLS.
     pub fn is_encrypted(&self) -> bool {
         self.encryption.get().is_some()
     }
 
-    /// Starts TLS. The client has already got the answer that it may begin.
+    /// Starts TLS. The client has already received the answer to its request.
     pub fn encrypt(&self, config: &Arc<ServerConfig>) -> io::Result<()> {
         let mut connection = ServerConnection::new(config.clone()).map_err(io::Error::other)?;
         while connection.is_handshaking() {
             connection.complete_io(&mut Plain(self))?;
         }
-        // Asked for once only, so it is not there yet.
+        // Encryption is accepted only once, so the value is not set yet.
         let _ = self.encryption.set(Mutex::new(connection));
         Ok(())
     }
 
-    /// Tells the peer that nothing more comes.
+    /// Tells the peer that no more data will be sent.
     pub fn finish(&self) {
         if let Some(connection) = self.encryption.get() {
             let mut connection = connection.lock();
             connection.send_close_notify();
-            // Who is gone doesn't need to know.
+            // If the peer has closed the connection, it does not need this message.
             let _ = connection.complete_io(&mut Plain(self));
         }
     }
@@ -92,7 +92,7 @@ impl Stream {
         let _ = socket.set_tcp_user_timeout(Some(limit).filter(|limit| !limit.is_zero()));
     }
 
-    /// Sets or lifts the time by which all reads must be done.
+    /// Sets or removes the deadline of all reads.
     pub fn set_deadline(&mut self, deadline: Option<Instant>) -> io::Result<()> {
         let was = std::mem::replace(&mut self.deadline, deadline);
         if deadline.is_none() && was.is_some() { self.socket.set_read_timeout(None) } else { Ok(()) }
@@ -131,7 +131,8 @@ impl Read for Stream {
         let Some(connection) = self.encryption.get() else { return Plain(self).read(buf) };
         let read = rustls::Stream::new(&mut *connection.lock(), &mut Plain(self)).read(buf);
         match read {
-            // Clients may close without saying so; a message that is cut is noticed by its length.
+            // Clients may close the connection without a TLS close message. An incomplete message is noticed
+            // by its length.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(0),
             read => read,
         }
@@ -161,8 +162,8 @@ mod tests {
 
     use super::*;
 
-    /// Finding B13 of review 8: a setting that was taken back stayed in force, and one that the system
-    /// refused kept the others out.
+    /// Found earlier: a setting that was reset stayed in force, and a setting that the system refused
+    /// prevented the others.
     #[test]
     fn probes_are_taken_back_and_each_is_set_alone() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -177,7 +178,8 @@ mod tests {
         assert_eq!(socket.tcp_keepalive_time().unwrap(), usual);
     }
 
-    /// Each byte came in time for a time-out per read, so that a start-up could take for ever.
+    /// Found earlier: with a time-out for each read, a client that sent single bytes could extend its
+    /// start-up for ever.
     #[test]
     fn a_peer_that_dribbles_meets_the_deadline() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

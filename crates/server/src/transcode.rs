@@ -20,7 +20,8 @@ fn converted(frame: Frame<'_>, encoding: Encoding) -> Result<Option<Vec<u8>>, Wi
     if frame.body.is_ascii() {
         return Ok(None);
     }
-    // How many bytes, and then how many texts with their zeros, come before what is no text.
+    // The number of bytes before the texts, and the number of texts with their zero bytes, before other
+    // fields.
     let (bytes, texts) = match frame.kind {
         b'Q' | b'E' | b'f' => (0, 1),
         b'P' | b'B' => (0, 2),
@@ -30,7 +31,7 @@ fn converted(frame: Frame<'_>, encoding: Encoding) -> Result<Option<Vec<u8>>, Wi
     let Some((head, mut rest)) = frame.body.split_at_checked(bytes) else { return Ok(None) };
     let mut body = head.to_vec();
     for _ in 0..texts {
-        // Without its zero the message is broken, and decoding it says so.
+        // A message without the zero byte is not valid, and its decoding returns the error.
         let Some(end) = memchr::memchr(0, rest) else { break };
         body.extend_from_slice(&encoding.to_utf8(&rest[..end])?);
         body.push(0);

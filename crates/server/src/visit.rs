@@ -14,18 +14,18 @@ use crate::startup::StartUp;
 /// One connection.
 pub struct Visit {
     process_id: i32,
-    /// Where the client is.
+    /// The address of the client.
     host: String,
     began: Instant,
-    /// Who has come, if the end is to be written.
+    /// The user of the connection, if its end will be logged.
     visitor: Option<Visitor>,
 }
 
-/// Who comes.
+/// The user of a connection.
 pub struct Visitor {
     user: String,
     database: String,
-    /// What a client says of itself, and whether it speaks TLS.
+    /// The application name, and whether the connection uses TLS.
     more: String,
 }
 
@@ -40,7 +40,7 @@ impl Visitor {
 }
 
 impl Visit {
-    /// A connection begins.
+    /// Logs the start of a connection.
     pub fn new(registration: &Registration) -> Visit {
         let peer = registration.peer();
         let host = peer.map_or("[local]".to_owned(), |peer| format!("{} port={}", peer.ip(), peer.port()));
@@ -52,14 +52,14 @@ impl Visit {
         visit
     }
 
-    /// Notes that a client was authenticated.
+    /// Logs that a client was authenticated.
     pub fn authenticated(&self, user: &str, has_proved: bool) {
         if has_proved && log::logs_connections() {
             self.write(&format!("connection authenticated: identity=\"{user}\" method=scram-sha-256"));
         }
     }
 
-    /// A session begins.
+    /// Logs the start of a session.
     pub fn authorized(&mut self, visitor: Visitor) {
         if log::logs_connections() {
             let Visitor { user, database, more } = &visitor;
@@ -68,7 +68,7 @@ impl Visit {
         self.visitor = log::logs_disconnections().then_some(visitor);
     }
 
-    /// The session has ended.
+    /// Logs the end of a session.
     pub fn end(&self) {
         let Some(Visitor { user, database, .. }) = &self.visitor else { return };
         let took = self.began.elapsed();

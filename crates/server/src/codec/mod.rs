@@ -18,18 +18,18 @@ use varve_sql::{Reading, SqlError, SqlState, TimeForms, binary, text};
 use crate::error::WireError;
 use crate::message::Format;
 
-/// What a parameter is to be read as.
+/// The type as which a parameter is read.
 #[derive(Debug, Clone, Copy)]
 pub struct Wanted<'a> {
     /// Its type for the client.
     pub oid: Oid,
     /// Its type for the engine.
     pub column_type: ColumnType,
-    /// How the session writes times.
+    /// The session's settings for reading times.
     pub reading: Reading<'a>,
 }
 
-/// Reads one parameter. `number` counts from 1, for the error.
+/// Reads one parameter. `number` is its number from 1, for the error.
 pub fn read(
     raw: Option<&[u8]>,
     format: Format,
@@ -56,7 +56,7 @@ pub fn in_utf8(raw: &[u8], format: Format, oid: Oid, encoding: Encoding) -> Resu
     }
 }
 
-/// The other way round, for a value that has been written from `start` on.
+/// Converts a value that was written from `start` on to the client's encoding.
 pub fn encode(
     out: &mut Vec<u8>,
     start: usize,
@@ -209,7 +209,8 @@ mod tests {
         }
     }
 
-    /// Drivers' setFloat was refused: "parameter $1 of the type with OID 700 is not supported".
+    /// Found earlier: setFloat of drivers was refused: "parameter $1 of the type with OID 700 is not
+    /// supported".
     #[test]
     fn a_float4_is_read_in_both_formats() {
         let wanted = Wanted { oid: oid::FLOAT4, column_type: ColumnType::Float4, reading: Reading::plain() };
@@ -223,7 +224,7 @@ mod tests {
         assert!(read(Some(&[0; 8]), Format::Binary, wanted, 1).is_err());
     }
 
-    /// A zero was stored, COPY TO wrote it, and COPY FROM refused that.
+    /// Found earlier: a zero byte was stored, COPY TO wrote it, and COPY FROM refused it.
     #[test]
     fn a_zero_in_a_text_is_refused_in_both_formats() {
         for oid in [oid::TEXT, oid::VARCHAR, oid::JSON, oid::INT4, 1009] {
