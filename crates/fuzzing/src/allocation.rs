@@ -19,7 +19,8 @@ use crate::input::{Input, PAGE_BYTES};
 const DATABASE: u64 = 7;
 const EXTENTS_MAX: u32 = 200;
 
-/// The pages are refused as damaged, or they name the owner of every page, and no page is allocated twice.
+/// Checks that the pages are refused as damaged, or name the owner of every page, and that no page is
+/// allocated twice.
 pub fn allocation(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let space = if input.byte() & 1 == 0 { SpaceId::DATA } else { SpaceId::ROLLBACK };

@@ -6,7 +6,7 @@ use varve_engine::fuzzing;
 
 use crate::input::Input;
 
-/// Bytes are refused or come back from their encoding.
+/// Checks that bytes are refused, or are the same after decoding and encoding.
 pub fn catalog(bytes: &[u8]) {
     if fuzzing::definition(bytes) {
         return;

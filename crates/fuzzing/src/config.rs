@@ -28,7 +28,8 @@ const SECTIONS: [&str; 12] = [
     "server",
 ];
 
-/// A text is refused with its line and key, or its settings come back when they are written as a text.
+/// Checks that a text is refused with line and key, or that its settings are the same after they are written
+/// as a text and read again.
 pub fn config(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let home = Path::new("");
@@ -44,7 +45,7 @@ pub fn config(bytes: &[u8]) {
     one_line_lower(text, read);
 }
 
-/// What a server relies on without looking again.
+/// Checks conditions on which a server relies.
 fn consistent(settings: &Settings) {
     let Settings { devices, spaces, pool, log, server, .. } = settings;
     let of_nvm = settings.nvm.as_ref().map(|nvm| &nvm.device);
@@ -59,7 +60,7 @@ fn consistent(settings: &Settings) {
     assert!(server.max_connections > 0);
 }
 
-/// An error has a line of the text, and, if the text is TOML at all, the key that it is about.
+/// Checks that an error has a line of the text and, if the text is valid TOML, the key with the error.
 fn named(error: &ConfigError, text: &str) {
     let lines = 1 + text.bytes().filter(|byte| *byte == b'\n').count();
     assert!((1..=lines).contains(&error.line), "{error}");
@@ -70,7 +71,7 @@ fn named(error: &ConfigError, text: &str) {
     }
 }
 
-/// An empty line in front moves the line of an error and nothing else.
+/// Checks that an empty line before the text changes only the line of an error.
 fn one_line_lower(text: &str, read: Result<Settings, ConfigError>) {
     if text.starts_with('\u{FEFF}') {
         return;
@@ -80,7 +81,7 @@ fn one_line_lower(text: &str, read: Result<Settings, ConfigError>) {
     assert_eq!(lower, expected);
 }
 
-/// The settings as a text that says each of them.
+/// Writes all settings as a text.
 fn written(settings: &Settings) -> String {
     let Settings {
         devices,
@@ -159,12 +160,12 @@ fn of_pool(pool: &PoolSettings) -> String {
     out
 }
 
-/// A basic string.
+/// The text as a basic string of TOML.
 fn quoted(text: &str) -> String {
     toml::Value::String(text.to_owned()).to_string()
 }
 
-/// Who is let in, in the section of the server.
+/// The settings for logins in the section of the server.
 fn let_in(server: &ServerSettings) -> String {
     let mut out = String::new();
     if server.authentication != Proof::Nothing {
@@ -230,7 +231,7 @@ fn of_packed(PackedSettings { fill_percent, extent_bytes }: PackedSettings) -> S
     format!("[packed]\nfill = {fill_percent}\n{extent}")
 }
 
-/// A key as a basic string, whatever is in it.
+/// Any key as a basic string.
 fn quoted_key(name: &str) -> String {
     let mut out = String::from("\"");
     for c in name.chars() {

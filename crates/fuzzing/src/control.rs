@@ -27,10 +27,10 @@ use varve_pager::log::Life;
 use crate::input::Input;
 
 const SLOT_BYTES: usize = 4096;
-/// No log comes near the last LSN that a slot may name, so the target doesn't go on from there.
+/// No log gets near the largest LSN that a slot can name, so the target does not continue above this limit.
 const LSN_MAX: u64 = 1 << 61;
 
-/// A slot is refused or its contents can be carried on with.
+/// Checks that a slot is refused, or that the database can continue with its contents.
 pub fn control(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let directory = directory(&mut input);
@@ -68,7 +68,7 @@ fn stored(directory: &MemoryDirectory) -> Option<Superblock> {
     Control::open(directory).ok().flatten().map(|control| control.get())
 }
 
-/// A region that comes or goes, a log that leaves it, another protection: as the input wants it.
+/// Adds or removes a region, moves the log out of it, or changes the protection, as the input says.
 fn attach(block: &mut Superblock, input: &mut Input<'_>) {
     let flags = input.byte();
     let has = |flag| flags & flag != 0;
@@ -91,7 +91,7 @@ fn attach(block: &mut Superblock, input: &mut Input<'_>) {
     block.has_cache = has(4);
 }
 
-/// A control file whose slots are as the input wants them.
+/// A control file with slots as the input says.
 fn directory(input: &mut Input<'_>) -> std::sync::Arc<MemoryDirectory> {
     let mut image = valid();
     for number in 0..2 {
@@ -112,7 +112,7 @@ fn seal(slot: &mut [u8]) {
     slot[SLOT_BYTES - 4..].copy_from_slice(&crc.to_le_bytes());
 }
 
-/// Both slots written, with two lives.
+/// A control file with both slots written, and with two lives.
 fn valid() -> MemoryImage {
     let directory = MemoryDirectory::new();
     let control = Control::create(&*directory, Superblock::new(7, 8192, 1 << 20)).expect("memory takes it");

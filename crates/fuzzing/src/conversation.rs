@@ -16,13 +16,13 @@ use crate::input::Input;
 const STARTUP: &[u8] = b"\0\0\0\x5a\0\x03\0\0user\0postgres\0database\0postgres\0options\0-c statement_timeout=500\0lock_timeout\x0010\0\0";
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The server answers or refuses, and ends the connection; it doesn't fail.
+/// Checks that the server answers or refuses, and ends the connection without a failure.
 pub fn conversation(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let mut sent = if input.byte() == 0 { STARTUP.to_vec() } else { Vec::new() };
     sent.extend_from_slice(input.rest());
     let mut socket = connect();
-    // The server may close while it is sent to; what it said before can be read.
+    // The server may close the connection while data is sent to it. Its earlier answers can be read.
     let _ = socket.write_all(&sent);
     let _ = socket.shutdown(Shutdown::Write);
     let mut answer = Vec::new();

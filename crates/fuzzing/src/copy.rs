@@ -18,7 +18,7 @@ thread_local! {
 const BYTES: &[u8] = b",\t;|:\"'~ \\ax\x01N";
 const NULLS: &[&str] = &["", "\\N", "NULL", ",", "\"\"", "x"];
 
-/// What a COPY does depends on its bytes, not on the pieces they come in.
+/// Checks that the result of a COPY depends only on its bytes, and not on the parts in which they arrive.
 pub fn copy(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let statement = statement(&mut input);
@@ -30,7 +30,8 @@ pub fn copy(bytes: &[u8]) {
     assert_eq!(run(&mut session, &statement, data, at_once), whole, "{statement} in pieces of {at_once}");
 }
 
-/// Runs the statement in a block that is undone; gives its end and what the table held then.
+/// Runs the statement in a transaction that is rolled back. Returns its error, and the contents of the table
+/// before the rollback.
 fn run(session: &mut Session, statement: &str, data: &[u8], at_once: usize) -> (Option<String>, Vec<String>) {
     let mut shown = Shown { copy: (data, at_once), ..Shown::default() };
     let ended = session.simple(&format!("begin; {statement}"), &mut shown);

@@ -10,7 +10,7 @@ use varve_sql::{
     text,
 };
 
-/// What the tables of every target are.
+/// The tables of every target.
 pub const TABLES: &str = "create table t (id integer primary key, n numeric(12, 3), f double precision, \
      s varchar(20), c char(5), b bytea, d date, ts timestamp, tz timestamptz, ok boolean, big bigint not null default 7); \
      create index t_s on t (s, id); create unique index t_d on t (d); \
@@ -20,7 +20,7 @@ pub const TABLES: &str = "create table t (id integer primary key, n numeric(12, 
      (2, -3, 'NaN', 'two', 'bb', '', '1999-12-31', 'infinity', '-infinity', false), (3, null, null, null, null, null, null, \
      null, null, null); insert into u (v) values ('x'), (null), ('zz')";
 
-/// A configuration that opens fast: no threads, a small pool and log.
+/// A configuration with which a database opens fast: no threads, a small pool and log.
 pub fn config(directory: Arc<dyn Directory>) -> PagerConfig {
     let mut config = PagerConfig::new(directory);
     config.page_size = crate::input::PAGE_BYTES;
@@ -60,12 +60,12 @@ pub fn session(shared: &Arc<SqlDatabase>) -> Session {
     Session::new(shared.clone(), params).expect("the settings are known")
 }
 
-/// Counts results, writes the first rows as text, and supplies COPY data in pieces.
+/// Counts results, writes the first rows as text, and supplies COPY data in parts.
 #[derive(Default)]
 pub struct Shown<'a> {
     /// Rows, columns separated by `|`, and tags.
     pub lines: Vec<String>,
-    /// COPY data, and how many bytes of it come at once.
+    /// The COPY data, and the number of bytes in each part.
     pub copy: (&'a [u8], usize),
 }
 

@@ -24,7 +24,8 @@ const BATCH_SLOTS: u32 = 3;
 const SINGLE_SLOTS: u32 = 2;
 const FILE_NAME: &str = "doublewrite.varve";
 
-/// Mending fails, or every mended page is whole and every page that was whole is as it was.
+/// Checks that the repair fails, or that every repaired page is whole and every page that was whole is
+/// unchanged.
 pub fn doublewrite(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let redo_start = Lsn::new(input.u64());
@@ -53,11 +54,11 @@ fn config(directory: Arc<MemoryDirectory>) -> PagerConfig {
     config
 }
 
-/// The header as the input wants it.
+/// The header as the input says.
 fn area(input: &mut Input<'_>) -> MemoryImage {
     let mut header = vec![0; PAGE_BYTES];
     header[..8].copy_from_slice(b"VARVEDBW");
-    // With the id of a database, or of before there was one.
+    // The version with the id of a database, or the older one without it.
     let version = 1 + u32::from(input.byte() & 1);
     for (at, field) in [version, PAGE_BYTES as u32, BATCH_SLOTS, SINGLE_SLOTS].into_iter().enumerate() {
         header[8 + 4 * at..12 + 4 * at].copy_from_slice(&field.to_le_bytes());

@@ -12,7 +12,8 @@ use varve_server::message::{Message, decode};
 
 use crate::input::Input;
 
-/// The result does not depend on how the bytes arrive in pieces, and a decoded message can be iterated.
+/// Checks that the result does not depend on the parts in which the bytes arrive, and that a decoded message
+/// can be iterated.
 pub fn frames(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let at_once = usize::from(input.byte());
@@ -24,8 +25,8 @@ pub fn frames(bytes: &[u8]) {
     }
 }
 
-/// The opening read from all bytes at once; what came with an encryption request is refused, so its answer
-/// may differ.
+/// The start-up, read from all bytes together. Bytes that arrive together with an encryption request are
+/// refused, so this answer may differ.
 fn drip_free(stream: &[u8]) -> (Vec<u8>, bool) {
     fuzzing::startup(Drip { rest: stream, at_once: usize::from(stream.len() < 8) + 1 })
 }
@@ -65,7 +66,7 @@ fn walk(message: &Message<'_>) -> String {
     format!("{message:?}")
 }
 
-/// A stream that gives a few bytes at a time.
+/// A stream that returns few bytes in each read.
 struct Drip<'a> {
     rest: &'a [u8],
     at_once: usize,

@@ -11,7 +11,7 @@
 
 use varve_engine::ColumnType;
 
-/// Bytes of the pages that targets make.
+/// The page size of the targets.
 pub const PAGE_BYTES: usize = 4096;
 const RUN_BYTES_MAX: usize = 255;
 
@@ -20,12 +20,12 @@ const RUN_BYTES_MAX: usize = 255;
 pub struct Input<'a>(&'a [u8]);
 
 impl<'a> Input<'a> {
-    /// All of these bytes.
+    /// An input with these bytes.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
 
-    /// Whether nothing is left.
+    /// Whether no bytes are left.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -64,18 +64,18 @@ impl<'a> Input<'a> {
         u64::from_le_bytes(self.array())
     }
 
-    /// A piece behind its length of one byte.
+    /// A length of one byte, and then as many bytes.
     pub fn piece(&mut self) -> &'a [u8] {
         let count = usize::from(self.byte());
         self.bytes(count)
     }
 
-    /// Everything that is left.
+    /// The remaining bytes.
     pub fn rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.0)
     }
 
-    /// Writes runs over `page`; those that reach outside are cut.
+    /// Writes runs over `page`. The parts that are outside of the page are ignored.
     pub fn runs(&mut self, page: &mut [u8]) {
         for _ in 0..self.byte() {
             let at = usize::from(self.u16()).min(page.len());
@@ -85,7 +85,7 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// A page of zeros under its runs.
+    /// A page of zeros, overwritten by runs.
     pub fn page(&mut self) -> Vec<u8> {
         let mut page = vec![0; PAGE_BYTES];
         self.runs(&mut page);
@@ -119,7 +119,7 @@ impl<'a> Input<'a> {
     }
 }
 
-/// A real page as runs, for the first inputs.
+/// A page as runs, for the first inputs.
 pub fn page_runs(page: &[u8]) -> Vec<u8> {
     let mut runs: Vec<(usize, &[u8])> = Vec::new();
     let mut at = 0;

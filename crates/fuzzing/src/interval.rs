@@ -29,7 +29,7 @@ pub fn interval(bytes: &[u8]) {
     varve_sql::fuzzing::interval_arithmetic(first, second, by, timestamp, &zone);
 }
 
-/// The interval that a text says.
+/// Reads a text as an interval.
 fn read(shown: &str) -> Option<Interval> {
     match text::parse_text(shown, &ColumnType::Interval) {
         Ok(Value::Interval(interval)) => Some(interval),

@@ -12,7 +12,8 @@ use crate::row::value;
 
 const COLUMNS_MAX: u8 = 5;
 
-/// Two keys compare as their rows do. No key is a prefix of another one, unless they are equal.
+/// Checks that two keys compare as their rows do, and that no key is a prefix of another one unless they are
+/// equal.
 pub fn key(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let columns: Vec<ColumnType> = (0..1 + input.byte() % COLUMNS_MAX).map(|_| input.column_type()).collect();

@@ -45,7 +45,7 @@ pub use input::{Input, page_runs};
 /// A target: takes any bytes.
 pub type FuzzTarget = fn(&[u8]);
 
-/// All targets, by the name of their program and of their folder of kept inputs.
+/// All targets, with the name of their program and of the folder with their inputs.
 pub const TARGETS: &[(&str, FuzzTarget)] = &[
     ("allocation", allocation),
     ("catalog", catalog),

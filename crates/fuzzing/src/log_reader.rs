@@ -31,7 +31,8 @@ const SEGMENT_BYTES: u64 = 64 << 10;
 const SECTOR_BYTES: u64 = 512;
 const RAW: u8 = 255;
 
-/// The log is reported as damaged, or the blocks that were read stay readable after new blocks are appended.
+/// Checks that the log is reported as damaged, or that the blocks that were read are still readable after new
+/// blocks are appended.
 pub fn log_reader(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let known = Lsn::new(u64::from(input.u32()));
@@ -42,7 +43,7 @@ pub fn log_reader(bytes: &[u8]) {
     let Ok(tail) = read(&stored, &lives, known, &mut before) else { return };
     let shut_down = Known { lsn: tail.end, why: "it was shut down at", is_end: true };
     let again = stored.each_group(&lives, FIRST_LSN, shut_down, |_| Ok::<(), LogError>(()));
-    // Of a file without a good header it may say more.
+    // If the header of a file is not valid, the result may differ.
     let is_same = again.as_ref().map_or(true, |again| *again == tail);
     assert!(is_same, "behind a shutdown it ends elsewhere: {again:?}, {tail:?}");
     let (first, last) = (&lives[0], &lives[lives.len() - 1]);
@@ -109,7 +110,7 @@ fn lives(input: &mut Input<'_>) -> Vec<Life> {
     (0..count).map(|_| life()).collect()
 }
 
-/// Two segment files under sealed headers, with the blocks of the input.
+/// Two segment files with valid headers and the blocks of the input.
 fn directory(input: &mut Input<'_>) -> Arc<MemoryDirectory> {
     let mut files = [vec![0; SEGMENT_BYTES as usize], vec![0; SEGMENT_BYTES as usize]];
     for (at, file) in files.iter_mut().enumerate() {
@@ -139,7 +140,7 @@ fn directory(input: &mut Input<'_>) -> Arc<MemoryDirectory> {
     MemoryDirectory::from_images(images)
 }
 
-/// Writes a sealed block; odd places are in the second segment.
+/// Writes a block with a valid checksum. Odd places are in the second segment.
 fn block(input: &mut Input<'_>, place: u64, file: &mut [u8]) {
     let sector = 8 + place / 2 % (SEGMENT_BYTES / SECTOR_BYTES - 8);
     let offset = sector * SECTOR_BYTES;

@@ -11,7 +11,7 @@ const NOTE_DISCARD: u8 = 1;
 const NOTE_WRITTEN: u8 = 2;
 const NOTE_FORMS: u8 = 4;
 
-/// Records that can be read come back from their encoding.
+/// Checks that records which can be read are the same after encoding and decoding.
 pub fn log_records(bytes: &[u8]) {
     let read: Vec<Record<'_>> = Records::new(bytes).map_while(Result::ok).filter(can_be_written).collect();
     let mut again = Vec::new();
@@ -25,7 +25,7 @@ pub fn log_records(bytes: &[u8]) {
     }
 }
 
-/// Operation 0 can be read and is refused by redo; nobody writes it.
+/// Whether a record can be written. Operation 0 can be read, but redo refuses it and no code writes it.
 fn can_be_written(record: &Record<'_>) -> bool {
     !matches!(record, Record::Change { op: 0, .. })
 }

@@ -12,7 +12,7 @@ use crate::input::Input;
 
 const FIRST_OP: u8 = 16;
 
-/// A node is found damaged, or every way of reading it agrees with every other.
+/// Checks that a node is found damaged, or that all functions that read it agree.
 pub fn node(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let page = input.page();
@@ -48,13 +48,13 @@ fn read_entry(node: NodeRef<'_>, index: usize) {
     }
 }
 
-/// A redo operation of a damaged log, or on a damaged page, is refused without a panic.
+/// Checks that redo operations of a damaged log, or on a damaged page, do not panic.
 pub fn node_redo(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let mut page = input.page();
     while !input.is_empty() {
         let op = FIRST_OP + input.byte() % (TREE_OPS_END - FIRST_OP);
-        // Either is right: the operation may not fit.
+        // Both results are right, because the operation may not fit.
         let _ = EngineRedo.apply(op, &mut page, input.piece());
         std::hint::black_box(check::damage(&page));
     }

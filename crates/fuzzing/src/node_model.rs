@@ -14,7 +14,7 @@ use crate::input::{Input, PAGE_BYTES};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// The node holds what the map holds, and redo gives the same bytes.
+/// Checks that the node has the same entries as the map, and that redo gives the same bytes.
 pub fn node_model(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let stamped = input.byte() & 1 == 0;
@@ -80,7 +80,7 @@ impl Pair {
         common.min(node::prefix_bytes_max(PAGE_BYTES))
     }
 
-    /// Inserts or replaces if there is room, rebuilding as the tree would.
+    /// Inserts or replaces an entry if there is enough space, with a rebuild as in the tree.
     fn put(&mut self, key: &[u8], value: &[u8]) -> bool {
         let node = self.node();
         let outside = key < node.lower_fence() || node.upper_fence().is_some_and(|fence| key >= fence);
@@ -123,7 +123,7 @@ impl Pair {
         assert_eq!((found.slot, found.exact), (below, model.contains_key(key)));
     }
 
-    /// Keeps what is below `key`; the fence lies at the first entry that goes.
+    /// Keeps the entries below `key`. The new fence is the key of the first removed entry.
     fn split(&mut self, key: &[u8], model: &mut Model) {
         let upper = model.range(key.to_vec()..).next().map(|(key, _)| key.clone());
         let Some(upper) = upper.filter(|upper| !upper.is_empty()) else { return };

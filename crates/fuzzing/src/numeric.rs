@@ -11,11 +11,11 @@ use varve_sql::oid;
 
 use crate::input::Input;
 
-/// Longest stored form; a larger one only takes longer.
+/// The longest stored value. A longer one would only take more time.
 const BYTES_MAX: usize = 512;
 const SCALE_MAX: i16 = 16_383;
 
-/// Bytes are refused, or text and binary form say the same number with the same scale.
+/// Checks that bytes are refused, or that text and binary format have the same number with the same scale.
 pub fn numeric(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let (precision, scale) = (input.u16(), input.u16() as i16);

@@ -28,7 +28,8 @@ const SLOTS: u32 = 8;
 const SLOT_HEADER_BYTES: usize = 64;
 const CHECKED: std::ops::Range<usize> = 8..40;
 
-/// The region is refused. Or each page has one complete version, and opening the region again finds the same.
+/// Checks that the region is refused, or that each page has one complete version, and that opening the region
+/// again finds the same pages.
 pub fn nvm_region(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let durable = Lsn::new(u64::from(input.u32()));
@@ -64,7 +65,7 @@ fn reopened(region: &Arc<dyn Region>, durable: Lsn) -> fuzzing::Slots {
     fuzzing::Slots::open(Arc::clone(region), durable).expect("it opened before")
 }
 
-/// Puts each page as it is, if there is a slot for that: home, which knows no page, has room for all.
+/// Puts each page again without a change, if there is a free slot. Home has no page, and has space for all.
 fn put_again(slots: &fuzzing::Slots, versions: &[(PageId, u32, u64, Lsn)]) {
     for (id, ..) in versions.iter().filter(|_| slots.counts().1 > 0) {
         let page = slots.read(*id).expect("it was read before");
@@ -72,7 +73,7 @@ fn put_again(slots: &fuzzing::Slots, versions: &[(PageId, u32, u64, Lsn)]) {
     }
 }
 
-/// A region as the input wants it.
+/// A region as the input says.
 fn region(input: &mut Input<'_>) -> Arc<dyn Region> {
     let (mut header, headers_at, pages_at, len_bytes) = fuzzing::region_header(PAGE_BYTES as u32, SLOTS);
     let keeps_checksum = input.byte() != 0;

@@ -28,15 +28,16 @@ const CHANGES_MAX: usize = 8;
 const PAGES_MAX: usize = 10_000;
 const SECTOR_BYTES: usize = 512;
 const SLOT_BYTES: usize = 4096;
-/// Blocks at the beginning and at the end of a segment that are changed: the middle is more of the same.
+/// The number of blocks at the beginning and at the end of a segment that may be changed. The blocks between
+/// them are similar.
 const BLOCKS_MAX: usize = 20;
 
 type Files = Vec<(String, MemoryImage)>;
 
-/// What is changed as a whole, under one checksum.
+/// A kind of block with one checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DamagedPart {
-    /// A page that is no node.
+    /// A page that is not a node.
     Page,
     /// A slot of the control file.
     Slot,
@@ -46,7 +47,7 @@ enum DamagedPart {
     Block,
 }
 
-/// Where that is.
+/// The position of such a block.
 #[derive(Clone, Copy, Debug)]
 struct DamagedRange {
     kind: DamagedPart,
@@ -55,7 +56,7 @@ struct DamagedRange {
     len_bytes: usize,
 }
 
-/// A crashed database, and the places in it that may be changed.
+/// A crashed database, and the places that may be changed.
 struct Crashed {
     files: Files,
     places: Vec<DamagedRange>,
@@ -65,13 +66,13 @@ thread_local! {
     static CRASHED: OnceCell<Crashed> = const { OnceCell::new() };
 }
 
-/// The database opens or is refused; an open one can be checked and closed.
+/// Checks that the database opens or is refused, and that an open database can be checked and closed.
 pub fn opening(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let files = CRASHED.with(|place| place.get_or_init(Crashed::new).changed(&mut input));
     let config = database::config(MemoryDirectory::from_images(files));
     let Ok(database) = Database::open(Options::new(config)) else { return };
-    // Damage is reported either way.
+    // The check may report damage, or return an error.
     let _ = database.check();
     let shared = Arc::new(SqlDatabase::new(database.clone()));
     let _ = database::session(&shared).simple("insert into u (v) values ('after')", &mut Shown::default());
@@ -85,7 +86,7 @@ pub fn crashed_files() -> Files {
 }
 
 impl Crashed {
-    /// Commits some changes, leaves others open, writes the pages, and keeps the files as they are then.
+    /// Commits some changes, leaves others open, writes the pages, and stores the files in this state.
     fn new() -> Crashed {
         let directory = MemoryDirectory::new();
         let engine = Database::open(Options::new(database::config(directory.clone())));
@@ -99,7 +100,7 @@ impl Crashed {
         for statement in statements {
             session.simple(statement, &mut Shown::default()).expect("the statement is right");
         }
-        // An old snapshot keeps the undo of the committed ones from purge.
+        // An old snapshot prevents the purge of the committed changes' undo.
         let reader = shared.engine().begin(Isolation::RepeatableRead);
         shared.engine().pager().tick_write(PAGES_MAX).expect("memory has room");
         shared.engine().checkpoint().expect("memory has room");
@@ -133,7 +134,7 @@ impl Crashed {
 }
 
 impl DamagedPart {
-    /// Makes the checksum right; what the target does not change goes back to what it was.
+    /// Corrects the checksum, and restores the bytes that the target must not change.
     fn seal(self, was: &[u8], bytes: &mut [u8]) {
         match self {
             DamagedPart::Page => {
@@ -182,7 +183,7 @@ fn places(file: usize, name: &str, image: &MemoryImage) -> Vec<DamagedRange> {
     }
 }
 
-/// Where the pages are that are no node.
+/// The offsets of the pages that are not nodes.
 fn pages(image: &MemoryImage) -> Vec<u64> {
     let mut bytes = vec![0; PAGE_BYTES];
     let mut is_open = |offset: &u64| {
@@ -192,7 +193,7 @@ fn pages(image: &MemoryImage) -> Vec<u64> {
     (0..image.len_bytes()).step_by(PAGE_BYTES).filter(&mut is_open).collect()
 }
 
-/// Where the first and the last blocks of a segment are, and how long.
+/// The offsets and lengths of the first and the last blocks of a segment.
 fn blocks(image: &MemoryImage) -> Vec<(u64, usize)> {
     let mut bytes = vec![0; image.len_bytes() as usize];
     image.read(0, &mut bytes);

@@ -34,7 +34,7 @@ thread_local! {
     static PLACE: OnceCell<ChainDatabase> = const { OnceCell::new() };
 }
 
-/// A chain is reported as damaged, or it has exactly as many bytes as its overflow pointer says.
+/// Checks that a chain is reported as damaged, or has exactly as many bytes as its overflow pointer says.
 pub fn overflow(bytes: &[u8]) {
     PLACE.with(|place| run(place.get_or_init(ChainDatabase::new), Input::new(bytes)));
 }
@@ -89,7 +89,7 @@ impl ChainDatabase {
         ChainDatabase { pager, tree, pages }
     }
 
-    /// A page number: of the chain, none, or of something else.
+    /// A page number: a page of the chain, none, or another page.
     fn number(&self, which: u8) -> u32 {
         match which {
             0 => 0,

@@ -30,19 +30,19 @@ const BLOCKS: u64 = 6;
 const HEADS: u64 = 2;
 const NOTE_DISCARD: u8 = 1;
 const NOTE_MAP: u8 = 3;
-/// Each may name a chunk of the map of its own.
+/// The most records of kind 2, because each of them may need a new chunk of the map.
 const ANY_NOTES_MAX: usize = 2;
 /// End of the log before the first note.
 const LOG_END: u64 = 4096;
-/// No map has had so many heads or checkpoints: the target doesn't go on from there.
+/// No map reaches this number of heads or checkpoints, so the target does not continue above this limit.
 const COUNT_MAX: u64 = 1 << 60;
-/// The header block, in units.
+/// The length of the header block, in units.
 const HEADER_UNITS: u64 = 8;
 
 type Note = (Lsn, u8, Vec<u8>);
 
-/// The map is refused. Or every page has its own place in the file, and the next copy of the map is read as
-/// the same map.
+/// Checks that the map is refused, or that every page has its own place in the file and the next copy of the
+/// map is read as the same map.
 pub fn packed_map(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let Some(directory) = directory(&mut input) else { return };
@@ -67,7 +67,7 @@ fn image(directory: &MemoryDirectory, name: &str) -> MemoryImage {
     found.expect("the file is there").1
 }
 
-/// The files of a small space, their map as the input wants it; `None` if it counts beyond all measure.
+/// The files of a small space, with the map as the input says. `None` if a counter in it exceeds `COUNT_MAX`.
 fn directory(input: &mut Input<'_>) -> Option<Arc<MemoryDirectory>> {
     let made = MemoryDirectory::new();
     fuzzing::make_packed(&*made, DATABASE, PAGE_BYTES).expect("memory takes it");
@@ -98,8 +98,8 @@ fn seal(block: &mut [u8], is_head: bool) {
     block[at..at + 4].copy_from_slice(&checksum.to_le_bytes());
 }
 
-/// The notes, and whether the map may be copied after them: it has as many map pages as the largest page
-/// number asks for.
+/// The log records, and whether the map may be copied after them. A copy has as many map pages as the largest
+/// page number needs.
 fn notes(input: &mut Input<'_>) -> (Vec<Note>, bool) {
     let (mut notes, mut of_any) = (Vec::new(), 0);
     while !input.is_empty() {

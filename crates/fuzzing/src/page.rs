@@ -11,12 +11,13 @@ use varve_pager::{PageId, PageNo, SpaceId, fuzzing};
 
 use crate::input::{Input, PAGE_BYTES};
 
-/// A sealed page is found whole and of its place, and with any byte changed is not.
+/// Checks that a page with a valid checksum is found whole and in the right place, and that it is not after a
+/// change of any byte.
 pub fn page(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let id = PageId::new(SpaceId(input.u16()), PageNo(input.u32()));
     let mut page = input.page();
-    // Whatever the answer is for a page as it came.
+    // Both results are right for a page without a corrected checksum.
     let _ = format::verify(&page, id);
     format::seal(&mut page);
     match format::verify(&page, id) {
@@ -35,14 +36,15 @@ pub fn page(bytes: &[u8]) {
     assert!(format::verify(&page, id).is_err(), "a changed byte goes unnoticed");
 }
 
-/// Operations fit their page or are refused. An image turns any page into the page that it was made of.
+/// Checks that operations fit their page or are refused, and that an image turns any page into the page from
+/// which it was made.
 pub fn page_redo(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let mut page = input.page();
     let id = format::page_identity(&page);
     while !input.is_empty() {
         let (op, payload) = (input.byte() % 16, input.piece());
-        // Either is right: the operation may not fit.
+        // Both results are right, because the operation may not fit.
         let _ = fuzzing::redo(&EngineRedo, id, &mut page, op, payload);
         assert_eq!(format::page_identity(&page), id, "operation {op} changed the identity");
     }

@@ -9,7 +9,8 @@ use crate::input::Input;
 
 const COLUMNS_MAX: u8 = 24;
 
-/// Values are read back from their row. Other bytes are refused, or can be read as a whole row.
+/// Checks that values are read back from their row, and that other bytes are refused or can be read as a
+/// whole row.
 pub fn row(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let count = input.byte() % COLUMNS_MAX;
@@ -39,7 +40,7 @@ fn compare(row: RowRef<'_>, data: &[Datum<'_>]) {
     }
 }
 
-/// A value of a column's type, as the input wants it; NULL where it makes none.
+/// A value of a column's type, as the input says; NULL if the input makes no valid value.
 pub(crate) fn value(input: &mut Input<'_>, column: ColumnType) -> Value {
     if input.byte() == 0 {
         return Value::Null;

@@ -12,7 +12,7 @@ use varve_pager::page;
 use crate::input::{PAGE_BYTES, page_runs};
 use crate::opening::crashed_files;
 
-/// A target, a number, the bytes.
+/// A target, a number, and the bytes.
 pub type Seed = (&'static str, usize, Vec<u8>);
 
 const DEFINITION_BYTES_MAX: usize = 700;
@@ -70,7 +70,7 @@ impl Seeds {
         self.add("opening", &[&[3, 0], &runs]);
     }
 
-    /// The definitions that lie anywhere in a page.
+    /// Adds the definitions that are anywhere in a page.
     fn definitions(&mut self, bytes: &[u8]) {
         let begins = (0..bytes.len() - 8).filter(|at| bytes[*at] == 2 && (1..=6).contains(&bytes[at + 1]));
         for at in begins {
@@ -190,7 +190,7 @@ impl Seeds {
         configs.iter().for_each(|text| self.add("config", &[text.as_bytes()]));
     }
 
-    /// Changes of the places behind the pages: slots, segments, blocks.
+    /// Adds changes of the places after the pages: slots, segments, blocks.
     fn openings(&mut self) {
         for place in 0..u8::MAX {
             let change = [1, 8 + place % 40, 0, 1, place];
@@ -224,8 +224,8 @@ impl Seeds {
         }
         let slot = [2, 4, 0, 4, 1, 0, 0, 0, 8, 0, 11, 200, 0, 0, 0, 0, 0, 0, 0, 1, 0, 20, 0];
         self.add("doublewrite", &[&[0; 8], &[0, 0, 0, 1, 0, 1], &slot, &slot]);
-        // Two versions of a page and one of another; the same with one that lies beyond the log; with damage;
-        // with another header.
+        // Two versions of a page and one of another page. The same with a version whose LSN is after the end
+        // of the log, with damage, and with another header.
         let slots = [[1, 9, 0, 3, 0, 0, 0, 0], [1, 7, 0, 5, 0, 0, 0, 0], [2, 8, 0, 4, 0, 0, 0, 0]].concat();
         for durable in [9, 8] {
             self.add("nvm_region", &[&[durable, 0, 0, 0], &[0, 0], &slots]);

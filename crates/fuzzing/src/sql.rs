@@ -10,14 +10,14 @@ use varve_sql::{Portal, SqlDatabase, SqlError, text};
 
 use crate::database::{self, Shown};
 
-/// Statements run on one database before the next one.
+/// The number of inputs that run on one database before a new one is made.
 const RUNS_MAX: u32 = 300;
 
 thread_local! {
     static DATABASE: RefCell<Option<(u32, Arc<SqlDatabase>)>> = const { RefCell::new(None) };
 }
 
-/// The database, a new one after some runs: what earlier inputs left must not pile up.
+/// The database. After some runs a new one is made, because earlier inputs leave objects in it.
 fn shared() -> Arc<SqlDatabase> {
     DATABASE.with_borrow_mut(|place| {
         let (runs, shared) =
@@ -27,14 +27,14 @@ fn shared() -> Arc<SqlDatabase> {
     })
 }
 
-/// An error says what it is.
+/// Checks that an error has an SQLSTATE and a message.
 fn told(error: &SqlError) {
     assert_eq!(error.sqlstate.to_string().len(), 5);
     assert!(!error.message.is_empty(), "an error without words");
     assert_ne!(error.sqlstate.to_string(), "XX001", "a sound database is called damaged: {}", error.message);
 }
 
-/// A text is refused, or its statement has a type for every parameter and column.
+/// Checks that a text is refused, or that its statement has a type for every parameter and column.
 pub fn sql_bind(bytes: &[u8]) {
     let Ok(sql) = std::str::from_utf8(bytes) else { return };
     let mut session = database::session(&shared());
@@ -48,8 +48,8 @@ pub fn sql_bind(bytes: &[u8]) {
     }
 }
 
-/// A text is refused with a message and a position, or it is parsed, and the stored text of its definition
-/// can be parsed again. Bytes that are not UTF-8 are replaced.
+/// Checks that a text is refused with a message and a position, or is parsed, and that the stored text of its
+/// definition can be parsed again. Bytes that are not UTF-8 are replaced.
 pub fn sql_parse(bytes: &[u8]) {
     let sql = String::from_utf8_lossy(bytes);
     if let Err(error) = varve_sql::fuzzing::read_statement(&sql) {
@@ -59,18 +59,18 @@ pub fn sql_parse(bytes: &[u8]) {
     }
 }
 
-/// A text runs or is refused, as a simple query and as a prepared statement. The session can be used after
-/// both.
+/// Checks that a text runs or is refused, as a simple query and as a prepared statement, and that the session
+/// can be used after both.
 pub fn sql_run(bytes: &[u8]) {
     let Ok(sql) = std::str::from_utf8(bytes) else { return };
     let shared = shared();
     let mut session = database::session(&shared);
     let simple = session.simple(sql, &mut Shown::default());
     simple.err().iter().for_each(told);
-    // Whatever block the text left open ends here.
+    // Ends a transaction that the text has left open.
     let _ = session.simple("rollback; reset all", &mut Shown::default());
     extended(&mut session, sql).err().iter().for_each(told);
-    // The commit's own error has been told already.
+    // An error of the commit was already checked.
     let _ = session.sync();
     let _ = session.simple("rollback", &mut Shown::default());
     let mut after = Shown::default();

@@ -24,7 +24,8 @@ const LENGTH: usize = 28;
 const FLAGS: usize = 19;
 const OWNER: u32 = 16;
 
-/// A stored page is decoded to the original page. Other bytes are refused, or are a valid stored page.
+/// Checks that a stored page is decoded to the original page, and that other bytes are refused or are a valid
+/// stored page.
 pub fn stored_page(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let id = PageId::new(SpaceId(1 + input.u16() % 2), PageNo(input.u32()));
@@ -53,7 +54,7 @@ fn compression(input: &mut Input<'_>) -> Compression {
     Compression { algorithm, level: input.byte() % (algorithm.levels().end() + 1) }
 }
 
-/// A change is damage, or it is behind the stored bytes.
+/// Checks that a change is reported as damage, if it is within the stored bytes.
 fn changed(id: PageId, mut stored: Vec<u8>, page: &Vec<u8>, input: &mut Input<'_>) {
     while !input.is_empty() {
         let at = usize::from(input.u16());
@@ -65,7 +66,8 @@ fn changed(id: PageId, mut stored: Vec<u8>, page: &Vec<u8>, input: &mut Input<'_
     }
 }
 
-/// Bytes that no codec made, under a right checksum: a page comes of them only if it meets its own.
+/// Checks bytes that no codec has made, with a right checksum. They are only accepted if the decoded page has
+/// a right checksum, too.
 fn foreign(id: PageId, mut stored: Vec<u8>, input: &mut Input<'_>) {
     let keeps_checksum = input.byte() != 0;
     if stored[FLAGS] == 0 {

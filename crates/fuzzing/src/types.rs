@@ -12,7 +12,7 @@ use crate::input::Input;
 
 const QUARTER_SECONDS: i32 = 900;
 
-/// A value is refused, or its text and its binary form are that value.
+/// Checks that a value is refused, or that its text and its binary format are read as the same value.
 pub fn types(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let column = input.column_type();
@@ -47,7 +47,7 @@ fn round_trip(value: &Value, column: ColumnType, forms: &TimeForms) {
     }
 }
 
-/// The type without the limits that a binary value was not checked against.
+/// The type without its limits, because a binary value is not checked against them.
 fn unlimited(column: ColumnType) -> ColumnType {
     match column {
         ColumnType::Numeric { .. } => ColumnType::Numeric { precision: None },

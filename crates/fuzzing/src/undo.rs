@@ -11,14 +11,15 @@ use crate::input::Input;
 
 const OPS: u8 = 9;
 
-/// An operation fits its page or is refused. Reading a page returns only bytes of the page.
+/// Checks that an operation fits its page or is refused, and that reading a page returns only bytes of the
+/// page.
 pub fn undo_page(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let mut page = input.page();
     read(&page);
     while !input.is_empty() {
         let op = TREE_OPS_END + input.byte() % OPS;
-        // Either is right: the operation may not fit.
+        // Both results are right, because the operation may not fit.
         let _ = EngineRedo.apply(op, &mut page, input.piece());
         read(&page);
     }
@@ -30,7 +31,7 @@ fn read(page: &[u8]) {
     std::hint::black_box(fuzzing::undo_page(page, &slots));
 }
 
-/// Bytes are refused or come back from their encoding.
+/// Checks that bytes are refused, or are the same after decoding and encoding.
 pub fn undo_record(bytes: &[u8]) {
     std::hint::black_box(fuzzing::undo_record(bytes));
 }

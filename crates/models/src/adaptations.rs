@@ -4,8 +4,8 @@
 
 /// Replacements in copied sources: (module/file, text that occurs there once, its replacement).
 pub const ADAPTATIONS: &[(&str, &str, &str)] = &[
-    // The latch is parking_lot's; the model has one that keeps the same contract, without a constant for a
-    // free one.
+    // The model replaces parking_lot's lock by one with the same contract, but without a constant for a free
+    // lock.
     (
         "pager/base/latch.rs",
         "use parking_lot::lock_api::{\n    RawRwLock as _, RawRwLockDowngrade as _, RawRwLockUpgrade as _, RawRwLockUpgradeDowngrade as _,\n};\n",
@@ -16,23 +16,23 @@ pub const ADAPTATIONS: &[(&str, &str, &str)] = &[
         "pub(crate) const fn new() -> Latch {\n        Latch(RawRwLock::INIT)",
         "pub(crate) fn new() -> Latch {\n        Latch(RawRwLock::new())",
     ),
-    // Errors of the engine, as far as locks have them.
+    // The errors of the engine that locks can return.
     ("engine/waits.rs", "use crate::error::{Error, Result};", "use MODELS::locks::{Error, Result};"),
     (
         "engine/table_lock.rs",
         "use crate::error::Result;\nuse crate::ids",
         "use MODELS::locks::Result;\nuse crate::ids",
     ),
-    // A model's atomics are larger.
+    // Atomics of a model are larger.
     ("pager/pool/frame.rs", "const _: () = assert!(size_of::<Frame>() == 64);", ""),
     ("loomed/pool/frame.rs", "const _: () = assert!(size_of::<Frame>() == 64);", ""),
     ("loomed/pool/frame.rs", "use crate::base::latch::Latch;", "use MODELS::loom_sync::Latch;"),
-    // What EXPLAIN counts is no part of any model.
+    // The counters for EXPLAIN are not part of any model.
     ("pager/pool/frame.rs", "meter::hit();", ""),
     ("pager/pool/read.rs", "meter::read(got.from);", ""),
     ("loomed/pool/frame.rs", "meter::hit();", ""),
     ("loomed/pool/frame.rs", "use crate::level::meter;", ""),
-    // The thread-locals of a model have no short forms and no constants.
+    // Thread-local variables of a model have no constants and no short forms of access.
     ("pager/log/flush.rs", "const { RefCell::new(Vec::new()) }", "RefCell::new(Vec::new())"),
     (
         "pager/api/mtr.rs",
@@ -54,7 +54,7 @@ pub const ADAPTATIONS: &[(&str, &str, &str)] = &[
         "BUFFERS.set((std::mem::take(&mut self.records), std::mem::take(&mut self.scratch)));",
         "BUFFERS.with(|kept| kept.replace((std::mem::take(&mut self.records), std::mem::take(&mut self.scratch))));",
     ),
-    // Page writers work for pools of a few frames, too.
+    // With this change, page writers also work for pools with few frames.
     (
         "pager/pool/evict.rs",
         "(self.frames.len() / 32).min(4 * BATCH)",
@@ -67,21 +67,21 @@ pub const ADAPTATIONS: &[(&str, &str, &str)] = &[
         "let is_used = self.is_writing() || self.pins.load(Relaxed) > 0;",
         "let is_used = false;",
     ),
-    // A ring small enough to come round.
+    // The ring is small, so that its entries are used again.
     ("engine/status.rs", "const RING_LEN: usize = 1 << 16;", "const RING_LEN: usize = 2;"),
     ("engine/registry.rs", "const CHUNK_LEN: usize = 64;", "const CHUNK_LEN: usize = 4;"),
     ("engine/registry.rs", "HINT.get()", "HINT.with(|hint| hint.get())"),
     ("engine/registry.rs", "HINT.set(slot)", "HINT.with(|hint| hint.set(slot))"),
-    // No model changes the cache's size, and looks at partitions without frames cost turns.
+    // No model changes the size of the cache, and checks of partitions without frames would take steps.
     ("pager/flash/table/shape.rs", "const PARTITIONS_MAX: u32 = 16;", "const PARTITIONS_MAX: u32 = 1;"),
     (
         "pager/flash/table/shape.rs",
         "use std::sync::atomic::{AtomicU32, Ordering::Relaxed};",
         "use core::sync::atomic::{AtomicU32, Ordering::Relaxed};",
     ),
-    // A drive that is left soon.
+    // The cache gives up its drive after one error.
     ("pager/flash/cache/trouble.rs", "const ERRORS_MAX: u32 = 8;", "const ERRORS_MAX: u32 = 1;"),
-    // A thread of the checker's scope has no name, and always starts.
+    // A thread in the model checker's scope has no name, and its start never fails.
     (
         "pager/recovery/windows.rs",
         "thread::Builder::new().name(name.to_owned()).spawn_scoped(scope, work).map_err(failed)",

@@ -29,9 +29,9 @@ pub struct Model {
     pub flaws: &'static [&'static str],
 }
 
-/// Coroutines run debug builds of the real code.
+/// The stack size of a coroutine. It is enough for debug builds of the real code.
 const STACK_BYTES: usize = 512 << 10;
-/// Delays that the adversarial scheduler places.
+/// The number of delays that the adversarial scheduler inserts.
 const DELAYS: usize = 3;
 
 thread_local! {
@@ -65,7 +65,7 @@ impl Model {
     fn search_shuttle(&self, seed: u64, executions: usize) {
         let mut config = Config::default();
         config.stack_size = STACK_BYTES;
-        // The memory orders that shuttle takes as sequentially consistent are loom's (`orders.rs`).
+        // Shuttle treats all memory orders as sequentially consistent. Loom tests them (`orders.rs`).
         config.silence_warnings = true;
         config.failure_persistence = FailurePersistence::Print;
         let half = executions.div_ceil(2);

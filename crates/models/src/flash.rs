@@ -57,7 +57,7 @@ pub(crate) const LEAVES: Model = Model {
 };
 
 const PAGE_BYTES: usize = 4096;
-/// How long a write takes at home: others get as many turns.
+/// The number of steps that a write takes at home. Other threads may run in each of them.
 const WRITE_STEPS: usize = 8;
 
 fn id(no: u32) -> PageId {
@@ -68,7 +68,7 @@ fn below(limit: u32) -> u32 {
     thread_rng().gen_range(0..limit)
 }
 
-/// A log that has everything, and must not be stopped.
+/// A log in which everything is durable, and which must not be stopped.
 struct ModelLog;
 
 impl WriteAhead for ModelLog {
@@ -93,12 +93,12 @@ struct Stored {
     busy: HashSet<PageId>,
 }
 
-/// Home: one operation on a page at a time, never an older image after a newer one; it may have no room for
-/// some puts.
+/// Home. It checks that a page has only one operation at a time, and that no older image follows a newer one.
+/// It may refuse some puts because of missing space.
 struct Home {
     stored: Mutex<Stored>,
     ledger: Arc<Ledger>,
-    /// So many puts are refused yet.
+    /// The number of puts that will still be refused.
     refusals: AtomicU32,
 }
 
@@ -166,7 +166,7 @@ impl Level for Home {
     }
 }
 
-/// A cache, and what the pool knows.
+/// A cache, and the state that the pool knows.
 struct CacheUnderTest {
     cache: Arc<FlashCache>,
     home: Arc<Home>,
@@ -177,7 +177,7 @@ struct CacheUnderTest {
 }
 
 impl CacheUnderTest {
-    /// Home has all pages, and flash none.
+    /// A cache without pages. Home has all pages.
     fn new(frames: u32, pages: u32) -> Arc<CacheUnderTest> {
         let ledger = Arc::<Ledger>::default();
         let home =
@@ -195,7 +195,7 @@ impl CacheUnderTest {
                 drive.clone(),
                 FlashSettings {
                     design: FlashDesign::LazyCleaning,
-                    // The home of the model has no neighbours that a widened read could take along.
+                    // Home in the model has no neighbouring pages for a wider read.
                     fill: FlashFill::Plain,
                     dirty_percent: 1,
                     restart: FlashRestart::None,
@@ -223,7 +223,7 @@ impl CacheUnderTest {
         Arc::new(world)
     }
 
-    /// The page changes in the pool.
+    /// Changes the page in the pool.
     fn change(&self, no: u32) -> Image {
         self.cache.changed(id(no));
         let start = plain(&self.newest).values().copied().max().unwrap_or(Lsn::new(1000));
@@ -236,7 +236,7 @@ impl CacheUnderTest {
         Image::of(id(no), &bytes, Access::Random)
     }
 
-    /// The page changes, and leaves the pool.
+    /// Changes the page, and puts it into the cache.
     fn put(&self, no: u32, cause: Cause) {
         let image = [self.change(no)];
         while let Err(refused) = self.cache.put(&image, cause, Need::Held) {
@@ -245,7 +245,7 @@ impl CacheUnderTest {
         thread::yield_now();
     }
 
-    /// The page comes into the pool, and is the newest.
+    /// Reads the page into the pool, and checks that it is the newest version.
     fn read(&self, no: u32) {
         let newest = plain(&self.newest)[&id(no)];
         let mut frame = AlignedBuf::new(PAGE_BYTES);
@@ -256,25 +256,25 @@ impl CacheUnderTest {
         assert_eq!(page::page_lsn(&frame), newest, "another version of page {no} than the newest");
     }
 
-    /// The thread that writes the queue comes by.
+    /// Does the work of the thread that writes the queue.
     fn write(&self) {
         self.cache.write_some(Duration::ZERO).expect("nothing fails");
         thread::yield_now();
     }
 
-    /// The pages are brought home for the log's sake.
+    /// Writes the pages home, as a checkpoint does.
     fn clean(&self, ids: &[PageId]) {
         if let Err(refused) = self.cache.clean(ids) {
             assert!(refused.is_no_space(), "{refused}");
         }
     }
 
-    /// Which version home has.
+    /// The version that home has.
     fn at_home(&self, no: u32) -> Lsn {
         plain(&self.home.stored).pages[&id(no)].0
     }
 
-    /// The cleaning thread comes by.
+    /// Does the work of the cleaning thread.
     fn clean_some(&self) {
         if let Err(refused) = self.cache.clean_some() {
             assert!(refused.is_no_space(), "{refused}");
@@ -282,7 +282,7 @@ impl CacheUnderTest {
         thread::yield_now();
     }
 
-    /// All threads have gone: home gets everything.
+    /// Called when all threads have ended. Writes everything home, and checks it.
     fn end(&self) {
         self.home.refusals.store(0, SeqCst);
         self.cache.drain().expect("home has room");
@@ -307,7 +307,7 @@ fn cleaners() {
     world.put(0, Cause::Evict);
     world.write();
     world.home.refusals.store(below(4), SeqCst);
-    // What is put for the log's sake goes home.
+    // A page that a checkpoint puts is written home.
     let changer = start(&world, |world| {
         (0..below(30)).for_each(|_| thread::yield_now());
         world.put(0, if below(2) == 0 { Cause::Evict } else { Cause::Checkpoint });

@@ -22,14 +22,14 @@ use crate::pager::pool::{PageS, PageX, Pool, PoolParts};
 use crate::pager::{Access, Lsn, PageId, PageNo, PageRange, PagerError, Replacement, Result, SpaceId, page};
 use crate::sync;
 
-/// Fewest frames with which the replacer frees any.
+/// The smallest number of frames with which the replacer frees a frame.
 const FRAMES: usize = 8;
-/// More pages than frames.
+/// The number of pages, which is larger than the number of frames.
 pub(crate) const PAGES: u32 = 11;
 const PAGE_BYTES: usize = 4096;
-/// How long a write takes: others get as many turns.
+/// The number of steps that a write takes. Other threads may run in each of them.
 const WRITE_STEPS: usize = 30;
-/// A page holds its count of changes twice.
+/// The two offsets at which a page stores its number of changes.
 const FIRST: usize = 200;
 const SECOND: usize = 4000;
 
@@ -37,7 +37,7 @@ pub(crate) fn plain<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A log that is only its two ends.
+/// A log that has only its end and its durable LSN.
 #[derive(Default)]
 pub(crate) struct ModelLog {
     end: sync::Mutex<u64>,
@@ -74,7 +74,8 @@ struct Stored {
     discarded: HashSet<PageId>,
 }
 
-/// The level below: pages in memory, one operation on a page at a time, never an older image after a newer.
+/// The level below the pool, with pages in memory. It checks that a page has only one operation at a time,
+/// and that no older image follows a newer one.
 pub(crate) struct ModelLevel {
     stored: Mutex<Stored>,
     ledger: Arc<Ledger>,
@@ -163,7 +164,7 @@ impl Level for ModelLevel {
     }
 }
 
-/// A pool, what is below it, and how often each page was changed.
+/// A pool, the level below it, and the number of changes of each page.
 pub(crate) struct PoolUnderTest {
     pub(crate) pool: Pool,
     pub(crate) level: Arc<ModelLevel>,
@@ -177,7 +178,7 @@ pub(crate) fn id(no: u32) -> PageId {
 }
 
 impl PoolUnderTest {
-    /// With every frame in use, so that each miss evicts.
+    /// A pool in which every frame is in use, so that each miss evicts a page.
     pub(crate) fn new() -> Arc<PoolUnderTest> {
         Self::with(&[])
     }
@@ -210,7 +211,7 @@ impl PoolUnderTest {
         Arc::new(world)
     }
 
-    /// Looks at a latched page: it is the one asked for, and has all its changes.
+    /// Checks that a latched page is the right one, and that it has all its changes.
     fn look<M: Mode>(&self, page: &Guard<'_, M>, no: u32) -> u64 {
         assert_eq!(
             (page.id(), page::page_identity(page)),
@@ -234,8 +235,8 @@ impl PoolUnderTest {
         }
     }
 
-    /// The page; nothing when the model made writes fail. Half of the users are scans, whose pages leave
-    /// early.
+    /// Fixes the page. `None` if the model has made writes fail. Half of the calls are for scans, whose pages
+    /// are evicted early.
     pub(crate) fn fixed<M: Mode>(&self, no: u32) -> Option<Guard<'_, M>> {
         let access = if thread_rng().gen_range(0..2) == 0 { Access::Sequential } else { Access::Random };
         self.fixed_by(no, access)
@@ -258,7 +259,7 @@ impl PoolUnderTest {
         }
     }
 
-    /// One change, as a mini-transaction makes it.
+    /// Makes one change, as a mini-transaction does.
     pub(crate) fn change(&self, no: u32) {
         if let Some(page) = self.fixed(no) {
             self.change_latched(page, no);

@@ -25,11 +25,11 @@ struct Inside {
     shared: usize,
     upgradable: usize,
     exclusive: usize,
-    /// Grows with each exclusive holder.
+    /// Increased by each exclusive holder.
     version: u64,
 }
 
-/// The latch and what its holders say about themselves; that is a plain mutex, so it adds no step to the
+/// The latch, and the records of its holders. These are in an ordinary mutex, so they add no step to the
 /// model.
 struct LatchUnderTest {
     latch: Latch,
@@ -56,7 +56,7 @@ impl LatchUnderTest {
         self.stay_shared(self.change(|inside| inside.shared += 1));
     }
 
-    /// Nothing changes while the latch is held shared.
+    /// Checks that nothing changes while the latch is held shared.
     fn stay_shared(&self, version: u64) {
         thread::yield_now();
         assert_eq!(self.change(|inside| inside.shared -= 1), version, "changed under a shared latch");
@@ -89,7 +89,7 @@ impl LatchUnderTest {
         unsafe { Exclusive::unlock(&self.latch) };
     }
 
-    /// Alone, then a reader among others without a gap.
+    /// Holds the latch exclusively, and then downgrades it to shared without a gap.
     fn alter(&self) {
         Exclusive::lock(&self.latch);
         self.change(|inside| inside.exclusive += 1);

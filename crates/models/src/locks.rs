@@ -50,7 +50,7 @@ pub(crate) const UPGRADES: Model = Model {
     flaws: &["a follower put behind himself"],
 };
 
-/// The engine's errors, as far as locks have them.
+/// The errors of the engine that locks can return.
 #[derive(Debug)]
 pub(crate) enum Error {
     Deadlock,
@@ -75,9 +75,9 @@ struct LocksUnderTest {
     registry: Registry,
     waits: Waits,
     tables: [TableLock; 2],
-    /// Who has which table how, for the oracle.
+    /// For the check: the transactions that have the tables, and their modes.
     inside: Mutex<Vec<(usize, Owner, LockMode)>>,
-    /// Who shares the row, or has it alone.
+    /// The transactions that have the row, shared or exclusively.
     row: Mutex<Vec<(Owner, bool)>>,
 }
 
@@ -125,7 +125,7 @@ impl LocksUnderTest {
         }
     }
 
-    /// Whether it was a victim.
+    /// Locks both tables. Returns whether the transaction was a deadlock victim.
     fn use_both(&self, first: usize, modes: [LockMode; 2]) -> bool {
         let me = self.registry.claim();
         let outcome = self.lock(me, first, modes[0]).and_then(|()| {
@@ -136,7 +136,7 @@ impl LocksUnderTest {
         outcome.is_err()
     }
 
-    /// Takes the row alone, or a share of it.
+    /// Locks the row exclusively or shared.
     fn lock_row(&self, me: Owner, alone: bool) -> Result<()> {
         let ticket = self.waits.ticket();
         loop {
@@ -175,7 +175,7 @@ fn tables() {
         start(&world, |world| world.use_table(LockMode::AccessShare)),
         start(&world, |world| world.use_table(LockMode::Share)),
         start(&world, |world| world.use_table(LockMode::AccessExclusive)),
-        // Wake-ups that were meant for earlier waits at the same places.
+        // Wake-ups for earlier waits in the same slots.
         start(&world, |world| {
             for _ in 0..2 {
                 let me = world.registry.claim();

@@ -46,7 +46,7 @@ fn config(directory: Arc<dyn Directory>) -> LogConfig {
 struct LogUnderTest {
     log: Log,
     device: Arc<MemoryDirectory>,
-    /// LSNs in the order in which the append section told of them.
+    /// The LSNs in the order in which the append section reported them.
     told: Mutex<Vec<Lsn>>,
 }
 
@@ -69,7 +69,7 @@ impl LogUnderTest {
         })
     }
 
-    /// What a crash at this moment would leave.
+    /// The records that would be left after a crash at this moment.
     fn survivors(&self) -> Vec<(Lsn, u8)> {
         let copy = MemoryDirectory::from_images(self.device.images());
         let stored = StoredLog::open(config(copy), DATABASE).expect("the copy opens");
@@ -88,7 +88,7 @@ impl LogUnderTest {
         found
     }
 
-    /// Appends and flushes; an acknowledged one survives.
+    /// Appends and flushes. Checks that an acknowledged commit survives a crash.
     fn commit(&self, number: u8) -> Result<(), LogError> {
         let lsn = self.append(number);
         self.log.flush(lsn)?;
@@ -101,7 +101,7 @@ impl LogUnderTest {
     }
 }
 
-/// Every thread's commits; gives how many were acknowledged.
+/// Runs the commits of all threads, and returns the number of acknowledged ones.
 fn run(world: &Arc<LogUnderTest>) -> usize {
     let threads: Vec<_> = (0..THREADS)
         .map(|no| {

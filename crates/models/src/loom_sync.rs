@@ -2,7 +2,7 @@
 
 pub(crate) use loom::sync::atomic;
 
-/// A latch that nobody takes: what loom looks at happens beside it.
+/// A latch that no thread takes, because the code that loom tests does not use it.
 pub(crate) struct Latch;
 
 impl Latch {

@@ -78,7 +78,7 @@ fn below(limit: u32) -> u32 {
     thread_rng().gen_range(0..limit)
 }
 
-/// A page of the few that everybody wants, or any.
+/// Either one of two pages that all threads use often, or any page.
 fn some_page() -> u32 {
     if below(2) == 0 { below(2) } else { below(PAGES) }
 }

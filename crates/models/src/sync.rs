@@ -78,14 +78,14 @@ impl Condvar {
         guard.held = Some(self.0.wait(held).unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Ends when the scheduler wants, as if the time were over.
+    /// Ends at a moment that the scheduler chooses, as if the time were over.
     pub(crate) fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, _longest: Duration) {
         guard.held = None;
         shuttle::thread::yield_now();
         guard.held = guard.mutex.lock().held.take();
     }
 
-    /// The same, unless there is nothing to wait for. Whether there still is.
+    /// As `wait_for`, but only while the condition holds. Returns whether it still holds.
     pub(crate) fn wait_while_for<T>(
         &self,
         guard: &mut MutexGuard<'_, T>,
@@ -120,9 +120,9 @@ impl<T> RwLock<T> {
 #[derive(Default)]
 struct Holders {
     readers: usize,
-    /// One holder that reads and may become the writer.
+    /// Set if one holder reads and may become the writer.
     upgradable: bool,
-    /// A writer, or one that waits for the readers to leave.
+    /// Set if there is a writer, or one that waits until the readers have left.
     writer: bool,
 }
 
@@ -196,7 +196,7 @@ impl RawRwLock {
         self.wait_until(|holders| holders.readers == 0);
     }
 
-    /// Only for a planted flaw.
+    /// Used only by a planted bug.
     pub(crate) fn upgrade_at_once(&self) {
         self.change(|holders| {
             holders.upgradable = false;

@@ -41,19 +41,19 @@ pub(crate) const HORIZON: Model = Model {
     ],
 };
 
-/// Planted below, not in the copied sources.
+/// This bug is planted in this file, and not in the copied sources.
 pub(crate) const COMMITTED_LATE: &str = "committed after the append section";
 
 struct TransactionsUnderTest {
     log: Log,
     status: StatusTable,
     registry: Registry,
-    /// Writers of rows that are there, in no order.
+    /// The writers of existing rows, in no particular order.
     rows: Mutex<Vec<TxnId>>,
-    /// Commits in LSN order.
+    /// The commits in LSN order.
     commits: Mutex<Vec<(Lsn, TxnId)>>,
     acknowledged: Mutex<Vec<TxnId>>,
-    /// Snapshots in use, for the oracle.
+    /// For the check: the snapshots in use.
     in_use: Mutex<Vec<(usize, Lsn)>>,
 }
 
@@ -106,7 +106,7 @@ impl TransactionsUnderTest {
         plain(&self.acknowledged).push(id);
     }
 
-    /// What a snapshot shows now.
+    /// The writers whose rows a snapshot sees now.
     fn visible(&self, snapshot: Lsn) -> Vec<TxnId> {
         loop {
             let floor = self.status.floor();
@@ -121,7 +121,7 @@ impl TransactionsUnderTest {
         }
     }
 
-    /// As `Core::sight`; `None` when the row has to be read again.
+    /// As `Core::sight`. `None` means that the row must be read again.
     fn sees(&self, row: TxnId, floor: TxnId, snapshot: Lsn) -> Option<bool> {
         if row < floor {
             return Some(true);

@@ -20,13 +20,13 @@ use varve_pager::{FLASH_FILE, FlashRestart};
 use crate::rng::Rng;
 
 const BLOCK_BYTES: u64 = 4096;
-/// Where its header says how many frames there are, how records are kept, and that the file is sealed.
+/// Offsets in the cache's header: the number of frames, the way in which records are stored, and the seal.
 const FRAMES_AT: usize = 24;
 const HOW_AT: usize = 28;
 const SEAL_AT: usize = 48;
-/// Records in a block; the blocks of records follow the header, and then come the frames.
+/// The number of records in a block. The blocks of records follow the header, and the frames follow them.
 const RECORDS_OF_BLOCK: u32 = 64;
-/// One of so many crashes does nothing more to the cache than to other files.
+/// In one of this many crashes, the cache has no additional damage.
 const INTACT_EVERY: u64 = 3;
 
 /// The cache's file, if there is one.
@@ -35,7 +35,8 @@ pub(crate) fn cache_of(images: &[Arc<MemoryDirectory>]) -> Option<MemoryImage> {
     files.into_iter().find(|(name, _)| name == FLASH_FILE).map(|(_, image)| image)
 }
 
-/// Does something to the cache, or nothing; `earlier`: what it was at an earlier moment. Whether it did.
+/// Damages the cache, or leaves it as it is. `earlier` is an earlier state of it. Returns whether it was
+/// damaged.
 pub(crate) fn spoil(images: &[Arc<MemoryDirectory>], earlier: Option<&MemoryImage>, seed: u64) -> bool {
     let has_cache = |device: &&Arc<MemoryDirectory>| device.exists(FLASH_FILE).is_ok_and(|exists| exists);
     let Some(device) = images.iter().find(has_cache) else { return false };
@@ -45,19 +46,20 @@ pub(crate) fn spoil(images: &[Arc<MemoryDirectory>], earlier: Option<&MemoryImag
     }
     let Ok(file) = device.open(FLASH_FILE, OpenHow::existing(Space::Flash)) else { return false };
     let blocks = file.len_bytes().unwrap_or_default() / BLOCK_BYTES;
-    // Memory-mapped records are no statements about the log: their drive may be lost, but is trusted not to
-    // go back.
+    // Memory-mapped records are not checked against the log. Their drive may be lost, but it never has an
+    // earlier state.
     let mut header = AlignedBuf::new(BLOCK_BYTES as usize);
     header.fill(0);
     let has_header = blocks > 0 && file.read_at(0, &mut header, Purpose::FlashMeta).is_ok();
     let is_mapped = has_header && header[HOW_AT] == FlashRestart::MemoryMapped as u8;
     let is_sealed = header[SEAL_AT..SEAL_AT + 8].iter().any(|byte| *byte != 0);
-    // A sealed file that loses its header is one like all others: mostly what the seal speaks of is spoilt.
+    // A sealed file without its header is like any other file. So the damage is usually in the pages that the
+    // seal covers.
     let kind = if is_mapped { rng.below(3) } else { rng.below(if is_sealed { 9 } else { 6 }) };
     let done = match (kind, earlier) {
         (0, _) => device.remove(FLASH_FILE),
         (1, _) => file.set_len(0),
-        // Few blocks, so that most of the cache is believed.
+        // Only few blocks are damaged, so that most of the cache is used.
         (2, _) => (0..1 + rng.below(3)).try_for_each(|_| {
             let mut garbage = AlignedBuf::new(BLOCK_BYTES as usize);
             garbage.fill(rng.draw() as u8);
@@ -69,8 +71,8 @@ pub(crate) fn spoil(images: &[Arc<MemoryDirectory>], earlier: Option<&MemoryImag
             )
         }),
         (_, Some(earlier)) if blocks > 0 => {
-            // All of it, half of it, or some blocks; and of the header and the records, or of the frames
-            // alone.
+            // The earlier state replaces all blocks, half of them, or some blocks. These are blocks of the
+            // whole file, or only of the frames.
             let share = [1, 2, 8][rng.below(3) as usize];
             let frames = header[FRAMES_AT..].first_chunk().map_or(0, |frames| u32::from_le_bytes(*frames));
             let from_frames = 1 + u64::from(frames.div_ceil(RECORDS_OF_BLOCK));
@@ -89,7 +91,7 @@ pub(crate) fn spoil(images: &[Arc<MemoryDirectory>], earlier: Option<&MemoryImag
     true
 }
 
-/// Whether the database stopped since a slot that only flash had is not what it should be.
+/// Whether the database stopped because of a wrong slot that only the flash cache had.
 pub(crate) fn is_stop(error: &str) -> bool {
     error.contains("in its slot on flash")
         || error.contains("the flash cache on") && error.contains("changed pages")

@@ -17,13 +17,13 @@ use varve_device::{Change, Event, Fate, WORD_BYTES};
 
 use crate::rng::Rng;
 
-/// Pending events up to this number are enumerated, if the budget allows.
+/// Up to this number of pending events, all subsets are tried, if the budget allows it.
 const ENUMERATED_MAX: usize = 12;
 
-/// Spoiled siblings of each choice: a single pending write can be torn in more ways than it can be whole.
+/// The number of versions of each choice with torn writes or garbage. A write can be torn in several ways.
 const SPOILED_OF_EACH: usize = 3;
 
-/// Up to `budget` choices of fates for these pending events.
+/// Makes up to `budget` choices for these pending events.
 pub fn choices(pending: &[&Event], rng: &mut Rng, budget: usize) -> Vec<Vec<Fate>> {
     if budget == 0 {
         return Vec::new();
@@ -34,7 +34,7 @@ pub fn choices(pending: &[&Event], rng: &mut Rng, budget: usize) -> Vec<Vec<Fate
     } else {
         shapes(count, rng, budget)
     };
-    // Spoiled siblings of each, as far as the budget goes; the whole ones come first.
+    // Versions with torn writes or garbage follow the choices with whole writes, as far as the budget allows.
     let siblings = (0..SPOILED_OF_EACH).flat_map(|_| &chosen);
     let siblings = siblings.map(|fates| spoil(pending, fates, rng)).collect::<Vec<_>>();
     let mut spoiled: Vec<Vec<Fate>> = one_torn(pending, rng).into_iter().chain(siblings).collect();
@@ -74,14 +74,14 @@ fn shapes(count: usize, rng: &mut Rng, budget: usize) -> Vec<Vec<Fate>> {
         let mostly = rng.one_in(2);
         shapes.push((0..count).map(|_| keep(rng.one_in(odds) != mostly)).collect());
     }
-    // The order in which a small budget cuts them off is random too.
+    // Their order is random, because a small budget uses only the first ones.
     for at in (1..shapes.len()).rev() {
         shapes.swap(at, rng.below(at as u64 + 1) as usize);
     }
     shapes
 }
 
-/// The same choice with some of the kept writes torn or garbage (all of the kept ones if few).
+/// The same choice with some of the kept writes torn or garbage.
 fn spoil(pending: &[&Event], fates: &[Fate], rng: &mut Rng) -> Vec<Fate> {
     let odds = 1 + rng.below(4);
     let spoil_one = |(event, fate): (&&Event, &Fate)| {
@@ -102,8 +102,7 @@ fn spoil(pending: &[&Event], fates: &[Fate], rng: &mut Rng) -> Vec<Fate> {
     pending.iter().zip(fates).map(spoil_one).collect()
 }
 
-/// Everything is there but for one torn write, often the last one: the crash that a careful database is built
-/// for.
+/// All events are kept, and one write is torn, often the last one. Databases are built for this crash.
 fn one_torn(pending: &[&Event], rng: &mut Rng) -> Option<Vec<Fate>> {
     let tears = |no: &usize| matches!(pending[*no].change, Change::Write { atomic: false, .. });
     let torn: Vec<usize> = (0..pending.len()).filter(tears).collect();
@@ -162,7 +161,8 @@ mod tests {
         assert_eq!(choices, chosen(100, 24), "the same seed gives the same choices");
     }
 
-    /// Two images of a cut were always whole: a database that had crashed before never met a torn page.
+    /// Found earlier: two images of a cut had only whole writes, so a database that had crashed before never
+    /// had a torn page.
     #[test]
     fn a_small_budget_tears_as_well() {
         let events = writes(20);

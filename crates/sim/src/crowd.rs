@@ -28,14 +28,14 @@ use crate::search::{Recovered, Subject, Workbench};
 const THREADS: u64 = 4;
 const PAGES: u64 = 90;
 const WORDS: u64 = 8;
-/// After a recovery each thread makes 1, 2, 4, ... commits more.
+/// After a recovery each thread makes 1, 2, 4, ... more commits.
 const COMMITS_AFTER_BITS: u64 = 6;
 
-/// Threads on raw pages.
+/// The workload of several threads on raw pages.
 pub struct Crowd {
-    /// Mini-transactions of each thread.
+    /// The number of mini-transactions of each thread.
     pub commits: usize,
-    /// What it is put together from; one that does not switch.
+    /// The configuration, which does not change.
     pub part: Part,
 }
 
@@ -68,7 +68,7 @@ fn listed(pager: &Pager) -> Result<Vec<PageId>, String> {
     Ok((0..PAGES).filter_map(|entry| PageId::from_u64(word_of(&root, entry))).collect())
 }
 
-/// Makes the pages and lists them, each in a mini-transaction that changes no state.
+/// Makes the pages and lists them. The mini-transactions do not change the state in the history.
 fn make_pages(pager: &Pager) -> Result<(), String> {
     let owner = pager.create_segment(SpaceId::DATA).map_err(text)?;
     for entry in 0..PAGES {
@@ -136,7 +136,7 @@ fn digest(pager: &Pager) -> Result<u64, String> {
 }
 
 impl Crowd {
-    /// So many mini-transactions of each thread, and a clean shutdown.
+    /// Runs this number of mini-transactions in each thread, and shuts down cleanly.
     fn run(&self, pager: &Pager, bench: &mut Workbench, digest: u64, commits: usize) -> Result<(), String> {
         let pages = listed(pager)?;
         let digest = Mutex::new(digest);
@@ -169,7 +169,7 @@ impl Subject for Crowd {
         bench.history.resume(before);
         let pager = open(&bench.devices, self.part, true)?;
         bench.history.opened();
-        // A crash while they were made: there are too few to work on.
+        // The crash was during the creation of the pages, so there are too few for the workload.
         if listed(&pager)?.len() < PAGES as usize {
             return pager.shutdown().map_err(text);
         }

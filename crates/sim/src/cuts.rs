@@ -24,32 +24,32 @@ use varve_device::{Change, Event, Recording, Space};
 use crate::history::{AT_REST, FROM_HERE, OPENED};
 use crate::rng::Rng;
 
-/// Events are of one kind if this is the same.
+/// The kind of an event.
 type Kind = (u8, Option<Space>);
 
 const WRITE: u8 = 0;
-/// One of so many cuts is made at rest.
+/// One of this many cuts is at a moment when the database is shut down.
 const AT_REST_EVERY: u64 = 2;
 
 type Spans = Vec<(u64, u64)>;
 
-/// The moments of a recording, by what is in flight.
+/// The moments of a recording, by the event that is pending.
 pub(crate) struct Moments {
-    /// No cut is before this.
+    /// The earliest moment for a cut.
     first: u64,
     end: u64,
-    /// For the writes of each space, ticks from submission to just after completion.
+    /// For the writes of each space: the ticks from submission to just after completion.
     writes: Vec<Spans>,
-    /// The same for each other kind of event.
+    /// As `writes`, for each other kind of event.
     others: Vec<Spans>,
-    /// Where the database was shut down.
+    /// The moments when the database was shut down.
     rests: Vec<u64>,
-    /// Those after the recovery that it begins with.
+    /// The moments after the recovery at the beginning of the recording.
     later: Option<Box<Moments>>,
 }
 
 impl Moments {
-    /// Of a recording.
+    /// The moments of a recording.
     pub(crate) fn of(recording: &Recording) -> Moments {
         let after = |mark: u64| {
             let mut events = recording.events.iter();
@@ -65,7 +65,7 @@ impl Moments {
         }
     }
 
-    /// Those of a recording that are not before `first`.
+    /// The moments of a recording from `first` on.
     fn from(recording: &Recording, first: u64) -> Moments {
         let mut kinds: BTreeMap<Kind, Spans> = BTreeMap::new();
         for event in recording.events.iter().filter(|event| event.submitted + 1 >= first) {
@@ -82,7 +82,7 @@ impl Moments {
         Moments { first, end: recording.end, writes, others, rests, later: None }
     }
 
-    /// `count` cuts.
+    /// Chooses `count` cuts.
     pub(crate) fn some(&self, count: usize, rng: &mut Rng) -> Vec<u64> {
         let mut cuts: Vec<u64> = (1..count)
             .map(|_| match &self.later {

@@ -19,28 +19,28 @@ use crate::rng::Rng;
 use crate::search::{Failure, Recovered, Run, SearchResult, Subject, recover_guarded};
 
 const SECTOR_BYTES: usize = 512;
-/// Sectors of the subjects' pages.
+/// The number of sectors in a page.
 const PAGE_SECTORS: u64 = 8;
 
-/// What happened to damaged images.
+/// The results for damaged images.
 #[derive(Debug, Clone, Default)]
 pub struct Verdicts {
     /// Opening failed with an error.
     pub refused: usize,
     /// The check or a read reported damage.
     pub reported: usize,
-    /// The full state was shown and nothing reported: repaired, or not in use.
+    /// The full state was shown and nothing was reported: the damage was repaired, or was in unused bytes.
     pub harmless: usize,
     /// An older state was shown.
     pub older: usize,
-    /// What must not happen.
+    /// The failures.
     pub found: SearchResult,
 }
 
-/// Damages of what one cut left.
+/// The number of damaged images for each cut.
 const IMAGES_PER_CUT: usize = 10;
 
-/// Tries `images` damages of the files of a run, at its end and at earlier moments.
+/// Tries `images` damaged images of the files of a run, at its end and at earlier moments.
 pub fn damage(subject: &dyn Subject, run: &Run, seed: u64, images: usize) -> Verdicts {
     let mut rng = Rng::new(seed);
     let mut verdicts = Verdicts::default();
@@ -64,7 +64,8 @@ pub fn damage(subject: &dyn Subject, run: &Run, seed: u64, images: usize) -> Ver
 }
 
 impl Verdicts {
-    /// Counts what became of an image; an error if it must not happen. `states` are those that ever were.
+    /// Counts the result of an image. Returns an error if it is a failure. `states` are all states that ever
+    /// existed.
     fn count(
         &mut self,
         recovered: Result<Recovered, String>,
@@ -98,13 +99,13 @@ fn is_home(name: &str) -> bool {
     name == "data.varve" || name == "rollback.varve"
 }
 
-/// The page that a sector is in.
+/// The sectors of the page to which a sector belongs.
 fn page(image: &MemoryImage, number: u64) -> Vec<Vec<u8>> {
     let first = number / PAGE_SECTORS * PAGE_SECTORS;
     (first..first + PAGE_SECTORS).map(|number| sector(image, number)).collect()
 }
 
-/// The new files with one sector damaged, and what was done.
+/// The new files with one damaged sector, and a description of the damage.
 fn spoil(old: &Files, new: &Files, rng: &mut Rng) -> Option<(String, Devices)> {
     let mut files = new.to_vec();
     let of_device = |(device, files): (usize, &Vec<_>)| (0..files.len()).map(move |file| (device, file));

@@ -15,13 +15,13 @@ use varve_device::{
     OpenHow, Purpose, RecordLog, Recorder, Space,
 };
 
-/// Bytes of a file that are copied at once.
+/// The number of bytes of a file that are copied together.
 const COPY_BYTES: usize = 64 << 10;
 
-/// What the devices of a search are made of.
+/// The medium of the devices of a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Medium {
-    /// Memory: quick.
+    /// Memory, which is fast.
     #[default]
     Memory,
     /// Real files in a temporary directory.
@@ -31,25 +31,25 @@ pub enum Medium {
 /// Devices by space.
 #[derive(Clone)]
 pub struct Devices {
-    /// One for all spaces, or one each in the order of [`Space::ALL`].
+    /// One device for all spaces, or one for each space in the order of [`Space::ALL`].
     directories: Vec<Arc<dyn Directory>>,
-    /// Where their files are; removed with the last copy of this.
+    /// The directories of their files, which are removed with the last copy of this value.
     scratch: Vec<Arc<TempDir>>,
 }
 
-/// How many devices the run of this seed has.
+/// The number of devices in the run of this seed.
 fn count_of(seed: u64) -> usize {
     if seed % 2 == 1 { Space::ALL.len() } else { 1 }
 }
 
 impl Devices {
-    /// Empty recorded devices, as the seed has them.
+    /// Empty recorded devices; the seed decides their number.
     pub fn recorded(medium: Medium, seed: u64, log: &Arc<RecordLog>) -> Devices {
         let empty = (0..count_of(seed)).map(|_| MemoryDirectory::new()).collect();
         Devices::recorded_from(medium, empty, log)
     }
 
-    /// Images of a crash as devices.
+    /// Devices with the contents of crash images.
     pub fn of_images(medium: Medium, images: Vec<Arc<MemoryDirectory>>) -> Devices {
         Devices::made_of(medium, images, |device, _| device)
     }
@@ -61,7 +61,7 @@ impl Devices {
         })
     }
 
-    /// Devices of a medium that hold what is in the images, each behind something.
+    /// Devices of a medium with the contents of the images, each with a wrapper.
     fn made_of(
         medium: Medium,
         images: Vec<Arc<MemoryDirectory>>,
@@ -82,12 +82,12 @@ impl Devices {
         devices
     }
 
-    /// Devices that hold these files.
+    /// Devices with these files.
     pub fn holding(files: Vec<Vec<(String, MemoryImage)>>) -> Devices {
         Devices::of_images(Medium::Memory, files.into_iter().map(MemoryDirectory::from_images).collect())
     }
 
-    /// The same devices, each behind something.
+    /// The same devices, each with a wrapper.
     pub fn wrapped(self, wrap: impl FnMut(Arc<dyn Directory>) -> Arc<dyn Directory>) -> Devices {
         Devices { directories: self.directories.into_iter().map(wrap).collect(), ..self }
     }
@@ -111,7 +111,7 @@ fn on_files(image: &MemoryDirectory) -> (Arc<dyn Directory>, Arc<TempDir>) {
     (files, Arc::new(scratch))
 }
 
-/// Holes stay holes.
+/// Copies a file. Holes are not written.
 fn copy(image: &MemoryImage, file: &dyn BlockFile) {
     file.set_len(image.len_bytes()).expect("the temporary directory has room");
     let mut bytes = AlignedBuf::new(COPY_BYTES);

@@ -19,19 +19,19 @@ use crate::search::{
     Failure, PANIC, Plan, Run, STOPPED, SearchResult, Subject, WRONG, run, run_on, search_run,
 };
 
-/// What became of one fault.
+/// The result of one fault.
 pub struct Tried {
-    /// Whether the fault ever hit.
+    /// Whether the fault happened.
     pub fired: bool,
-    /// How the workload ended, if with an error.
+    /// The error with which the workload ended, if any.
     pub error: Option<String>,
-    /// What the restarts found.
+    /// The result of the restarts.
     pub found: SearchResult,
-    /// Commits that the workload began.
+    /// The number of commits that the workload began.
     pub commits: usize,
 }
 
-/// Runs a workload under one fault, crashes it at its end and judges what restarts find.
+/// Runs a workload with one fault, crashes it at its end, and judges the state after restarts.
 pub fn try_fault(subject: &dyn Subject, seed: u64, rule: &Rule) -> Tried {
     let mut armed: Vec<Arc<Faulty>> = Vec::new();
     let run = run(subject, seed, |device: Arc<dyn Directory>| {
@@ -46,7 +46,7 @@ pub fn try_fault(subject: &dyn Subject, seed: u64, rule: &Rule) -> Tried {
 
 fn judge(subject: &dyn Subject, rule: &Rule, run: Run, plan: Plan, armed: &[Arc<Faulty>]) -> Tried {
     let mut found = search_run(subject, &run, plan);
-    // That the database stopped for good is an outcome of its own.
+    // A database that has stopped permanently is a separate outcome.
     let late = |error: &String| error.contains(LATE) && !error.contains(STOPPED);
     let is_asked_for = rule.fault == Fault::Panics;
     let panicked = |error: &String| error.starts_with(PANIC) && !is_asked_for;
@@ -80,7 +80,7 @@ pub fn try_relieved_fault(subject: &dyn Subject, seed: u64, rule: &Rule, shuts_d
     (judge(subject, rule, run, plan, &armed), relief.is_made_again())
 }
 
-/// A fault as the seed has it.
+/// A random fault.
 pub fn some_rule(rng: &mut Rng) -> Rule {
     let full = Fault::Fails(ErrorKind::NoSpace);
     let broken = Fault::Fails(ErrorKind::Io(5));
@@ -100,10 +100,10 @@ pub fn some_rule(rng: &mut Rng) -> Rule {
     ];
     let (operation, fault) = choices[rng.below(choices.len() as u64) as usize].clone();
     let spaces = [Some(Space::Data), Some(Space::Log), Some(Space::Rollback), Some(Space::Control)];
-    // A directory has no space.
+    // Operations on directories belong to no space.
     let any = operation == Operation::SyncDirectory || rng.one_in(2);
     let space = if any { None } else { spaces[rng.below(spaces.len() as u64) as usize] };
-    // Early operations are of the creation: as often as all later ones.
+    // Early operations, which create the database, are chosen as often as all later ones.
     let reach = 1 << rng.below(9);
     let n = 1 + rng.below(reach);
     let when = [When::Nth(n), When::From(n), When::Every(n.max(20))][rng.below(3) as usize];

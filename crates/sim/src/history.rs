@@ -11,12 +11,12 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use varve_device::RecordLog;
 
-/// The commits that may be there after a crash: at least `acknowledged`, at most `begun`.
+/// The commits that a state after a crash may have: at least `acknowledged`, at most `begun`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
-    /// Commits that were acknowledged.
+    /// The number of acknowledged commits.
     pub acknowledged: usize,
-    /// Commits that were begun.
+    /// The number of begun commits.
     pub begun: usize,
 }
 
@@ -29,40 +29,41 @@ pub struct History {
 const ACKNOWLEDGED: u64 = 1;
 /// The mark of a recovery that has returned.
 pub(crate) const OPENED: u64 = u64::MAX;
-/// The mark before which nothing is crashed.
+/// The mark before which there are no crashes.
 pub(crate) const FROM_HERE: u64 = u64::MAX - 1;
-/// The mark of a database that was shut down, and goes on later.
+/// The mark of a database that was shut down and continues later.
 pub(crate) const AT_REST: u64 = u64::MAX - 2;
 
 impl History {
-    /// A history whose first state has this digest. Events are noted in `log`.
+    /// A history with the digest 0 for its first state. Events are recorded in `log`.
     pub fn new(log: Arc<RecordLog>) -> History {
         History { log, digests: Mutex::new(vec![0]) }
     }
 
-    /// Notes the existing state, before the first commit.
+    /// Sets the digest of the state before the first commit.
     pub fn resume(&self, digest: u64) {
         if let Some(first) = self.digests.lock().first_mut() {
             *first = digest;
         }
     }
 
-    /// Notes that recovery after a crash has returned.
+    /// Records that the recovery after a crash has returned.
     pub fn opened(&self) {
         self.log.mark(OPENED);
     }
 
-    /// Notes that crashes are tried from here on only: what was before would not survive one, and need not.
+    /// Records that crashes are tried only from here on, because the state before need not survive a crash.
     pub fn crash_from_here(&self) {
         self.log.mark(FROM_HERE);
     }
 
-    /// Notes that the database was shut down, and is not open.
+    /// Records that the database was shut down, and is not open.
     pub fn rests(&self) {
         self.log.mark(AT_REST);
     }
 
-    /// Notes that the next commit begins, and that it leads to a state with this digest. Returns its number.
+    /// Records that the next commit begins, and that it leads to a state with this digest. Returns its
+    /// number.
     pub fn begin(&self, digest: u64) -> usize {
         let mut digests = self.digests.lock();
         digests.push(digest);
@@ -71,12 +72,12 @@ impl History {
         number
     }
 
-    /// Notes that all commits up to this one were acknowledged.
+    /// Records that all commits up to this one were acknowledged.
     pub fn acknowledge(&self, number: usize) {
         self.log.mark((number as u64) << 1 | ACKNOWLEDGED);
     }
 
-    /// Notes that the last begun commit failed: it never happened.
+    /// Records that the last begun commit failed, so its state is that of the commit before.
     pub fn retract(&self) {
         let mut digests = self.digests.lock();
         if let Some(before) = digests.len().checked_sub(2) {
@@ -87,12 +88,12 @@ impl History {
         }
     }
 
-    /// Digests of the states, from the empty one on.
+    /// The digests of the states, beginning with the empty one.
     pub fn digests(&self) -> Vec<u64> {
         self.digests.lock().clone()
     }
 
-    /// What a recording's marks up to some cut say.
+    /// The commits according to a recording's marks up to a cut.
     pub fn span(marks: &[u64]) -> Span {
         let last = |acknowledged: u64| {
             let of_commits = marks.iter().filter(|mark| **mark < AT_REST);

@@ -14,7 +14,7 @@ use crate::rng::Rng;
 /// A row of a test table, without its key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
-    /// Column `grp`, which the secondary indexes are on.
+    /// Column `grp`, the column of the secondary indexes.
     pub group: i32,
     /// Column `balance`.
     pub balance: i64,
@@ -44,9 +44,9 @@ pub struct Model {
 /// One change made by a transaction.
 #[derive(Debug, Clone)]
 pub enum Effect {
-    /// The row is there, as given.
+    /// The row exists with this content.
     Put(String, i64, Row),
-    /// The row is not there.
+    /// The row does not exist.
     Remove(String, i64),
     /// A table was made.
     CreateTable(String),
@@ -58,7 +58,7 @@ pub enum Effect {
     CreateIndex(String, String),
     /// An index of a table was dropped.
     DropIndex(String, String),
-    /// Something in the catalog is so, or (`None`) is not there.
+    /// A fact in the catalog; `None` means that it does not exist.
     Fact(String, Option<String>),
 }
 
@@ -76,19 +76,19 @@ pub fn hash_row(table: &str, id: i64, group: i32, balance: i64, body: &str) -> u
     })
 }
 
-/// Hash of a table's or an index's being there.
+/// Hash for the existence of a table or an index.
 pub fn hash_name(kind: &str, name: &str) -> u64 {
     hash_bytes(hash_bytes(2, kind.as_bytes()), name.as_bytes())
 }
 
-/// Text of a length, different for each seed.
+/// A random text of this length.
 pub fn body(rng: &mut Rng, len: usize) -> Arc<str> {
     let word = format!("{:016x}", rng.draw());
     word.chars().cycle().take(len).collect::<String>().into()
 }
 
 impl Model {
-    /// Takes in one change of a committed transaction.
+    /// Applies one change of a committed transaction.
     pub fn apply(&mut self, effect: &Effect) {
         match effect {
             Effect::CreateTable(table) => drop(self.tables.insert(table.clone(), TableModel::default())),
@@ -120,7 +120,7 @@ impl Model {
         }
     }
 
-    /// Digest of everything.
+    /// Digest of the whole model.
     pub fn digest(&self) -> u64 {
         let of_table = |(name, table): (&String, &TableModel)| {
             let rows = table.rows.values().map(|(_, hash)| *hash);

@@ -16,10 +16,11 @@ use varve_pager::{NvmConfig, PagerConfig};
 
 use crate::devices::Devices;
 
-/// What a refusal names as the way out.
+/// The command that a refusal names.
 const DRAIN: &str = "varve nvm drain";
 
-/// Opens a database as `config` says, or, if that has to wait until it left its region, as it is.
+/// Opens a database with `config`. If it must first leave its region, opens it with the configuration that it
+/// has.
 pub(crate) fn open_or_drain<T>(
     config: PagerConfig,
     devices: &Devices,
@@ -34,10 +35,10 @@ pub(crate) fn open_or_drain<T>(
     }
 }
 
-/// The configuration that goes with what is there.
+/// The configuration of the existing database.
 fn as_found(mut config: PagerConfig, devices: &Devices) -> Result<PagerConfig, String> {
     let directory = devices.of(Space::Nvm);
-    // A region is looked for where one would be.
+    // The directory in which a region would be, so that an existing region is found.
     config.nvm.get_or_insert(NvmConfig { directory, size_bytes: 0, log_bytes: 0 });
     let found = config.as_found().map_err(|error| error.to_string())?;
     let found = found.ok_or("there is no database, and it was refused")?;

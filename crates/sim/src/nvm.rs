@@ -18,10 +18,10 @@ const NAME: &str = "toy.nvm";
 const ENTRIES_AT: u64 = 64;
 const ENTRY_BYTES: u64 = 24;
 
-/// How the log is wrong.
+/// The planted fault of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NvmFlaw {
-    /// It is right.
+    /// No fault.
     None,
     /// No fence between the entry and the count.
     NoFenceBeforeCount,
@@ -31,12 +31,12 @@ pub enum NvmFlaw {
     NoFenceAtCommit,
     /// The count is stored before the entry.
     CountFirst,
-    /// There is no count: an entry whose first word is there is taken to be whole.
+    /// There is no count. An entry with a first word is treated as whole.
     WholeEntryAssumed,
 }
 
 impl NvmFlaw {
-    /// All ways to be wrong.
+    /// All planted faults.
     pub const WRONG: [NvmFlaw; 5] = [
         NvmFlaw::NoFenceBeforeCount,
         NvmFlaw::NoWriteBack,
@@ -103,7 +103,7 @@ impl Nvm {
         }
     }
 
-    /// Entries that a recovery believes in.
+    /// The entries that a recovery finds.
     fn entries(&self, region: &dyn Region) -> Vec<[u8; ENTRY_BYTES as usize]> {
         let mut word = [0; 8];
         region.read(0, &mut word);

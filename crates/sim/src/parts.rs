@@ -12,147 +12,148 @@ use varve_pager::{
 
 use crate::devices::Devices;
 
-/// A log of more segments than usual, and of fewer.
+/// The capacity of a log with more segments than usual, and with fewer.
 const LONG_LOG_BYTES: u64 = 1 << 20;
 const SHORT_LOG_BYTES: u64 = 256 << 10;
 
-/// The log is eight segments of 64 KiB, as long as the one in files.
+/// The length of the log in a region: eight segments of 64 KiB, as in files.
 const LOG_BYTES: u64 = 512 << 10;
 /// Length of a region without a page buffer.
 const REGION_BYTES: u64 = 768 << 10;
-/// Length of what a page buffer takes beside the log: 24 slots, half as many as the pool has frames.
+/// The length of a page buffer with 24 slots, half as many as the pool has frames.
 const BUFFER_BYTES: u64 = buffer_bytes(24);
 
-/// Length of one with more slots than the database ever has pages: none goes home because others want its
-/// slot.
+/// The length of a page buffer with more slots than the database ever has pages, so no page has to leave it
+/// for another one.
 const ROOMY_BUFFER_BYTES: u64 = buffer_bytes(1000);
 
-/// Pages in a cache on flash: more than the pool has, fewer than the database.
+/// The number of pages in a flash cache: more than in the pool, fewer than in the database.
 const CACHE_PAGES: u64 = 64;
 
-/// By how much a larger page buffer is longer.
+/// The additional length of a larger page buffer.
 const LARGER_BYTES: u64 = 20 * 4096;
 
-/// Headers and so many slots.
+/// The length of the headers and this number of slots.
 const fn buffer_bytes(slots: u64) -> u64 {
     8192 + 4096 + slots * 4096
 }
 
-/// Segments as under full-page-log, which hold the images of a mini-transaction: in files, and in a region,
-/// where there are eight.
+/// The length of segments with full-page-log, which have the images of a mini-transaction, and of a log of
+/// eight such segments in a region.
 const WIDE_SEGMENT_BYTES: u64 = 256 << 10;
 const WIDE_LOG_BYTES: u64 = 8 * WIDE_SEGMENT_BYTES;
 
-/// Doublewrite copies in the region: few, so that a batch does not fit and single pages wait for each other.
+/// Doublewrite copies in the region. They are few, so that a batch does not fit and single pages wait for
+/// each other.
 const COPIES: ProtectionKind = ProtectionKind::NvmDoublewrite { batch_slots: 24, single_slots: 4 };
 
-/// How pages are laid out, stored and protected, and where the log is.
+/// A configuration: layout, storage and protection of pages, and place of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
-    /// Nothing protects pages: a planted fault.
+    /// No page protection. This is a planted fault.
     Unprotected,
-    /// Pages by the doublewrite file, the log in files.
+    /// Doublewrite file; the log is in files.
     Doublewrite,
-    /// The same with segments as under full-page-log, which it is switched from and to.
+    /// As `Doublewrite`, with log segments as long as with full-page-log, so that the protection can be
+    /// changed.
     WideDoublewrite,
-    /// The same with a log of 1 MiB.
+    /// As `Doublewrite`, with a log of 1 MiB.
     LongLog,
-    /// A log of 1 MiB, and then one of 256 KiB: there are more files than the capacity allows.
+    /// First a log of 1 MiB, then one of 256 KiB, so that there are more files than the capacity allows.
     LogLowered,
-    /// A log of 256 KiB, and then one of 1 MiB.
+    /// First a log of 256 KiB, then one of 1 MiB.
     LogRaised,
-    /// Pages by images in the log, whose segments hold those of a mini-transaction.
+    /// Page images in the log, with segments that have space for the images of a mini-transaction.
     FullPageLog,
-    /// Full-page-log, then doublewrite, then full-page-log; recovered under doublewrite.
+    /// Full-page-log, then doublewrite, then full-page-log. Recovery is with doublewrite.
     Switching,
-    /// Doublewrite, then full-page-log, then doublewrite, which recovers: full-page-log begins after a clean
-    /// shutdown only.
+    /// Doublewrite, then full-page-log, then doublewrite. Recovery is with doublewrite, because full-page-log
+    /// can only begin after a clean shutdown.
     SwitchingBack,
-    /// Pages by devices that write them whole or not at all.
+    /// Devices that write a page completely or not at all.
     AtomicWrite,
     /// The log in persistent memory.
     NvmLog,
     /// Doublewrite copies in persistent memory.
     NvmDoublewrite,
-    /// Both.
+    /// Doublewrite copies and the log in persistent memory.
     NvmDoublewriteLog,
-    /// Pages in persistent memory on their way home.
+    /// Pages in persistent memory before they are written home.
     NvmPages,
-    /// The same, and the log.
+    /// Pages and the log in persistent memory.
     NvmAll,
-    /// Doublewrite, and then pages in persistent memory, which recover.
+    /// First doublewrite, then pages in persistent memory, also for recovery.
     ToNvmPages,
-    /// Pages out of place, in extents of 64 KiB; settled after sixteen, and moved early.
+    /// Packed pages in extents of 64 KiB, which are moved early.
     Packed,
-    /// Pages by the doublewrite file, compressed at home.
+    /// Doublewrite file, with pages that are compressed at home.
     Compressed,
-    /// Compressed pages out of place.
+    /// Packed, compressed pages.
     PackedCompressed,
-    /// Pages in persistent memory on their way home, which lays them out of place.
+    /// Pages in persistent memory, and packed pages at home.
     NvmPacked,
-    /// The same in persistent memory that has room for all pages: what is freed home may never have had.
+    /// As `NvmPacked`, with persistent memory for all pages. So a page may be freed that home never had.
     NvmHoldsPacked,
-    /// Pages in persistent memory on their way home, where they are compressed.
+    /// Pages in persistent memory, and compressed pages at home.
     NvmCompressed,
-    /// A cache on flash that gets clean pages.
+    /// A flash cache for clean pages.
     Flash,
-    /// One that gets changed pages, too.
+    /// A flash cache that gets changed pages, too.
     FlashDual,
-    /// The same over packed ones; fuzzy checkpoints.
+    /// As `FlashDual`, with packed pages and fuzzy checkpoints.
     FlashPacked,
-    /// The same below pages in persistent memory.
+    /// A flash cache below pages in persistent memory.
     NvmFlash,
-    /// One that keeps changed pages back.
+    /// A flash cache that delays writing changed pages home.
     FlashLazy,
-    /// The same over packed, compressed pages.
+    /// As `FlashLazy`, with packed, compressed pages.
     FlashLazyPacked,
-    /// One whose frames are a ring; sharp checkpoints.
+    /// A flash cache whose frames are a ring, with sharp checkpoints.
     FlashRing,
-    /// One that keeps changed pages back, then none, then the first one again, which has not seen what
-    /// happened meanwhile.
+    /// First `FlashLazy`, then no flash cache, then the first cache again, which has old contents.
     FlashAside,
-    /// One that gives up what is read.
+    /// A flash cache that drops a page when it is read.
     FlashExclusive,
-    /// One that goes by the heat of extents.
+    /// A flash cache that chooses pages by the heat of extents.
     FlashHeat,
-    /// One that takes what is read.
+    /// A flash cache that takes every page that is read.
     FlashInclusive,
-    /// One whose records are always right on its drive.
+    /// A flash cache with memory-mapped records, which are always right on its drive.
     FlashMapped,
-    /// One whose frames the log notes.
+    /// A flash cache whose frames are recorded in the log.
     FlashNoted,
-    /// The log and pages in persistent memory, compressed pages out of place.
+    /// The log and pages in persistent memory, and packed, compressed pages at home.
     NvmAllPacked,
-    /// Pages by images in a log that is in persistent memory.
+    /// Page images in a log in persistent memory.
     NvmImages,
-    /// Compressed pages by images in the log.
+    /// Page images in the log, and compressed pages at home.
     CompressedImages,
-    /// Full-page-log, and then pages in persistent memory, which recover.
+    /// First full-page-log, then pages in persistent memory, also for recovery.
     ImagesToNvmPages,
-    /// Nothing that protects pages, and then pages in persistent memory: it is crashed from then on.
+    /// First no page protection, then pages in persistent memory. Crashes begin with the second one.
     UnprotectedToNvmPages,
-    /// All in files, and then the log and pages in persistent memory.
+    /// First all in files, then the log and pages in persistent memory.
     MoveIn,
-    /// The other way.
+    /// The opposite of `MoveIn`.
     MoveOut,
-    /// The log and pages in persistent memory, and then in a larger region.
+    /// The log and pages in persistent memory, first in a region and then in a larger one.
     MoveToLarger,
-    /// The other way, and the log goes to files.
+    /// The opposite of `MoveToLarger`, and the log moves to files.
     MoveToSmaller,
-    /// The log and packed pages, compressed, in persistent memory, and then in files.
+    /// The log and packed, compressed pages, first in persistent memory and then in files.
     MoveOutPacked,
-    /// The log and doublewrite copies in persistent memory, and then devices that write pages whole.
+    /// First the log and doublewrite copies in persistent memory, then devices that write pages completely.
     MoveOutCopies,
-    /// Images in a log in files, and then in one that is in persistent memory.
+    /// Page images in the log, which is first in files and then in persistent memory.
     MoveInImages,
 }
 
 impl Part {
-    /// Those that have something in persistent memory.
+    /// The parts with one use of persistent memory.
     pub const IN_NVM: [Part; 5] =
         [Part::NvmPages, Part::NvmAll, Part::NvmLog, Part::NvmDoublewrite, Part::NvmDoublewriteLog];
 
-    /// Two levels or protections at once.
+    /// The parts that combine levels or protections.
     pub const MIXED: [Part; 9] = [
         Part::NvmPacked,
         Part::NvmHoldsPacked,
@@ -165,10 +166,10 @@ impl Part {
         Part::NvmFlash,
     ];
 
-    /// Those that change to pages in persistent memory. For `Pages` only.
+    /// The parts that change to pages in persistent memory. Only for `Pages`.
     pub const TO_NVM: [Part; 3] = [Part::ToNvmPages, Part::ImagesToNvmPages, Part::UnprotectedToNvmPages];
 
-    /// Those that come to a region, leave it, or get another one. For `Pages` and `Engine`.
+    /// The parts that move to a region, leave it, or change to another one. For `Pages` and `Engine`.
     pub const MOVES: [Part; 7] = [
         Part::MoveIn,
         Part::MoveOut,
@@ -182,7 +183,7 @@ impl Part {
     /// The parts that change the capacity of the log. Only for `Pages`.
     pub const OTHER_CAPACITY: [Part; 2] = [Part::LogLowered, Part::LogRaised];
 
-    /// All of them.
+    /// All parts.
     pub const ALL: [Part; 47] = [
         Part::Unprotected,
         Part::Doublewrite,
@@ -233,7 +234,7 @@ impl Part {
         Part::MoveInImages,
     ];
 
-    /// Those with a storage level, a layout or a protection beside the first one's.
+    /// The parts with another storage level, layout or protection than `Doublewrite`.
     pub fn of_levels() -> Vec<Part> {
         let one = [Part::Unprotected, Part::Doublewrite, Part::WideDoublewrite, Part::LongLog];
         Part::ALL.into_iter().filter(|part| !one.contains(part)).collect()
@@ -245,12 +246,12 @@ impl Part {
         self.stages().len() > 1
     }
 
-    /// Whether it comes to a region, leaves it, or gets another one.
+    /// Whether it moves to a region, leaves it, or changes to another one.
     pub fn moves(self) -> bool {
         Part::MOVES.contains(&self)
     }
 
-    /// Its name, for people.
+    /// The name for output.
     pub fn name(self) -> &'static str {
         match self {
             Part::Unprotected => "unprotected",
@@ -303,7 +304,7 @@ impl Part {
         }
     }
 
-    /// One of these for each seed, each as often.
+    /// The part for a seed. Each of these parts comes equally often.
     pub fn of_seed(parts: &[Part], seed: u64) -> Part {
         parts.get(seed as usize % parts.len().max(1)).copied().unwrap_or(Part::Doublewrite)
     }
@@ -330,7 +331,7 @@ impl Part {
         }
     }
 
-    /// Which part follows, after a clean shutdown, on a database that this one recovered.
+    /// The part with which the database continues, after a recovery with this part and a clean shutdown.
     pub(crate) fn after_shutdown(self) -> Part {
         match self {
             Part::Switching | Part::SwitchingBack => Part::FullPageLog,
@@ -352,7 +353,7 @@ impl Part {
         )
     }
 
-    /// Whether free extents go back to the device, or the pages in them are forgotten.
+    /// Whether free extents are returned to the device.
     pub(crate) fn trims(self) -> bool {
         self.compresses()
             || matches!(self, Part::Packed | Part::NvmPacked | Part::NvmHoldsPacked | Part::FlashPacked)
@@ -393,7 +394,7 @@ impl Part {
             }
             Part::Packed => {
                 let (extent_bytes, held_pages_max, fill_percent) = (64 << 10, 16, 90);
-                // Pages are moved with every extent that is filled.
+                // Whenever an extent is filled, pages are moved.
                 let moves_always = true;
                 let packed = PackedConfig { extent_bytes, held_pages_max, fill_percent, moves_always };
                 config.layout = HomeLayout::Packed(packed);
@@ -415,7 +416,7 @@ impl Part {
         }
     }
 
-    /// The same for what is two parts in one.
+    /// As `configure`, for a part that combines two parts.
     fn configure_two(self, config: &mut PagerConfig, devices: &Devices) {
         let all = |parts: &[Part], config: &mut PagerConfig| {
             parts.iter().for_each(|part| part.configure(config, devices));
@@ -469,7 +470,7 @@ impl Part {
 
 fn cache(config: &PagerConfig, devices: &Devices, design: FlashDesign) -> FlashConfig {
     let size_bytes = 4096 + CACHE_PAGES * config.page_size as u64;
-    // So few dirty frames that some are cleaned all the time.
+    // Only few dirty frames are allowed, so that frames are cleaned all the time.
     let settings = FlashSettings { design, dirty_percent: 25, ..FlashSettings::of_size(size_bytes) };
     FlashConfig::with(devices.of(Space::Flash), settings)
 }

@@ -24,31 +24,31 @@ use crate::search::{PANIC, Plan, SearchResult, Subject, WRONG, run, search_run};
 use crate::toy::{Flaw, Toy};
 use crate::trees::Trees;
 
-/// What is said of a seed that does not end.
+/// The message for a seed that does not end.
 const HANGS: &str = "it goes on for ever";
-/// A seed takes a second or two; on a busy machine more.
+/// The time limit of a seed, which usually takes one or two seconds.
 const HANG: Duration = Duration::from_secs(60);
 
-/// What is wrong.
+/// The planted fault.
 #[derive(Clone)]
 pub enum Wrong {
     /// A switch in the code under test (`varve_device::planted`).
     Code(&'static str),
-    /// The device lies about durability.
+    /// The device reports writes as durable that are not.
     Device(Lies),
-    /// The device spoils single writes.
+    /// The device damages single writes.
     Spoiled(Rule),
-    /// A configuration that protects nothing.
+    /// A configuration without page protection.
     Unprotected,
-    /// The workload notes what it did not do.
+    /// The workload records something that it has not done.
     Workload(Plant),
-    /// The toy database is built wrong.
+    /// The toy database has a fault.
     Toy(Flaw),
-    /// The toy log in persistent memory is built wrong.
+    /// The toy log in persistent memory has a fault.
     Nvm(NvmFlaw),
 }
 
-/// On which subject it is searched for.
+/// The subject with which the fault is searched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum On {
     /// Raw pages.
@@ -61,31 +61,31 @@ pub enum On {
     Large,
     /// The engine with parents and children.
     Family,
-    /// The engine with views, roles and constraints that come and go.
+    /// The engine with views, roles and constraints that are made and dropped.
     Catalog,
-    /// Raw pages of segments that come and go.
+    /// Raw pages of segments that are made and dropped.
     Drops,
     /// Raw pages in the packed layout.
     Packed,
-    /// The same of segments that come and go.
+    /// The same with segments that are made and dropped.
     PackedDrops,
-    /// The same in files that become much longer, and shorter again.
+    /// The same with files that become much longer, and then shorter again.
     PackedCuts,
     /// Raw pages that are compressed at home.
     Compressed,
-    /// The same of segments that come and go.
+    /// The same with segments that are made and dropped.
     CompressedDrops,
-    /// Raw pages with a cache on flash.
+    /// Raw pages with a flash cache.
     Flash,
-    /// The same, which keeps changed pages back.
+    /// The same with a cache that delays writing changed pages home.
     FlashLazy,
-    /// The same, gone on with after crashes.
+    /// The same with databases that continue after crashes.
     FlashLives,
-    /// Raw pages with damage at rest.
+    /// Raw pages with damage while the database is shut down.
     AtRest,
     /// Raw pages under full-page-log.
     Images,
-    /// The same, of databases that go on after a crash, which has left more to redo than fits into memory.
+    /// The same with databases that continue after a crash, with more log to redo than fits in memory.
     ImagesLives,
     /// Raw pages on devices with atomic writes.
     Atomic,
@@ -93,56 +93,56 @@ pub enum On {
     NvmLog,
     /// Raw pages with doublewrite copies in persistent memory.
     NvmCopies,
-    /// Raw pages that are in persistent memory on their way home.
+    /// Raw pages in persistent memory before they are written home.
     NvmPages,
-    /// The same, of databases that go on after a crash.
+    /// The same with databases that continue after a crash.
     NvmLives,
-    /// The same of segments that come and go.
+    /// The same with segments that are made and dropped.
     NvmDrops,
-    /// The same of segments that come and go, in packed files below, with a slot for each page.
+    /// The same with segments that are made and dropped, packed pages at home, and a slot for each page.
     NvmHoldsPacked,
-    /// Raw pages that are in persistent memory on their way home, with damage at rest.
+    /// Raw pages in persistent memory, with damage while the database is shut down.
     NvmAtRest,
-    /// The same with a region that was put back from an earlier moment.
+    /// The same with a region that was replaced by an earlier state of it.
     NvmEarlier,
-    /// Raw pages that leave a region.
+    /// Raw pages that move out of a region.
     Moves,
-    /// Raw pages under protections that change.
+    /// Raw pages with changes of the page protection.
     Switching,
-    /// Raw pages whose log gets a lower capacity.
+    /// Raw pages with a log whose capacity is lowered.
     LogLowered,
     /// The toys.
     Toy,
 }
 
-/// A fault of the gate.
+/// A planted fault that the tests must find.
 #[derive(Clone)]
 pub struct Planted {
-    /// What is wrong.
+    /// The planted fault.
     pub wrong: Wrong,
-    /// Where it is searched for.
+    /// The subject with which it is searched.
     pub on: On,
     /// What it breaks.
     pub breaks: &'static str,
 }
 
-/// How a search for a planted fault ended.
+/// The result of a search for a planted fault.
 #[derive(Debug, Clone)]
 pub struct Hunted {
-    /// Images tried until then.
+    /// The number of images that were tried.
     pub images: usize,
     /// The seed that found it.
     pub seed: u64,
-    /// Times that the wrong code ran, for switches in the code.
+    /// The number of times that the wrong code ran, for switches in the code.
     pub hits: u64,
-    /// What complained; `None` if nothing did.
+    /// The failure that was found; `None` if there was none.
     pub caught: Option<String>,
-    /// How long it took.
+    /// The time of the search.
     pub took: Duration,
 }
 
 impl Hunted {
-    /// Which check caught it, in a few words.
+    /// A short name of the check that found it.
     pub fn by(&self) -> &'static str {
         let Some(what) = &self.caught else { return "NOT FOUND" };
         let signs = [
@@ -163,7 +163,7 @@ impl Hunted {
 }
 
 impl Planted {
-    /// Its name, for tables.
+    /// The name in tables.
     pub fn name(&self) -> String {
         let said = |lies: &Lies| match *lies {
             Lies { flushes_of: Some(space), .. } => format!("flushes of {} do nothing", space.name()),
@@ -191,7 +191,7 @@ impl Planted {
     }
 
     fn subject(&self, seed: u64) -> Box<dyn Subject> {
-        // Short runs look closely at the beginning, long ones go round the log.
+        // Short runs test the beginning closely, and in long runs the log reuses its segments.
         let commits = [4000, 100, 1500][seed as usize % 3];
         match (self.on, &self.wrong) {
             (_, Wrong::Toy(flaw)) => Box::new(Toy { flaw: *flaw, commits: 40 }),
@@ -263,7 +263,7 @@ impl Planted {
         let mut hunted = Hunted { images: 0, seed: 0, hits: 0, caught: None, took: Duration::ZERO };
         for seed in first..first + seeds {
             hunted.seed = seed;
-            // A fault may make the workload go round in circles; the thread is left to itself then.
+            // A fault may cause an endless loop. Then the thread is left running.
             let Some((found, hits)) = self.try_seed_in_time(seed, images_per_seed) else {
                 hunted.caught = Some(format!("seed {seed}: {HANGS}"));
                 hunted.hits += 1;
@@ -280,7 +280,8 @@ impl Planted {
         hunted
     }
 
-    /// What one seed found, and how often the wrong code ran; `None` if that does not end.
+    /// The result of one seed, and the number of times that the wrong code ran. `None` means that the seed
+    /// does not end.
     fn try_seed_in_time(&self, seed: u64, images: usize) -> Option<(SearchResult, u64)> {
         let (send, wait) = channel();
         let fault = self.clone();
@@ -356,7 +357,7 @@ const FLASH_LIVES: On = On::FlashLives;
 const COMPRESSED: On = On::Compressed;
 const COMPRESSED_DROPS: On = On::CompressedDrops;
 
-/// Switches in the code, by room: where searched for, name, what it breaks.
+/// Switches in the code: subject, name, and what the fault breaks.
 const CODE: &[(On, &str, &str)] = &[
     (PAGES, "log: blocks are not durable", "acknowledged commits"),
     (PAGES, "log: a commit's flush is dropped", "acknowledged commits"),
@@ -464,7 +465,7 @@ const CODE: &[(On, &str, &str)] = &[
     (ENGINE, "transactions: ids are not reserved", "ids given once"),
 ];
 
-/// Switches that no search here can find, by name, and why.
+/// Switches that no search here can find, and the reasons.
 pub const NOT_HUNTED: &[(&str, &str)] = &[
     ("nvm: the ledger hears before the second fence", "only a second thread could see it: for a model"),
     (
@@ -503,12 +504,12 @@ pub const HUNTED_ELSEWHERE: &[&str] = &[
     "packed: recovery takes notes of discarded pages",
 ];
 
-/// Switches in the code that are hunted.
+/// The switches in the code that are searched.
 pub fn switches() -> impl Iterator<Item = &'static str> {
     CODE.iter().map(|(_, name, _)| *name)
 }
 
-/// All faults of the gate.
+/// All planted faults that the tests must find.
 pub fn planted_faults() -> Vec<Planted> {
     let code = CODE.iter().map(|(on, name, breaks)| Planted { wrong: Wrong::Code(name), on: *on, breaks });
     let toys = [
@@ -529,7 +530,7 @@ fn lies() -> impl Iterator<Item = Planted> {
     let none = Lies::default();
     let flushes = |space| Lies { flushes_of: Some(space), ..none };
     let durable = |space| Lies { durable_writes_of: Some(space), ..none };
-    // Nothing depends on flushes of the control file: its writes are durable ones.
+    // Flushes of the control file are not needed, because its writes are durable.
     let of_pages = [
         Lies { directory_syncs: true, ..none },
         flushes(Space::Data),

@@ -15,26 +15,26 @@ use crate::devices::Devices;
 use crate::rng::Rng;
 use crate::search::{Failure, PANIC, Run, SearchResult, Subject, recover_guarded};
 
-/// Where a region has the number of the last checkpoint that was begun with it.
+/// The offset of the stamp, which is the number of the last checkpoint that was begun with the region.
 const STAMP_AT: u64 = 4096;
-/// Moments that a workload is crashed at.
+/// The number of moments at which a workload is crashed.
 const CRASHES: u64 = 4;
 
 /// What replaces the region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Swap {
-    /// Nothing.
+    /// No region.
     Lost,
     /// The region as it was before an earlier checkpoint.
     Earlier,
-    /// That of another database.
+    /// The region of another database.
     Foreign,
-    /// The beginning of it.
+    /// Only the beginning of the region.
     Short,
 }
 
 impl Swap {
-    /// All of them.
+    /// All replacements.
     pub const ALL: [Swap; 4] = [Swap::Lost, Swap::Earlier, Swap::Foreign, Swap::Short];
 }
 
@@ -53,7 +53,7 @@ pub fn swap_regions(
 ) -> SearchResult {
     let mut rng = Rng::new(seed);
     let mut found = SearchResult::default();
-    // The second half: before it some have no region yet.
+    // The crashes are in the second half, because in the first half some workloads have no region yet.
     let half = run.end() / 2;
     let cuts = (0..CRASHES).map(|at| half + 1 + at * half / CRASHES + rng.below(half / CRASHES));
     let crashes: Vec<Files> = cuts.map(|cut| run.image_at(cut)).collect();
@@ -75,7 +75,7 @@ pub fn swap_regions(
     found
 }
 
-/// What a crash left, with something in the region's place, and what. `None` if there is no such thing.
+/// The files after a crash with a replaced region, and a description. `None` if there is no such replacement.
 fn put(
     swap: Swap,
     crashes: &[Files],

@@ -14,16 +14,17 @@ use parking_lot::Mutex;
 
 use crate::search::{PANIC, WRONG, Workbench, guarded};
 
-/// Steps that may fail before the fault is lifted.
+/// The number of steps that fail before the fault ends.
 const ERRORS_BEFORE: usize = 8;
-/// Steps that may fail before a workload gives up: a database that stopped must not come back by itself.
+/// The number of failed steps after which a workload ends, because a stopped database must not work again by
+/// itself.
 const ERRORS_MAX: usize = 30;
-/// Steps behind a panic: none of them may hang.
+/// The number of steps after a panic. None of them may hang.
 const STEPS_BEHIND_PANIC: usize = 5;
-/// Commits after the fault was lifted, at least.
+/// The minimum of commits after the end of the fault.
 const COMMITS_AFTER: usize = 20;
 
-/// How the text of an error begins that came when the device had room again.
+/// The beginning of the text of an error that comes after the device has space again.
 pub const LATE: &str = "after the device had room again";
 
 /// The end of a fault, shared with the code that judges the run.
@@ -39,7 +40,7 @@ struct Lift {
 }
 
 impl Relief {
-    /// A fault that `lift` lifts; whether the database is shut down cleanly at the end.
+    /// A fault that `lift` ends. `shuts_down` says whether the database is shut down cleanly at the end.
     pub fn new(lift: impl FnOnce() + Send + 'static, shuts_down: bool) -> Relief {
         let work: Box<dyn FnOnce() + Send> = Box::new(lift);
         let lift = Lift { work: Mutex::new(Some(work)), is_made_again: AtomicBool::new(false), shuts_down };
@@ -55,7 +56,7 @@ impl Relief {
         self.lift.as_ref().is_some_and(|lift| lift.shuts_down)
     }
 
-    /// Lifts the fault; whether that was still to be done.
+    /// Ends the fault. Returns false if it had already ended.
     fn lift(&self) -> bool {
         let work = self.lift.as_ref().and_then(|lift| lift.work.lock().take());
         work.map(|work| work()).is_some()
@@ -69,7 +70,7 @@ impl Relief {
         if self.is_lifted() { format!("{LATE}: {what}") } else { what }
     }
 
-    /// Makes the database: a failure lifts the fault, and it is tried once more.
+    /// Creates the database. If that fails, ends the fault, and tries once more.
     pub(crate) fn make<T>(&self, mut make: impl FnMut() -> Result<T, String>) -> Result<T, String> {
         make().or_else(|what| {
             if !self.lift() {
@@ -83,19 +84,19 @@ impl Relief {
 
 /// A workload in steps.
 pub(crate) trait Steps {
-    /// Where it runs.
+    /// The workbench of the workload.
     fn bench(&mut self) -> &mut Workbench;
     /// One step.
     fn step(&mut self) -> Result<(), String>;
-    /// Whether what is committed is known for sure.
+    /// Whether the committed state is known.
     fn is_sure(&self) -> bool;
-    /// The device has room again: finishes what the background would finish in threads.
+    /// Called when the device has space again. Finishes the work that background threads would do.
     fn settle(&mut self) -> Result<(), String>;
     /// Checks everything at the end, takes a checkpoint, and perhaps shuts down.
     fn finish(&mut self, shuts_down: bool) -> Result<(), String>;
 }
 
-/// Steps until so many commits are made or too many steps failed; gives the errors.
+/// Runs steps until there are this many commits, or too many steps have failed. Returns the errors.
 pub(crate) fn drive(worker: &mut impl Steps, commits: usize) -> Vec<String> {
     let relief = worker.bench().relief.clone();
     let mut errors = Vec::new();
@@ -126,7 +127,7 @@ pub(crate) fn has_panicked(errors: &[String]) -> bool {
     errors.iter().any(|what| what.starts_with(PANIC))
 }
 
-/// Steps until the end, or until the fault is lifted: whether it was.
+/// Runs steps until the end, or until the fault ends. Returns whether the fault has ended.
 fn steps(worker: &mut impl Steps, wanted: usize, errors_max: usize, errors: &mut Vec<String>) -> bool {
     let relief = worker.bench().relief.clone();
     while worker.bench().history.digests().len() <= wanted && errors.len() < errors_max && worker.is_sure() {
@@ -134,7 +135,7 @@ fn steps(worker: &mut impl Steps, wanted: usize, errors_max: usize, errors: &mut
         let is_panic = what.starts_with(PANIC);
         errors.push(if is_panic { what } else { relief.says(what) });
         if is_panic {
-            // What is committed is in doubt, and so is what memory holds.
+            // After a panic, the committed state and the state in memory are unknown.
             let more = (0..STEPS_BEHIND_PANIC).filter_map(|_| guarded(|| worker.step()).err());
             errors.extend(more.filter(|what| !what.starts_with(WRONG)));
             return false;

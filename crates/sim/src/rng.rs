@@ -33,7 +33,7 @@ impl Rng {
         self.below(n) == 0
     }
 
-    /// A generator of its own for one purpose.
+    /// A separate generator for one purpose.
     pub fn fork(&mut self) -> Rng {
         Rng(self.draw())
     }

@@ -21,33 +21,33 @@ use crate::relief::{Relief, has_panicked};
 use crate::rng::Rng;
 use crate::trial::Trial;
 
-/// What a recovery shows.
+/// The state that a recovery shows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Recovered {
     /// Digest of the whole state.
     pub digest: u64,
-    /// What the subject's own check found; empty = sound.
+    /// The damages that the subject's own check found; empty means sound.
     pub damages: Vec<String>,
 }
 
-/// Where a workload runs.
+/// The environment of a workload.
 pub struct Workbench {
-    /// The devices (or their wrappers).
+    /// The devices, or their wrappers.
     pub devices: Devices,
-    /// Where commits are noted.
+    /// The record of commits.
     pub history: History,
-    /// For the workload's decisions.
+    /// The generator for the workload's decisions.
     pub rng: Rng,
-    /// Lifts a fault of the devices, if there is one that is to be lifted.
+    /// Ends a fault of the devices, if there is one that must end.
     pub relief: Relief,
 }
 
-/// A database under test. Errors are texts for people.
+/// A database under test. Errors are texts.
 pub trait Subject {
-    /// Creates a database and runs a workload on it, noting its commits.
+    /// Creates a database, runs a workload on it, and records its commits.
     fn work(&self, bench: &mut Workbench) -> Result<(), String>;
-    /// Opens what a crash left, checks it and reads all of it. `opened` is to be called as soon as
-    /// recovery has returned.
+    /// Opens the database after a crash, checks it, and reads all contents. `opened` must be called as soon
+    /// as recovery has returned.
     fn recover(&self, devices: &Devices, opened: &mut dyn FnMut()) -> Result<Recovered, String>;
     /// Opens the devices after a crash and continues the workload, without reading all pages before. Reading
     /// all of them would bring every page into the pool, and evict what recovery left there. The contents are
@@ -56,27 +56,27 @@ pub trait Subject {
     fn go_on(&self, bench: &mut Workbench, twin: &Devices) -> Result<(), String>;
 }
 
-/// How much to search.
+/// The extent of a search.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
-    /// Decides everything.
+    /// The seed of all random decisions.
     pub seed: u64,
-    /// Images to try.
+    /// The number of images.
     pub images: usize,
-    /// Images for each cut.
+    /// The number of images for each cut.
     pub images_per_cut: usize,
     /// Every n-th image is recovered twice (0: never). Either its recovery is crashed, or the database
     /// continues and is crashed later.
     pub second_crash_every: usize,
     /// Whether some of these databases continue. Otherwise the recovery is crashed in all of them.
     pub goes_on: bool,
-    /// What the devices are made of.
+    /// The medium of the devices.
     pub medium: Medium,
-    /// Faults planted in the device.
+    /// Planted faults of the device.
     pub lies: Lies,
-    /// Crash at the end of the recording only.
+    /// Whether crashes are only at the end of the recording.
     pub at_end: bool,
-    /// Stop after this many failures.
+    /// The search ends after this number of failures.
     pub failures_max: usize,
 }
 
@@ -97,7 +97,7 @@ impl Plan {
     }
 }
 
-/// An image that was not recovered as promised.
+/// An image with a wrong recovery.
 #[derive(Debug, Clone)]
 pub struct Failure {
     /// Number of the image.
@@ -106,29 +106,30 @@ pub struct Failure {
     pub what: String,
 }
 
-/// What a search found.
+/// The result of a search.
 #[derive(Debug, Clone, Default)]
 pub struct SearchResult {
-    /// Images tried.
+    /// The number of images that were tried.
     pub images: usize,
-    /// Of these, crashes of a recovery, or of a database that had gone on after one.
+    /// The number of these images that are crashes of a recovery, or of a database that continued after a
+    /// recovery.
     pub second_crashes: usize,
-    /// Databases that went on after a recovery.
+    /// The number of databases that continued after a recovery.
     pub lives: usize,
-    /// Commits of the workload.
+    /// The number of commits of the workload.
     pub commits: usize,
-    /// Processor time spent opening, checking and reading: it does not depend on what else the machine does.
+    /// Processor time for opening, checking and reading. It does not depend on other load of the machine.
     pub recovering: Duration,
-    /// Processor time spent building images.
+    /// Processor time for building images.
     pub building: Duration,
-    /// What the code under test came by, and how often.
+    /// The points that the tested code reached, and how often.
     pub reached: BTreeMap<&'static str, u64>,
-    /// What went wrong.
+    /// The failures.
     pub failures: Vec<Failure>,
 }
 
 impl SearchResult {
-    /// One line for people.
+    /// A summary in one line.
     pub fn summary(&self) -> String {
         let each_ms = |time: Duration| time.as_secs_f64() * 1e3 / self.images.max(1) as f64;
         format!(
@@ -156,40 +157,40 @@ impl SearchResult {
     }
 }
 
-/// A workload's record.
+/// A recorded run of a workload.
 pub struct Run {
     pub(crate) recording: Recording,
     pub(crate) digests: Vec<u64>,
     /// The states that a crash of this database's own recovery may show; `None` if it began with its
     /// creation.
     pub(crate) before: Option<Vec<u64>>,
-    /// Crashes before it.
+    /// The number of crashes before this run.
     pub(crate) life: usize,
-    /// Something was done to the cache that it began with (`caches.rs`).
+    /// Whether the cache was damaged before this run (`caches.rs`).
     pub(crate) is_spoilt: bool,
-    /// How the workload ended, if not well.
+    /// The error with which the workload ended, if any.
     pub error: Option<String>,
 }
 
 impl Run {
-    /// Digests of the states, from the empty one on.
+    /// The digests of the states, beginning with the empty one.
     pub fn digests(&self) -> &[u64] {
         &self.digests
     }
 
-    /// The cut after everything.
+    /// The cut at the end.
     pub fn end(&self) -> u64 {
         self.recording.end
     }
 
-    /// The commits acknowledged and begun before a cut.
+    /// The commits that were acknowledged and begun before a cut.
     pub fn span_at(&self, cut: u64) -> Span {
         let mut timeline = Timeline::new(self.recording.clone());
         timeline.advance(cut);
         History::span(timeline.marks())
     }
 
-    /// The files of each device after a crash at a cut that lost nothing.
+    /// The files of each device after a crash at a cut that lost no write.
     pub fn image_at(&self, cut: u64) -> Vec<Vec<(String, MemoryImage)>> {
         let mut timeline = Timeline::new(self.recording.clone());
         timeline.advance(cut);
@@ -198,12 +199,12 @@ impl Run {
     }
 }
 
-/// Lets a subject recover; a panic is an error like any other.
+/// Recovers a subject. A panic becomes an error.
 pub(crate) fn recover_guarded(subject: &dyn Subject, devices: &Devices) -> Result<Recovered, String> {
     guarded(|| subject.recover(devices, &mut || ()))
 }
 
-/// Runs a workload once in memory and records it. `wrap` may put something between workload and recorder.
+/// Runs a workload once in memory and records it. `wrap` may add wrappers between workload and recorder.
 pub fn run(
     subject: &dyn Subject,
     seed: u64,
@@ -244,7 +245,7 @@ pub fn search(subject: &dyn Subject, plan: Plan) -> SearchResult {
     found
 }
 
-/// A panic is an error like any other, with a text that says so.
+/// Converts a panic to an error with a special text.
 pub(crate) fn guarded<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let said = panic.downcast_ref::<String>().map(String::as_str);
@@ -253,14 +254,14 @@ pub(crate) fn guarded<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, 
     })
 }
 
-/// How the text of an error begins that is about what a workload read, not about a failure to read.
+/// The beginning of the text of an error that reports a wrong result of a read, and not a failed read.
 pub const WRONG: &str = "a wrong answer";
 
 /// Part of the error text of a stopped database, which takes no more changes until it is restarted.
 pub const STOPPED: &str = "takes no more changes";
 
-/// How a workload that went on after errors ended: a wrong answer counts most, and then a panic; that it
-/// stopped is said too.
+/// The result of a workload that continued after errors. A wrong answer is reported first, then a panic. If
+/// the database stopped, the result says so, too.
 pub(crate) fn outcome(errors: Vec<String>) -> Result<(), String> {
     let first_of = |kind| errors.iter().find(|what: &&String| what.starts_with(kind));
     let worst = first_of(WRONG).or_else(|| first_of(PANIC)).or(errors.first());
@@ -271,12 +272,12 @@ pub(crate) fn outcome(errors: Vec<String>) -> Result<(), String> {
     }
 }
 
-/// An error if a panic of the device, which only the pager calls, has left the database going on.
+/// Returns an error if the database continues after a panic of the device, which only the pager calls.
 pub(crate) fn went_on(errors: &[String], is_sound: bool) -> Option<String> {
     (has_panicked(errors) && is_sound).then(|| format!("{WRONG}: it goes on behind a panic within the pager"))
 }
 
-/// How the text of an error begins that was a panic.
+/// The beginning of the text of an error that was a panic.
 pub const PANIC: &str = "it panics";
 
 /// Tries crash images of a recorded workload.
@@ -293,7 +294,7 @@ pub fn search_run(subject: &dyn Subject, run: &Run, plan: Plan) -> SearchResult 
             timeline.advance(cut);
             let trial = Trial { subject, run, plan, cut, timeline: &timeline, earlier: earlier.as_ref() };
             trial.all_choices(&mut rng, &mut found);
-            // Of some moments ago, mostly.
+            // The earlier state is usually from some cuts ago.
             if earlier.is_none() || cut.is_multiple_of(3) {
                 let fates = vec![Fate::Present; timeline.pending().len()];
                 earlier = cache_of(&timeline.image(&fates)).or(earlier);
@@ -309,7 +310,7 @@ pub fn search_run(subject: &dyn Subject, run: &Run, plan: Plan) -> SearchResult 
     found
 }
 
-/// Adds the processor time that a piece of work takes in this thread.
+/// Does work, and adds the processor time that it took in this thread.
 pub(crate) fn timed<T>(sum: &mut Duration, work: impl FnOnce() -> T) -> T {
     let started = processor_time();
     let done = work();

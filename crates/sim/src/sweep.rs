@@ -14,45 +14,46 @@ use varve_device::{ErrorKind, Fault, Operation, Rule, Space, When};
 use crate::faults::{try_fault, try_relieved_fault};
 use crate::search::{STOPPED, Subject};
 
-/// How long a workload with one fault may take.
+/// The time limit of a workload with one fault.
 const HANG: Duration = Duration::from_secs(60);
-/// Numbers beyond this are not tried: workloads are shorter.
+/// Higher numbers are not tried, because workloads have fewer operations.
 const NUMBERS_MAX: u64 = 1 << 20;
 
-/// How one run under a fault ended.
+/// The outcome of one run with a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Outcome {
-    /// The workload did not notice and went on to its end, right.
+    /// The workload did not notice the fault, and ended correctly.
     Right,
-    /// Calls failed with clean errors, the workload went on to its end.
+    /// Calls failed with clean errors, and the workload continued to its end.
     CleanError,
-    /// Calls failed while a device was full; when it had room again, the same open database did everything.
+    /// Calls failed while a device was full. When it had space again, the same open database worked.
     WentOn,
-    /// The full device refused the creation of the database; when it had room again, that worked, and all
-    /// else.
+    /// The creation of the database failed on the full device. When the device had space again, everything
+    /// worked.
     MadeAgain,
-    /// The database stopped taking writes; a restart brought it back.
+    /// The database stopped, and worked again after a restart.
     Stopped,
-    /// The device lied about a write, and a restart refuses or reports it.
+    /// The device lost a write that it had reported as done, and the restart refuses to open or reports
+    /// damage.
     Noticed,
-    /// The device lied about a write, and nothing can tell.
+    /// The device lost a write that it had reported as done, and this cannot be noticed.
     Deceived,
-    /// What a restart found is not what was acknowledged, or a read was wrong, or something panicked.
+    /// The state after a restart is not the acknowledged one, or a read was wrong, or there was a panic.
     Failed,
-    /// It did not end.
+    /// The run did not end.
     Hung,
 }
 
 /// A kind of fault of the sweep.
 #[derive(Debug, Clone)]
 pub struct Kind {
-    /// For tables.
+    /// The name in tables.
     pub name: &'static str,
-    /// The operation it spoils.
+    /// The operation that fails.
     pub operation: Operation,
-    /// What happens.
+    /// The fault.
     pub fault: Fault,
-    /// Once, or from then on.
+    /// When the fault happens: once, or from this operation on.
     pub when: fn(u64) -> When,
     /// Whether the fault ends after some errors. Then the database has to continue.
     pub lifted: bool,
@@ -61,14 +62,14 @@ pub struct Kind {
 /// Outcomes of one kind of fault on one space.
 #[derive(Debug, Clone, Default)]
 pub struct Row {
-    /// By outcome.
+    /// The number of runs for each outcome.
     pub counts: [usize; 9],
-    /// What failed.
+    /// The failures.
     pub failures: Vec<String>,
 }
 
 impl Row {
-    /// Runs in which the fault hit.
+    /// The number of runs in which the fault happened.
     pub fn tried(&self) -> usize {
         self.counts.iter().sum()
     }
@@ -80,7 +81,7 @@ impl Row {
     }
 }
 
-/// Every fault of a device.
+/// All kinds of faults.
 pub fn kinds() -> Vec<Kind> {
     let once = |name, operation, fault| Kind { name, operation, fault, when: When::Nth, lifted: false };
     let lasting = |name, operation, fault| Kind { when: When::From, ..once(name, operation, fault) };
@@ -141,11 +142,11 @@ impl Kind {
             || self.operation == Operation::Write && matches!(self.fault, Fault::BitFlip { .. })
     }
 
-    /// The spaces it is tried on; a directory has none.
+    /// The spaces on which the fault is tried. Operations on directories have no space.
     pub fn spaces(&self) -> Vec<Option<Space>> {
         match self.operation {
             Operation::SyncDirectory | Operation::Rename => vec![None],
-            // Sort runs are no files of the pager: the database goes on there.
+            // Files of sort runs do not belong to the pager, so the database continues after a panic there.
             _ if self.fault == Fault::Panics => {
                 let of_pager = Space::ALL.into_iter().filter(|space| *space != Space::Temporary);
                 of_pager.map(Some).collect()
@@ -155,7 +156,7 @@ impl Kind {
     }
 }
 
-/// Makes a subject: a run that hangs keeps its own.
+/// Makes a subject. Each run has its own, because a run that hangs keeps it.
 pub type Make = fn() -> Box<dyn Subject + Send>;
 
 /// Tries a kind of fault on a space at operation `first`, `first + step`, ... until the workload ends before
@@ -182,7 +183,7 @@ pub fn sweep(make: Make, kind: &Kind, space: Option<Space>, seed: u64, first: u6
     row
 }
 
-/// One run; `None` if the fault never hit.
+/// One run. `None` means that the fault did not happen.
 fn one(make: Make, seed: u64, rule: Rule, kind_lies: bool) -> Option<(Outcome, String)> {
     let said = format!("seed {seed}, {rule:?}");
     let Some(tried) = within(HANG, move || try_fault(&*make(), seed, &rule)) else {
@@ -208,8 +209,8 @@ fn one(make: Make, seed: u64, rule: Rule, kind_lies: bool) -> Option<(Outcome, S
     Some((outcome, said))
 }
 
-/// One run with a fault that is lifted; every other one ends with a clean shutdown. The database may stop
-/// only if it was its log that could not be written.
+/// One run with a fault that ends. Every second run ends with a clean shutdown. The database may stop only if
+/// its log could not be written.
 fn one_lifted(make: Make, seed: u64, rule: Rule, n: u64) -> Option<(Outcome, String)> {
     let said = format!("seed {seed}, {rule:?}");
     let of_log = rule.space == Some(Space::Log) && rule.operation == Some(Operation::Write);
@@ -233,7 +234,7 @@ fn one_lifted(make: Make, seed: u64, rule: Rule, n: u64) -> Option<(Outcome, Str
     Some((outcome, said))
 }
 
-/// What `work` gives in time.
+/// The result of `work`, if it returns within the limit.
 fn within<T: Send + 'static>(limit: Duration, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     let (done, wait) = mpsc::channel();
     std::thread::spawn(move || {

@@ -20,20 +20,20 @@ const WHY: Purpose = Purpose::Log;
 
 type File = Arc<dyn BlockFile>;
 
-/// How the toy is wrong.
+/// The planted fault of the toy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flaw {
-    /// It is right.
+    /// No fault.
     None,
     /// A commit is acknowledged before its sector is written.
     EarlyAcknowledgement,
     /// A commit's sector is not written durably, and not flushed.
     NoFlush,
-    /// The checksum is not looked at.
+    /// The checksum is not checked.
     NoChecksum,
     /// The directory is not synced after the file was made.
     NoDirectorySync,
-    /// Recovery drops the last commit, and remembers that in the file only after it was shown.
+    /// Recovery drops the last commit, and stores that in the file only after the commit was shown.
     ForgetfulRecovery,
 }
 
@@ -49,7 +49,7 @@ fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-/// A state's digest: that of the numbers that led to it.
+/// The digest of a state, from the values of its commits.
 fn extend(digest: u64, value: u64) -> u64 {
     digest.rotate_left(7).wrapping_mul(31).wrapping_add(value | 1)
 }
@@ -129,7 +129,7 @@ impl Subject for Toy {
         bench.history.resume(digest);
         bench.history.opened();
         let file = file.map_or_else(|| self.make(&bench.devices), Ok)?;
-        // What lies behind a torn sector would come back when that is written.
+        // Sectors after a torn sector would be valid again when that sector is written, so they are cleared.
         let end = values.len() as u64 * SECTOR_BYTES as u64;
         let rest = file.len_bytes().map_err(text)?.saturating_sub(end).next_multiple_of(SECTOR_BYTES as u64);
         if rest > 0 {

@@ -23,21 +23,21 @@ use crate::pages::{PAGE_BYTES, resize, small_config};
 use crate::parts::Part;
 use crate::search::{Recovered, Subject, Workbench};
 
-/// Trees on the smallest pool.
+/// The workload on trees, with the smallest pool.
 pub struct Trees {
-    /// Puts and removes of the workload.
+    /// The number of inserts and removals.
     pub commits: usize,
-    /// What it is put together from; one that does not switch.
+    /// The configuration, which does not change.
     pub part: Part,
-    /// Bytes of a page.
+    /// The page size in bytes.
     pub page_bytes: usize,
 }
 
-/// After a recovery there are 1, 2, 4, ... commits more.
+/// After a recovery there are 1, 2, 4, ... more commits.
 const COMMITS_AFTER_BITS: u64 = 8;
 
 impl Trees {
-    /// A workload of this many puts and removes.
+    /// A workload with this number of inserts and removals.
     pub fn new(commits: usize) -> Trees {
         Trees { commits, part: Part::Doublewrite, page_bytes: PAGE_BYTES }
     }
@@ -49,7 +49,7 @@ impl Trees {
         Pager::open(config, Arc::new(EngineRedo)).map_err(text)
     }
 
-    /// Until there are so many commits.
+    /// Runs steps until there are this many commits.
     fn steps(
         &self,
         pager: &Pager,
@@ -79,7 +79,7 @@ fn hash(key: &[u8], payload: &[u8]) -> u64 {
     hash_bytes(hash_bytes(3, key), payload)
 }
 
-/// Notes in the root page where the tree is.
+/// Stores the address of the tree in the root page.
 fn note_place(pager: &Pager, tree: &Tree) -> Done {
     let mut mtr = pager.begin().map_err(text)?;
     let root = mtr.x(PageId::ROOT).map_err(text)?;
@@ -106,9 +106,9 @@ struct Worker<'a> {
     model: BTreeMap<Vec<u8>, u64>,
     digest: u64,
     last: Option<(usize, Lsn)>,
-    /// Growing and shrinking take turns.
+    /// Whether the tree grows now. Phases of growing and shrinking alternate.
     growing: bool,
-    /// Larger pages get larger entries, so that they split as often.
+    /// Entries are larger in larger pages, so that splits are as frequent.
     entry_factor: u64,
 }
 
@@ -137,7 +137,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Keys share prefixes, come in runs, and differ in length.
+    /// A random key. Keys share prefixes, and have different lengths.
     fn some_key(&mut self) -> Vec<u8> {
         let group = self.bench.rng.below(5);
         let number = self.bench.rng.below(400);
@@ -160,7 +160,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Removes the first key from some place on.
+    /// Removes the first key after a random one.
     fn remove(&mut self) -> Done {
         let from = self.some_key();
         let Some(key) = self.model.range(from..).next().map(|(key, _)| key.clone()) else { return Ok(()) };
@@ -192,7 +192,7 @@ fn hash_of(payload: &[u8]) -> u64 {
     hash_bytes(4, payload)
 }
 
-/// What is in a tree.
+/// The contents of a tree.
 #[derive(Default)]
 struct Contents {
     /// Hashes of the payloads, by key.
@@ -217,7 +217,7 @@ fn make_tree(pager: &Pager) -> Result<Tree, String> {
     Ok(tree)
 }
 
-/// Digest of the tree, its damages, and pages of its segment that it does not use.
+/// Computes the digest of the tree, and checks the tree and the pages of its segment.
 fn examine(pager: &Pager, tree: &Tree, damages: &mut Vec<String>) -> Result<u64, String> {
     let mut checker = Checker::new();
     let mut digest = 0;

@@ -32,14 +32,14 @@ use crate::search::{
     Failure, Plan, Recovered, Run, SearchResult, Subject, Workbench, guarded, search_run, timed,
 };
 
-/// Crashes of a recovery.
+/// The number of crashes of a recovery.
 const CRASHES_OF_RECOVERY: usize = 2;
-/// Images of a database that has gone on, and of each of its cuts.
+/// The number of images of a database that has continued, and of each of its cuts.
 const IMAGES_OF_A_LIFE: usize = 6;
 const IMAGES_OF_A_CUT: usize = 2;
-/// Of so many images that are recovered twice, one goes on.
+/// Of this many images that are recovered twice, one continues with the workload.
 const LIVES_EVERY: u64 = 3;
-/// Crashes before the last one.
+/// The most crashes before the last one.
 const LIVES_MAX: usize = 3;
 
 /// A cut.
@@ -49,11 +49,11 @@ pub(crate) struct Trial<'a> {
     pub(crate) plan: Plan,
     pub(crate) cut: u64,
     pub(crate) timeline: &'a Timeline,
-    /// What the cache on flash was at an earlier moment, if there is one.
+    /// An earlier state of the flash cache, if there is one.
     pub(crate) earlier: Option<&'a MemoryImage>,
 }
 
-/// A crash image: its number, and what became of each write.
+/// A crash image: its number, and the fate of each write.
 #[derive(Clone, Copy)]
 struct CrashImage<'a> {
     number: usize,
@@ -84,7 +84,7 @@ impl Trial<'_> {
         let images = timed(&mut found.building, || self.timeline.image(fates));
         found.images += 1;
         let number = found.images;
-        // What a life began with it may still have.
+        // The damage of a cache from the beginning of this life may still be there.
         let is_spoilt = spoil(&images, self.earlier, self.seed_of(number)) || self.run.is_spoilt;
         let log = RecordLog::new();
         let devices = match again && !goes_on {
@@ -101,7 +101,7 @@ impl Trial<'_> {
         }
     }
 
-    /// Crashes a recovery and recovers from that.
+    /// Crashes a recovery, and recovers again.
     fn crash_again(
         &self,
         log: &RecordLog,
@@ -135,7 +135,7 @@ impl Trial<'_> {
         }
     }
 
-    /// Lets the database go on after its recovery, and crashes that.
+    /// Lets the database continue after its recovery, and crashes it later.
     fn go_on(&self, digest: u64, image: CrashImage<'_>, rng: &mut Rng, found: &mut SearchResult) {
         let images = IMAGES_OF_A_LIFE.min(self.plan.images.saturating_sub(found.images).div_ceil(2));
         if images == 0 {
@@ -167,7 +167,7 @@ impl Trial<'_> {
         found.add(SearchResult { commits: 0, second_crashes, failures: Vec::new(), ..more });
     }
 
-    /// What a database does after its recovery; `None`: it stops, since its cache was spoilt.
+    /// The run of a database after its recovery. `None` means that it stopped because its cache was damaged.
     fn next_life(&self, image: CrashImage<'_>, rng: &mut Rng, found: &mut SearchResult) -> Option<Run> {
         let CrashImage { number, fates } = image;
         let [images, twin] =
@@ -194,7 +194,7 @@ impl Trial<'_> {
         (self.plan.seed << 32) ^ (self.cut << 12) ^ image as u64
     }
 
-    /// One with a cache that was spoilt may stop, and is started again.
+    /// Recovers a database. If its cache was damaged, it may stop, and is started again.
     fn recover(
         &self,
         devices: &Devices,
@@ -207,8 +207,7 @@ impl Trial<'_> {
         }
     }
 
-    /// The commits that were acknowledged and begun before the cut, and the states that may be there after
-    /// it.
+    /// The commits that were acknowledged and begun before the cut, and the states that are allowed after it.
     fn promised(&self) -> (Span, &[u64]) {
         let marks = self.timeline.marks();
         let span = History::span(marks);
@@ -219,7 +218,7 @@ impl Trial<'_> {
         (span, states)
     }
 
-    /// Whether what was recovered is what was promised; gives its digest.
+    /// Checks that the recovered state is one of the allowed states. Returns its digest.
     fn judge(&self, recovered: Result<Recovered, String>) -> Result<u64, String> {
         let recovered = recovered.map_err(|error| format!("it cannot be used: {error}"))?;
         if let Some(damage) = recovered.damages.first() {
