@@ -37,13 +37,13 @@ use crate::tables_file::wanted;
 pub enum DirectoryState {
     /// There is no such directory.
     Missing,
-    /// It holds nothing that matters.
+    /// It has no files, or only files that may be in any data directory.
     Empty,
-    /// It holds a database.
+    /// It has a database.
     Database,
 }
 
-/// Names that do not make a directory one with foreign files.
+/// Names of files that do not count as files of other programs.
 const NOBODYS: &[&str] = &[
     FILE_NAME,
     AUTO_FILE_NAME,
@@ -62,14 +62,14 @@ const GROUP_WRITES: u32 = 0o020;
 const OTHERS: u32 = 0o007;
 const OTHERS_WRITE: u32 = 0o002;
 const STICKY: u32 = 0o1000;
-/// A cache on flash of less than this part of the pool is warned of.
+/// If a flash cache is smaller than this part of the pool, there is a warning.
 const POOL_IN_FLASH: u64 = 10;
 /// With fewer bytes for pages in persistent memory there is a warning.
 const NVM_PAGES_BYTES_MIN: u64 = 1 << 20;
 /// The most page writers by default.
 const WRITERS_MAX: usize = 8;
 
-/// Looks at a directory without changing it.
+/// Inspects a directory without changing it.
 pub fn inspect(path: &Path) -> Result<DirectoryState, OpenError> {
     let entries = match std::fs::read_dir(path) {
         Ok(entries) => entries,
@@ -104,7 +104,7 @@ pub fn inspect(path: &Path) -> Result<DirectoryState, OpenError> {
     }
 }
 
-/// Whether a file is one that the user made for a new region, or a region that was left.
+/// Whether a file was made by the user for a new region, or is a region that is not needed any more.
 fn is_unused_region(path: &Path) -> bool {
     let mut header = Vec::new();
     let read =
@@ -117,7 +117,7 @@ fn some_of(names: &[String]) -> String {
     if names.len() > 3 { format!("{shown} and {} more", names.len() - 3) } else { shown }
 }
 
-/// A device that is ready, with what was found about it.
+/// A device that is ready for use, with its properties.
 pub struct Device {
     /// Its name in the configuration.
     pub name: String,
@@ -128,7 +128,7 @@ pub struct Device {
 }
 
 impl Device {
-    /// What probing found.
+    /// The properties that were found.
     pub fn capabilities(&self) -> &Capabilities {
         self.directory.capabilities()
     }
@@ -140,7 +140,7 @@ pub struct DatabaseDevices {
     pub devices: Vec<Device>,
     /// Whether there is no database there.
     pub is_new: bool,
-    /// Parts that are missing and not needed, and why; for people.
+    /// Warnings about missing parts that are not needed, with the reasons.
     pub warnings: Vec<String>,
     locks: Vec<DirLock>,
 }
@@ -191,7 +191,7 @@ impl DatabaseDevices {
         Ok(())
     }
 
-    /// A device with nothing but the cache on flash may be lost at any time.
+    /// Adds the device of the flash cache. If the device has nothing else, it may be missing.
     fn add_cache(&mut self, name: &str, settings: &DeviceSettings) -> Result<(), OpenError> {
         match self.add(name, settings, &[FLASH]) {
             Err(
@@ -207,8 +207,8 @@ impl DatabaseDevices {
         }
     }
 
-    /// A device needs a directory of its own. Two devices in one directory would need the directory's lock
-    /// twice, and their bytes would be counted for both.
+    /// Checks the directory of a device. Each device needs its own directory. Two devices in one directory
+    /// would need the directory's lock twice, and their bytes would be counted for both.
     fn check_path(&self, name: &str, path: &Path, spaces: &[&str]) -> Result<(), OpenError> {
         let (name, spaces) = (name.to_owned(), spaces.join(", "));
         if !path.exists() {
@@ -227,7 +227,7 @@ impl DatabaseDevices {
         }
     }
 
-    /// How to open the database.
+    /// The options for opening the database.
     pub fn options(&self, settings: &Settings) -> Result<Options, OpenError> {
         let main = self.directory(MAIN_DEVICE);
         let mut pager = PagerConfig::new(main.clone());
@@ -260,7 +260,7 @@ impl DatabaseDevices {
         Ok(Options { derive: Some(varve_sql::deriver()), memory: tables, ..Options::new(pager) })
     }
 
-    /// The device of `[nvm]`, as slow as the medium that it emulates.
+    /// The device of `[nvm]`, with the speed of the medium that it emulates.
     fn memory(&self, nvm: &NvmSettings) -> Result<Arc<dyn Directory>, OpenError> {
         let memory = self.directory(&nvm.device);
         Ok(match &nvm.emulate {
@@ -288,7 +288,7 @@ impl DatabaseDevices {
         }
     }
 
-    /// The device of this name.
+    /// The device with this name.
     pub fn directory(&self, name: &str) -> Arc<dyn Directory> {
         let device = self.devices.iter().find(|device| device.name == name);
         match device {
@@ -297,19 +297,19 @@ impl DatabaseDevices {
         }
     }
 
-    /// The directory for what queries spill: that of the temporary space.
+    /// The directory for temporary files of queries, which is that of the temporary space.
     pub fn spill(&self, settings: &Settings) -> Option<PathBuf> {
         let device = self.devices.iter().find(|device| device.name == settings.spaces.temporary);
         device.or(self.devices.first()).map(|device| device.path.clone())
     }
 
-    /// Gives the locks up. The database must be closed.
+    /// Releases the locks. The database must be closed.
     pub fn close(self) {
         drop(self.locks);
     }
 }
 
-/// The cache on flash, on a device by its name.
+/// The configuration of the flash cache. `directory` returns a device by its name.
 fn flash(settings: &Settings, directory: impl Fn(&str) -> Arc<dyn Directory>) -> Option<FlashConfig> {
     settings.flash.as_ref().map(|flash| FlashConfig::with(directory(&flash.device), flash.settings))
 }
@@ -372,7 +372,7 @@ pub fn check_next(settings: &Settings, database: &Database) -> Result<(), OpenEr
     Ok(open.check_next(&next)?)
 }
 
-/// How the pages of a database lie.
+/// The page layout of a database.
 fn layout_of(control: &Control) -> HomeLayout {
     match control.get().packed {
         true => HomeLayout::Packed(PackedConfig::DEFAULT),
@@ -403,7 +403,8 @@ fn close_to_others(path: &Path, state: DirectoryState) -> Result<Option<String>,
             )))
         }
         DirectoryState::Missing | DirectoryState::Empty => {
-            // Who may write there without owning it has to leave it as it is: the files are his alone.
+            // This fails if the user is not the owner of the directory. The files in it have their own
+            // permissions.
             let _not_the_owner = varve_device::restrict_directory(path);
             Ok(None)
         }
@@ -425,7 +426,7 @@ fn open_devices(settings: &Settings) -> Vec<String> {
     used.map(|(_, device)| device).filter(is_open).map(told).collect()
 }
 
-/// Warnings of levels that are too small to be of use.
+/// Warnings about levels that are too small to be useful.
 fn small_levels(settings: &Settings) -> Vec<String> {
     let pool = settings.pool.size_bytes.unwrap_or_else(default_pool_bytes);
     let is_small = |flash: &&FlashSection| flash.settings.size_bytes < pool / POOL_IN_FLASH;
@@ -467,8 +468,8 @@ pub fn next_config(settings: &Settings, page_size: usize) -> PagerConfig {
     pager
 }
 
-/// A pool that memory can't hold would end the process, or the machine would swap pages that it could
-/// read from their files.
+/// Checks the size of the pool. A pool that is larger than the memory would end the process, or the machine
+/// would swap pages that it could read from their files.
 fn check_pool(settings: &Settings) -> Result<(), OpenError> {
     match (settings.pool.size_bytes, memory_bytes()) {
         (Some(pool), Some(memory)) if pool > memory => {
@@ -520,7 +521,7 @@ fn device_error(name: &str, spaces: &[&str], path: &Path, error: DeviceError) ->
 mod tests {
     use super::*;
 
-    /// Without compression there is one page writer, packed or not, as before there was a choice.
+    /// Without compression there is one page writer, with either layout.
     #[test]
     fn page_writers_are_as_many_as_compression_needs() {
         assert_eq!([1, 4, 64].map(|processors| writers_for(false, processors)), [1, 1, 1]);

@@ -36,7 +36,7 @@ impl Embedded {
         Self::open_limited(directory.as_ref(), settings, limit, None)
     }
 
-    /// The same, for a program whose settings ALTER SYSTEM may change.
+    /// As `open_with`, for a program whose settings ALTER SYSTEM may change.
     pub fn open_with_system(
         directory: impl AsRef<Path>,
         settings: &Settings,
@@ -92,13 +92,13 @@ impl Embedded {
         &self.sql
     }
 
-    /// The devices and what was found about them.
+    /// The devices and their properties.
     pub fn home(&self) -> &DatabaseDevices {
         &self.home
     }
 
-    /// Writes everything out and closes. All sessions and transactions should have ended. If a device is
-    /// full, nothing is lost: the next opening recovers.
+    /// Writes everything and closes the database. All sessions and transactions should have ended. If a
+    /// device is full, nothing is lost, because the next opening recovers.
     pub fn close(self) -> Result<(), OpenError> {
         self.engine.shutdown().map_err(OpenError::Close)?;
         self.home.close();
@@ -106,16 +106,16 @@ impl Embedded {
     }
 }
 
-/// A session that gathers results in memory.
+/// A session that collects results in memory.
 pub struct SqlSession(Session);
 
 impl SqlSession {
-    /// Runs statements for their effect; returns how many rows the last one touched.
+    /// Runs statements for their effect. Returns the number of rows that the last one affected.
     pub fn run(&mut self, sql: &str) -> Result<u64, SqlError> {
         self.gather(sql).map(|gathered| gathered.affected)
     }
 
-    /// Runs statements and returns the rows of the last one that has any.
+    /// Runs statements. Returns the rows of the last one that has a result.
     pub fn query(&mut self, sql: &str) -> Result<Vec<Row>, SqlError> {
         self.gather(sql).map(|gathered| gathered.rows)
     }
@@ -140,7 +140,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// The value of a column; `None` if the result has no column of this name.
+    /// The value of a column; `None` if the result has no column with this name.
     pub fn get(&self, column: &str) -> Option<&Value> {
         let index = self.columns.iter().position(|known| &*known.name == column)?;
         self.values.get(index)

@@ -7,7 +7,7 @@ use varve_pager::PagerError;
 
 use crate::config::ConfigError;
 
-/// Why a database doesn't open.
+/// The reason why a database cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The configuration is wrong.
@@ -16,7 +16,7 @@ pub enum OpenError {
     /// The runner of general queries can't start.
     #[error("General queries can't be run: {0}.")]
     Queries(varve_sql::SqlError),
-    /// A configuration file that was asked for can't be read.
+    /// A configuration file that the user named can't be read.
     #[error("Cannot read the configuration file {}: {error}.", path.display())]
     ConfigFile {
         /// The file.
@@ -24,7 +24,7 @@ pub enum OpenError {
         /// The error of the system.
         error: std::io::Error,
     },
-    /// The directory can't be read or made.
+    /// The directory can't be read or created.
     #[error("Cannot use the directory {}: {error}. Check the path and its permissions.", path.display())]
     Unreadable {
         /// The directory.
@@ -62,7 +62,7 @@ pub enum OpenError {
         /// The directory.
         path: PathBuf,
     },
-    /// There is one already.
+    /// The directory already has a database.
     #[error(
         "There is a database in {} already; nothing was changed. Start it with `varve serve {}`, or \
          choose another directory.",
@@ -72,7 +72,7 @@ pub enum OpenError {
         /// The directory.
         path: PathBuf,
     },
-    /// A measurement would drop tables of it.
+    /// The directory has a database, and a measurement would drop its tables.
     #[error(
         "There is a database in {} already, and a measurement drops and makes tables: nothing was changed. Choose a new or an \
          empty directory, or say --no-load (bench run) or --reuse (the others) to measure tables that an earlier one left there.",
@@ -104,7 +104,7 @@ pub enum OpenError {
         /// The directory.
         path: PathBuf,
     },
-    /// Others may write in it.
+    /// Other users may write in the directory.
     #[error(
         "The data directory \"{}\" has invalid permissions ({mode:04o}). Permissions should be u=rwx (0700) or u=rwx,g=rx (0750): others \
          could have changed what is in it. If nobody has, close it with `chmod 700 {}`.",
@@ -116,7 +116,7 @@ pub enum OpenError {
         /// Its permission bits.
         mode: u32,
     },
-    /// Another process has it.
+    /// Another process uses the directory.
     #[error(
         "{} is in use by another process (number {pid}). One process at a time can open a database: \
          stop that one first, or connect to it.",
@@ -128,7 +128,7 @@ pub enum OpenError {
         /// The process.
         pid: String,
     },
-    /// The directory of a device isn't there.
+    /// The directory of a device does not exist.
     #[error(
         "The device \"{name}\" (space: {spaces}) has the directory {}, which doesn't exist. Mount it or \
          make it, or correct [devices.{name}] in varve.toml.",
@@ -142,7 +142,7 @@ pub enum OpenError {
         /// Its directory.
         path: PathBuf,
     },
-    /// The path of a device is something else.
+    /// The path of a device is not a directory.
     #[error(
         "The device \"{name}\" (space: {spaces}) has the path {}, which is no directory. Choose a \
          directory in [devices.{name}] of varve.toml.",
@@ -156,16 +156,16 @@ pub enum OpenError {
         /// Its path.
         path: PathBuf,
     },
-    /// Two devices are one.
+    /// Two devices have the same directory.
     #[error(
         "The devices \"{other}\" and \"{name}\" have the same directory ({}). Put the spaces of both on \
          \"{other}\", or choose another directory for \"{name}\"; \"main\" is the data directory.",
         path.display()
     )]
     DeviceTwice {
-        /// The later one.
+        /// The second device.
         name: String,
-        /// The earlier one.
+        /// The first device.
         other: String,
         /// Their directory.
         path: PathBuf,
@@ -201,7 +201,7 @@ pub enum OpenError {
         name: String,
         /// The spaces on it.
         spaces: String,
-        /// What happened.
+        /// The error of the device.
         error: varve_device::DeviceError,
     },
     /// The emulated profile doesn't exist.
@@ -221,10 +221,10 @@ pub enum OpenError {
         path: PathBuf,
         /// The value with which the database was created.
         created: String,
-        /// What was asked for.
+        /// The configured value.
         wanted: String,
     },
-    /// Where pages are written can't change.
+    /// The page layout can't change.
     #[error(
         "{} was initialised with layout \"{created}\", the configuration asks for \"{wanted}\". The layout can't \
          change later: remove layout from section [home], or initialise another directory.",
@@ -235,25 +235,25 @@ pub enum OpenError {
         path: PathBuf,
         /// The value with which the database was created.
         created: &'static str,
-        /// What was asked for.
+        /// The configured value.
         wanted: &'static str,
     },
-    /// What `--region` names is no directory.
+    /// The path of `--region` is not a directory.
     #[error(
         "--region names {}, which is no directory. Name the directory in which the region's file, nvm.varve, lies.",
         path.display()
     )]
     NoRegionDirectory {
-        /// What was named.
+        /// The path.
         path: PathBuf,
     },
-    /// The region is not where the configuration says, or that says nothing.
+    /// The region is not in the configured directory, or no directory is configured.
     #[error(
         "Cannot open the database: {why}. Pass --region DIRECTORY if the region's file, nvm.varve, lies in one that the \
          configuration doesn't name: {command} --region DIRECTORY"
     )]
     RegionElsewhere {
-        /// Why it was not found where it was looked for.
+        /// The reason why it was not found.
         why: String,
         /// The command that drains the region.
         command: String,
@@ -261,21 +261,21 @@ pub enum OpenError {
     /// The file with tables in persistent memory cannot be used.
     #[error("Cannot open the database: {0}.")]
     Tables(#[from] varve_memory::TablesFileError),
-    /// The pool doesn't fit.
+    /// The pool is larger than the memory.
     #[error(
         "The buffer pool is to have {pool}, but there are only {memory} of memory. Choose less with --pool \
          or with size in section [pool] of varve.toml; half of the memory is a good start."
     )]
     PoolTooLarge {
-        /// What was asked for.
+        /// The configured value.
         pool: String,
-        /// What there is.
+        /// The size of the memory.
         memory: String,
     },
-    /// The engine refused.
+    /// An error of the engine.
     #[error("Cannot open the database: {0}.")]
     Engine(#[from] Error),
-    /// It was open, and could not write what was left.
+    /// An error when an open database was closed.
     #[error(
         "Cannot end cleanly: {0}. Nothing that was committed is lost: what is missing the next start recovers from the log."
     )]

@@ -6,7 +6,7 @@ const SHARE: u64 = 4;
 const MIB: u64 = 1 << 20;
 const POOL_BYTES_MAX: u64 = 1 << 30;
 const POOL_BYTES_MIN: u64 = 32 * MIB;
-/// Where nothing can be found out.
+/// The size of the pool if the size of the memory is unknown.
 const POOL_BYTES_UNKNOWN: u64 = 256 * MIB;
 
 /// The size of the buffer pool if the configuration names none: a quarter of the memory of this machine or
@@ -18,12 +18,12 @@ pub fn default_pool_bytes() -> u64 {
     pool / MIB * MIB
 }
 
-/// Memory of general queries where the configuration says nothing.
+/// The memory of general queries, unless it is configured.
 pub fn default_query_bytes() -> u64 {
     memory_bytes().map_or(QUERY_BYTES_MIN, |bytes| (bytes / QUERY_SHARE).max(QUERY_BYTES_MIN)) / MIB * MIB
 }
 
-/// The memory that this process can use at most, if it can be found out.
+/// The most memory that this process can use, if it is known.
 pub fn memory_bytes() -> Option<u64> {
     [machine_bytes(), group_bytes()].into_iter().flatten().min()
 }
@@ -35,7 +35,7 @@ fn machine_bytes() -> Option<u64> {
     Some(kib << 10)
 }
 
-/// The limit of control groups, version 2; `max` is no limit.
+/// The limit of control groups, version 2. `max` means no limit.
 fn group_bytes() -> Option<u64> {
     std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok()?.trim().parse().ok()
 }

@@ -45,7 +45,7 @@ pub struct SystemFile {
     temporary: Arc<TemporaryLimit>,
     /// The database with these settings, once it is open.
     database: OnceLock<Arc<Database>>,
-    /// Ignored settings, as text for people.
+    /// Descriptions of the ignored settings.
     left_out: Vec<String>,
     now: Mutex<Now>,
 }
@@ -93,8 +93,8 @@ impl SystemFile {
             Err(error) => {
                 let fit = Fit::of(&base, directory, &said);
                 let is_right_elsewhere = fit.all_left_lean() && unknown_of(&said).is_empty();
-                // Nothing to blame, and yet it isn't read: it doesn't parse, or a section is empty. The next
-                // ALTER SYSTEM would write over it.
+                // The file can't be read, but no single setting is wrong. Either it is not valid TOML, or a
+                // section is empty. The next ALTER SYSTEM would write over it.
                 if misfit == Misfit::Told && (!is_right_elsewhere || fit.left.is_empty()) {
                     return Err(OpenError::Config(error));
                 }
@@ -114,7 +114,7 @@ impl SystemFile {
         })
     }
 
-    /// The settings with what ALTER SYSTEM has changed.
+    /// The settings, including the changes of ALTER SYSTEM.
     pub fn settings(&self) -> &Settings {
         &self.at_start
     }
@@ -141,7 +141,7 @@ impl SystemFile {
         KEYS.iter().filter(|key| key.said_in(&now.fit.kept).is_some()).map(|key| key.name).collect()
     }
 
-    /// The settings in the file that are impossible with the present varve.toml, as text for people.
+    /// Descriptions of the settings in the file that are impossible with the present varve.toml.
     pub fn left_out(&self) -> &[String] {
         &self.left_out
     }
@@ -172,13 +172,14 @@ impl SystemFile {
         let database = self.database.get();
         let checked = database.map_or_else(|| check_settings(&fit.next), |open| check_next(&fit.next, open));
         checked.map_err(|error| refused(error.to_string()))?;
-        // What there is no room for the file does not say: else each later change would try it again.
+        // The size is changed before the file is written. If there is not enough space, the file does not get
+        // the size, because each later change would try it again.
         if altered.is_some_and(|key| key.name == "flash_size") {
             self.resize(&fit.next)?;
         }
         let durable = self.write(&said.to_string()).map_err(|error| {
-            // The size that the file says; if there is no room for it any more, the next start has it, or
-            // does without.
+            // Restores the size in the file. If there is not enough space for it any more, the next start has
+            // it, or does without.
             let _as_it_was = self.resize(&now.fit.next);
             let path = self.directory.join(AUTO_FILE_NAME);
             SqlError::new(SqlState::IO_ERROR, format!("could not write file \"{}\": {error}", path.display()))
@@ -233,15 +234,15 @@ impl SystemFile {
             changed.map_err(|error| SqlError::from(Error::from(error)))?;
         }
         let applied = applied.and_then(|()| match [&self.in_force, next].map(|one| one.pool.page_writers) {
-            // As many as the next start would have.
+            // The same number as at the next start.
             [None, None] => pager.set_page_writers(page_writers(next, pager.has_compressed_pages())),
             _ => Ok(()),
         });
-        // Last: a size without room keeps nothing else from being changed.
+        // The size is changed last, so that a lack of space does not prevent other changes.
         applied.map_err(|error| SqlError::from(Error::from(error))).and(self.resize(next))
     }
 
-    /// Resizes the cache on flash to the configured size, if there is a cache.
+    /// Resizes the flash cache to the configured size, if there is a cache.
     fn resize(&self, next: &Settings) -> Result<(), SqlError> {
         let pager = self.database.get().map(|database| database.pager());
         let resized = match (&next.flash, pager.filter(|pager| pager.flash_design().is_some())) {
@@ -251,7 +252,7 @@ impl SystemFile {
         resized.map_err(|error| SqlError::from(Error::from(error)))
     }
 
-    /// The inner result says whether the new file's name is durable.
+    /// Writes the file. The inner result says whether the new file's name is durable.
     fn write(&self, text: &str) -> io::Result<io::Result<()>> {
         let new = self.directory.join(AUTO_FILE_NEW);
         let directory = File::open(&self.directory)?;
@@ -335,7 +336,7 @@ impl SystemSettings for SystemFile {
     }
 }
 
-/// Descriptions of ignored settings, for people.
+/// Descriptions of the ignored settings.
 fn told(fit: &Fit, said: &Table, error: &ConfigError) -> Vec<String> {
     let misfits = fit.left.iter().map(|(key, why)| format!("{} is left out: {}", key.name, why.message));
     let unknown = unknown_of(said)
@@ -348,7 +349,7 @@ fn told(fit: &Fit, said: &Table, error: &ConfigError) -> Vec<String> {
     }
 }
 
-/// A value as the file has it.
+/// A value in the form of the file.
 fn written(key: &Key, value: &str) -> Result<Value, SqlError> {
     let invalid = |problem: &str| {
         let message = format!("invalid value for parameter \"{}\": \"{value}\"", key.name);

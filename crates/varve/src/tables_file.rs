@@ -3,7 +3,7 @@
 //! Invariants
 //! 1. A look at the file of a stopped database makes no file.
 //!
-//! What it does not know: which tables the catalog has (the engine opens the file and compares).
+//! This module does not know which tables the catalog has (the engine opens the file and compares).
 
 use std::sync::Arc;
 
@@ -12,15 +12,15 @@ use varve_memory::{MemoryTables, TablesFileError, TablesFound, look_into_tables}
 
 use crate::config::{TablesSettings, show_bytes};
 
-/// What the configuration wants on the device of `[nvm]`. `None`: no tables.
+/// The configured file on the device of `[nvm]`; `None` means no tables.
 pub fn wanted(tables: TablesSettings, directory: Arc<dyn Directory>) -> Option<MemoryTables> {
     let (size_bytes, partitions) = tables.form()?;
     Some(MemoryTables { directory, size_bytes, partitions })
 }
 
-/// The file that a stopped database has.
+/// The file of a stopped database.
 pub struct StoppedTables {
-    /// What is in it.
+    /// The contents.
     pub found: TablesFound,
     /// The configuration with which it opens.
     pub memory: MemoryTables,
@@ -42,13 +42,13 @@ impl StoppedTables {
         Ok(None)
     }
 
-    /// Whether the file is as the configuration wants it.
+    /// Whether the file has the configured size and number of partitions.
     pub fn fits(&self, wanted: TablesSettings) -> bool {
         let found = (self.found.size_bytes, self.found.partitions);
         wanted.form().is_some_and(|(bytes, partitions)| (bytes, u64::from(partitions)) == found)
     }
 
-    /// One line for people.
+    /// A description in one line.
     pub fn described(&self) -> String {
         let found = &self.found;
         let partitions = if found.partitions == 1 { "partition" } else { "partitions" };
@@ -69,7 +69,7 @@ impl StoppedTables {
     }
 }
 
-/// What stays when a database leaves persistent memory.
+/// Describes the tables that stay when a database leaves persistent memory.
 pub fn stays(found: &TablesFound) -> String {
     format!("{} stays: the rows of its tables are nowhere else", found.place)
 }

@@ -21,12 +21,12 @@ use super::session::{COLUMNS, Session, primary_key};
 use super::{Done, SCHEMA, Worker, text};
 use crate::model::{Effect, body};
 
-/// Views, roles, and constraints of a table.
+/// The most views, the most roles, and the most constraints of a table.
 const EACH_MAX: u64 = 3;
 const EXTRA: &str = "extra";
 
 impl Worker<'_> {
-    /// One change of the catalog that is neither a table's nor an index's coming or going.
+    /// Makes one change of the catalog that does not create or drop a table or an index.
     pub(super) fn describe_one(&mut self, session: &mut Session) -> Done {
         session.start(&self.committed);
         match self.dice(6) {
@@ -81,7 +81,7 @@ impl Worker<'_> {
         }
     }
 
-    /// What names a table goes before it.
+    /// Drops the views of a table before the table is dropped.
     pub(super) fn drop_views_of(&mut self, session: &mut Session, def: &TableDef) -> Done {
         let catalog = session.txn.catalog();
         let object: ObjectId = def.id.into();
@@ -137,8 +137,8 @@ impl Worker<'_> {
         session.txn.set_about(def.id, |about| about.set_comment(None, words)).map_err(text)
     }
 
-    /// ALTER TABLE: a column comes or goes, or the primary key goes and comes again. Each puts the rows into
-    /// new trees.
+    /// Changes a table: adds or drops a column, or drops the primary key and adds it again. Each change moves
+    /// the rows to new trees.
     fn reshape(&mut self, session: &mut Session) -> Done {
         let Some(def) = self.some_def(session) else { return Ok(()) };
         if self.dice(4) == 0 {
@@ -159,7 +159,7 @@ impl Worker<'_> {
     }
 }
 
-/// What the catalog says besides tables and indexes.
+/// The facts in the catalog, without tables and indexes.
 pub(super) fn facts(catalog: &Catalog) -> Vec<(String, String)> {
     let mut facts = Vec::new();
     facts.extend(catalog.views().map(|view| (format!("view/{}", view.name), view.text.clone())));
@@ -185,7 +185,7 @@ pub(super) fn facts(catalog: &Catalog) -> Vec<(String, String)> {
     facts
 }
 
-/// Names in the catalog of what is not there, and objects that are not found by their names.
+/// Names of objects that do not exist, and objects that are not found by their names.
 pub(super) fn contradictions(catalog: &Catalog) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut known: BTreeSet<ObjectId> = catalog.schemas().map(|s| s.id).collect();

@@ -12,7 +12,7 @@ use super::{Done, Load, NUMBERED, NUMBERS, SCHEMA, SESSIONS, TABLES_MAX, Worker,
 use crate::model::Effect;
 
 impl Worker<'_> {
-    /// The table whose keys come from a sequence.
+    /// Makes the table whose keys come from a sequence.
     pub(super) fn make_numbered(&mut self) -> Done {
         let mut session = self.begin();
         session.start(&self.committed);
@@ -22,7 +22,7 @@ impl Worker<'_> {
         self.commit(session)
     }
 
-    /// A transaction of definitions, alone: sessions in progress end first.
+    /// Runs a transaction with DDL. The transactions of all sessions end before.
     pub(super) fn define(&mut self) -> Done {
         for slot in 0..SESSIONS {
             if let Some(session) = self.sessions[slot].take() {
@@ -74,7 +74,7 @@ impl Worker<'_> {
         }
     }
 
-    /// A table with its primary key at once, or one that gets it when it has rows already.
+    /// Creates a table with its primary key, or a table that gets the key when it already has rows.
     fn create_table(&mut self, session: &mut Session, name: String) -> Done {
         let late = self.dice(3) == 0;
         let key = (!late).then(|| primary_key(&name));
@@ -96,7 +96,7 @@ impl Worker<'_> {
         session.txn.add_primary_key(def.id, primary_key(&name)).map(|_| ()).map_err(text)
     }
 
-    /// ALTER TABLE ... SET or RESET (compression), and now and then VACUUM FULL.
+    /// Sets or resets the compression of a table, and sometimes runs VACUUM FULL.
     fn store_one(&mut self, session: &mut Session) -> Done {
         session.start(&self.committed);
         let name = format!("t{}", self.dice(TABLES_MAX));
@@ -112,7 +112,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Quick algorithms: the harness is built for finding faults.
+    /// A random fast algorithm, so that the tests take less time.
     fn some_storage(&mut self) -> StorageOptions {
         let quick = [Algorithm::None, Algorithm::Lz4, Algorithm::Snappy, Algorithm::Zlib, Algorithm::Zstd];
         let algorithm = quick.get(self.dice(quick.len() as u64 + 1) as usize);
@@ -135,7 +135,7 @@ impl Worker<'_> {
     }
 }
 
-/// What the catalog is to say of a table's storage.
+/// The text of the expected fact about a table's storage.
 pub(super) fn stored_as(storage: StorageOptions) -> Option<String> {
     storage.compression.map(|how| format!("{} {}", how.algorithm, how.level))
 }

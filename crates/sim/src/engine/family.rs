@@ -26,7 +26,7 @@ pub(super) const PARENTS: &str = "parents";
 pub(super) const CHILDREN: &str = "children";
 const KEY: &str = "children_fkey";
 
-/// The column of a child that refers, and the one of a parent that is referred to.
+/// The column of a child that refers, and the column of a parent to which it refers.
 const REFERS: usize = 2;
 const REFERRED: usize = 0;
 
@@ -78,7 +78,7 @@ impl Worker<'_> {
         }
     }
 
-    /// A parent that may be there: often one of the newest, so that sessions meet.
+    /// A parent that may exist. It is often one of the newest, so that sessions use the same parents.
     fn some_parent(&mut self) -> i64 {
         let newest = self.newest_parent(|_| true);
         if let Some(id) = newest.filter(|_| self.dice(8) > 0) {
@@ -94,7 +94,8 @@ impl Worker<'_> {
         ids.filter(|id| is_wanted(*id)).nth(at)
     }
 
-    /// Relies on a parent; false if it is not there, or if another session may take it away.
+    /// Takes a shared lock on a parent. Returns false if it does not exist, or if another session may delete
+    /// it.
     fn hold_parent(session: &mut Session, parent: i64) -> Result<bool, String> {
         let table = session.table(PARENTS)?;
         match session.txn.share_row(&table, &key(table.def(), parent), &mut |_| true) {
@@ -140,7 +141,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Deletes a parent, unless somebody relies on it or a child refers to it.
+    /// Deletes a parent, unless another session has locked it or a child refers to it.
     fn remove_parent(&mut self, session: &mut Session, slot: usize) -> Done {
         let own = self.newest_parent(|id| id % SESSIONS as i64 == slot as i64);
         let Some(id) = own else { return Ok(()) };
@@ -162,7 +163,7 @@ impl Worker<'_> {
     }
 }
 
-/// Whether a child refers to a parent: one that is committed, or the transaction's own.
+/// Whether a child refers to a parent. The child may be committed, or the transaction's own.
 fn has_child(txn: &mut Transaction, children: &Table, parent: i64) -> Result<bool, String> {
     let def = children.def();
     let mut lower = Vec::new();

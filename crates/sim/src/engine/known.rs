@@ -13,7 +13,7 @@ use varve_engine::{Database, Isolation, TableDef};
 use super::{NUMBERED, SCHEMA, SESSIONS, catalog, family, text};
 use crate::model::{Model, TableModel, hash_row};
 
-/// Reads all of it.
+/// Reads all contents.
 pub(super) fn read(db: &Arc<Database>) -> Result<Model, String> {
     let mut txn = db.begin(Isolation::ReadCommitted);
     txn.start_statement();
@@ -33,7 +33,7 @@ pub(super) fn read(db: &Arc<Database>) -> Result<Model, String> {
     Ok(model)
 }
 
-/// The last number that each session has given a key of its own.
+/// The last number of a key that each session has made.
 pub(super) fn last_keys(model: &Model) -> [u64; SESSIONS] {
     let mut last = [0; SESSIONS];
     let tables = model.tables.iter().filter(|(name, _)| *name != NUMBERED);

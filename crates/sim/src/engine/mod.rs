@@ -37,10 +37,10 @@ pub use self::throng::search_throng;
 
 const SCHEMA: &str = "public";
 const SESSIONS: usize = 3;
-/// Keys of one session.
+/// The number of keys of one session.
 const KEYS: u64 = 120;
 const TABLES_MAX: u64 = 4;
-/// After a recovery there are 1, 2, 4, ... commits more.
+/// After a recovery there are 1, 2, 4, ... more commits.
 const COMMITS_AFTER_BITS: u64 = 6;
 /// The table whose keys come from a sequence, and the sequence.
 const NUMBERED: &str = "numbered";
@@ -49,54 +49,54 @@ const NUMBERS: &str = "numbers";
 /// Kinds of load, chosen by the seed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Load {
-    /// Everything.
+    /// All kinds of changes.
     Mixed,
-    /// Ascending inserts that split, deletes that merge.
+    /// Ascending inserts, which split pages, and deletes, which merge pages.
     Growing,
     /// Rows that do not fit a page.
     Large,
-    /// Tables and indexes made and dropped.
+    /// Tables and indexes are created and dropped.
     Definitions,
-    /// Transfers between accounts, many rolled back.
+    /// Transfers between accounts, of which many are rolled back.
     Bank,
-    /// Children that a foreign key keeps with their parents.
+    /// Parents and children with a foreign key.
     Family,
-    /// Views, roles, constraints and comments; tables that get and lose columns.
+    /// Views, roles, constraints and comments, and tables whose columns change.
     Catalog,
 }
 
 const LOADS: [Load; 7] =
     [Load::Mixed, Load::Growing, Load::Large, Load::Definitions, Load::Bank, Load::Family, Load::Catalog];
 
-/// A fault planted in the workload, which the harness has to find.
+/// A planted fault of the workload, which the tests must find.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Plant {
-    /// None.
+    /// No fault.
     Nothing,
     /// Commits are acknowledged before they are begun.
     EarlyAcknowledgement,
-    /// One insert in a hundred is noted and not made.
+    /// One insert in a hundred is recorded but not made.
     LostRow,
 }
 
 /// The engine on a small configuration.
 pub struct Engine {
-    /// Commits of the workload.
+    /// The number of commits.
     pub commits: usize,
-    /// Kind of load; `None` = by the seed.
+    /// Kind of load; `None` means that the seed decides.
     pub load: Option<Load>,
-    /// What it is put together from; one that does not switch.
+    /// The configuration, which does not change.
     pub part: Part,
-    /// Pages of the pool.
+    /// The number of pages in the pool.
     pub pool_pages: usize,
-    /// Bytes of a page.
+    /// The page size in bytes.
     pub page_bytes: usize,
-    /// A fault of the workload itself.
+    /// The planted fault of the workload.
     pub plant: Plant,
 }
 
 impl Engine {
-    /// A workload of this many commits.
+    /// A workload with this number of commits.
     pub fn new(commits: usize) -> Engine {
         let (part, page_bytes) = (Part::Doublewrite, PAGE_BYTES);
         Engine { commits, load: None, part, pool_pages: 96, page_bytes, plant: Plant::Nothing }
@@ -114,7 +114,7 @@ impl Engine {
     }
 
     fn open_as(pager: PagerConfig) -> Result<Arc<Database>, String> {
-        // One thread plays all sessions: it must not wait for itself.
+        // One thread runs all sessions, so it must not wait for itself.
         let options = Options { lock_timeout: Some(Duration::from_millis(20)), ..Options::new(pager) };
         Database::open(options).map_err(text)
     }
@@ -127,7 +127,7 @@ impl Engine {
         pager
     }
 
-    /// Shuts it down; if it moves, it is in no region then.
+    /// Shuts the database down. If the part moves, the database then leaves its region.
     fn shut_down(&self, db: &Arc<Database>) -> Done {
         if self.part.moves() {
             db.pager().leave_region_at_shutdown();
@@ -146,11 +146,12 @@ struct Worker<'a> {
     db: &'a Arc<Database>,
     bench: &'a mut Workbench,
     load: Load,
-    /// Tables are stored in ways that change.
+    /// Whether the storage options of tables change.
     stores: bool,
     plant: Plant,
     committed: Model,
-    /// A commit failed because the database stopped: whether it happened shows only after a restart.
+    /// Set if a commit failed because the database stopped. Whether it is committed is known only after a
+    /// restart.
     in_doubt: bool,
     sessions: [Option<Session>; SESSIONS],
     next_key: [u64; SESSIONS],
@@ -223,7 +224,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Purge, page writes, checkpoints.
+    /// Runs purge, page writes, or a checkpoint.
     fn maintain(&mut self) -> Done {
         match self.dice(8) {
             0 => self.db.checkpoint().map_err(text),
@@ -232,7 +233,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Writes out of the pool, and now and then from persistent memory home.
+    /// Writes pages from the pool, and sometimes from persistent memory home.
     fn write_some(&mut self) -> Done {
         let pages = 1 + self.dice(20) as usize;
         self.db.pager().tick_write(pages).map_err(text)?;
@@ -242,7 +243,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Writes that are undone within the transaction.
+    /// Makes changes that are undone within the transaction.
     fn undone(&mut self, session: &mut Session, slot: usize) -> Done {
         let kept = session.effects.len();
         if self.dice(2) == 0 {
@@ -272,7 +273,7 @@ impl Worker<'_> {
         self.read_back(session, slot)
     }
 
-    /// Tables that any row may be written to.
+    /// The tables into which any row may be written.
     fn plain_tables(&self) -> impl Iterator<Item = &String> {
         self.committed.tables.keys().filter(|name| name.starts_with('t'))
     }
@@ -283,7 +284,7 @@ impl Worker<'_> {
         self.plain_tables().nth(at).cloned().unwrap_or_default()
     }
 
-    /// A key of this session; new ones ascend.
+    /// A key of this session. New keys ascend.
     fn some_key(&mut self, slot: usize, fresh: bool) -> i64 {
         let number = if fresh {
             self.next_key[slot] += 1;
@@ -319,7 +320,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Inserts, updates or deletes one row, whichever is possible.
+    /// Inserts, updates or deletes one row, whatever is possible.
     fn write_row(&mut self, session: &mut Session, slot: usize) -> Done {
         let name = self.some_table();
         let fresh = self.load == Load::Growing && self.dice(3) > 0 || self.dice(4) == 0;
@@ -396,7 +397,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Reads one row of the session's own, or a whole table, and compares.
+    /// Reads one of the session's rows or a whole table, and compares it with the model.
     fn read_back(&mut self, session: &mut Session, slot: usize) -> Done {
         let name = match self.load == Load::Family && self.dice(2) == 0 {
             true => [family::PARENTS, family::CHILDREN][self.dice(2) as usize].to_owned(),
@@ -436,7 +437,7 @@ fn image_of(def: &TableDef, id: i64, row: &Row) -> Result<RowImage, String> {
     RowImage::encode(def.row_schema(), &data_of(def, id, row)).map_err(text)
 }
 
-/// Digest of all tables and of what else the catalog says; damages are indexes that disagree with their
+/// Digest of all tables and of the facts in the catalog. Adds a damage for each index that does not match its
 /// table.
 fn digest(db: &Arc<Database>, damages: &mut Vec<String>) -> Result<u64, String> {
     let mut txn = db.begin(Isolation::ReadCommitted);
@@ -500,7 +501,7 @@ impl Steps for Worker<'_> {
 }
 
 impl Engine {
-    /// Until there are so many commits; gives what is there then.
+    /// Runs steps until there are this many commits. Returns the contents at the end.
     fn run(
         &self,
         db: &Arc<Database>,
@@ -548,7 +549,7 @@ impl Subject for Engine {
         let mut db = self.open_again(&bench.devices)?;
         bench.history.opened();
         if self.part.moves() && bench.rng.one_in(2) {
-            // With transactions that the crash ended, and nobody has undone.
+            // The database is shut down while the transactions that the crash ended are not undone.
             self.shut_down(&db)?;
             drop(db);
             db = self.open(self.part, &bench.devices)?;
@@ -556,7 +557,8 @@ impl Subject for Engine {
         if bench.rng.one_in(3) {
             db.checkpoint().map_err(text)?;
         }
-        // Transactions that the crash ended still hold their rows; one thread must not wait for them.
+        // Transactions that the crash ended still have their rows locked, and the only thread must not wait
+        // for them.
         db.tick().map_err(text)?;
         let commits = 1 << bench.rng.below(COMMITS_AFTER_BITS);
         self.run(&db, bench, committed, commits).map(|_| ())
@@ -579,7 +581,7 @@ impl Subject for Engine {
     }
 }
 
-/// Seeds, from `seed` on, whose workloads cover all kinds.
+/// Seeds from `seed` on whose workloads have all kinds of load.
 pub fn covering_seeds(seed: u64) -> [u64; LOADS.len()] {
     let load_of = |seed| Rng::new(seed).below(LOADS.len() as u64);
     let first = |load: usize| (seed..).find(|seed| load_of(*seed) == load as u64).unwrap_or(seed);

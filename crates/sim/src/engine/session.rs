@@ -40,7 +40,7 @@ impl Session {
         }
     }
 
-    /// The row as this session should see it.
+    /// The row that this session should see.
     pub(super) fn expected<'a>(&'a self, committed: &'a Model, table: &str, id: i64) -> Option<&'a Row> {
         let own = self.effects.iter().rev().find_map(|effect| match effect {
             Effect::Put(name, key, row) if name == table && *key == id => Some(Some(row)),
@@ -82,7 +82,7 @@ pub(super) fn key(def: &TableDef, id: i64) -> Vec<u8> {
     key
 }
 
-/// Columns of a test table as it is made.
+/// The number of columns of a new test table.
 pub(super) const COLUMNS: usize = 4;
 
 /// The columns of a row.
@@ -90,13 +90,13 @@ pub(super) fn data(id: i64, row: &Row) -> [Datum<'_>; COLUMNS] {
     [Datum::Int8(id), Datum::Int4(row.group), Datum::Int8(row.balance), Datum::Text(&row.body)]
 }
 
-/// The columns of a row of a table that may have more of them.
+/// The columns of a row, for a table that may have more columns.
 pub(super) fn data_of<'a>(def: &TableDef, id: i64, row: &'a Row) -> Vec<Datum<'a>> {
     let more = def.columns.len().saturating_sub(COLUMNS);
     data(id, row).into_iter().chain(std::iter::repeat_n(Datum::Null, more)).collect()
 }
 
-/// The id and row that are stored, or what is wrong with them.
+/// The id and the row in a stored row, or an error.
 pub(super) fn stored(row: RowRef<'_>) -> Result<(i64, Row), String> {
     match (row.get(0), row.get(1), row.get(2), row.get(3)) {
         (Datum::Int8(id), Datum::Int4(group), Datum::Int8(balance), Datum::Text(body)) => {
@@ -123,7 +123,7 @@ pub(super) fn new_table(name: &str, primary_key: Option<PrimaryKey>) -> NewTable
     NewTable { primary_key, ..NewTable::new(SCHEMA, name, columns) }
 }
 
-/// What a scan met: the XOR of the hashes of all rows, and the largest id.
+/// Scans a table. Returns the XOR of the hashes of all rows, and the largest id.
 pub(super) fn scan(txn: &mut Transaction, table: &Table, index: ScanIndex) -> Result<(u64, i64), String> {
     let name = &table.def().name;
     let (mut sum, mut largest, mut wrong) = (0, i64::MIN, None);

@@ -11,7 +11,7 @@ use super::{Done, SESSIONS, Worker, text};
 use crate::model::Effect;
 use crate::search::WRONG;
 
-/// Keys that a sweep looks at, at most.
+/// The most keys that are checked for deletion.
 const SWEPT_MAX: i64 = 24;
 
 impl Worker<'_> {

@@ -35,14 +35,14 @@ use crate::search::{Failure, SearchResult, WRONG, guarded, timed};
 const THREADS: usize = 4;
 const TABLE: &str = "shared";
 
-/// What one thread committed: digests of its states, from the empty one on.
+/// The commits of one thread: the digests of its states, beginning with the empty one.
 type States = Mutex<Vec<u64>>;
 
 fn mark(thread: usize, number: usize, acknowledged: bool) -> u64 {
     (thread as u64) << 40 | (number as u64) << 1 | u64::from(acknowledged)
 }
 
-/// The last commit of a thread that was acknowledged (or begun) before a cut.
+/// The last commit of a thread that was acknowledged, or begun, before a cut.
 fn last(marks: &[u64], thread: usize, acknowledged: bool) -> usize {
     let of_thread = marks.iter().filter(|mark| (**mark >> 40) as usize == thread);
     let of_kind = of_thread.filter(|mark| (**mark & 1 == 1) == acknowledged);
@@ -108,7 +108,7 @@ impl Worker<'_> {
         number
     }
 
-    /// Inserts, replaces or deletes one row of the thread's own.
+    /// Inserts, replaces or deletes one of the thread's rows.
     fn write(
         &mut self,
         txn: &mut varve_engine::Transaction,
@@ -164,7 +164,7 @@ fn work(devices: &Devices, log: &RecordLog, states: &[States], seed: u64, commit
     db.shutdown().map_err(text)
 }
 
-/// Opens what a crash left: a digest of each thread's rows, and the damages.
+/// Opens the database after a crash. Returns a digest of each thread's rows, and the damages.
 fn recover(devices: &Devices) -> Result<([u64; THREADS], Vec<String>), String> {
     let db = open(devices, false)?;
     let mut digests = [0; THREADS];
@@ -210,7 +210,7 @@ fn judge(marks: &[u64], states: &[Vec<u64>], devices: &Devices) -> Done {
     Ok(())
 }
 
-/// Runs the threads once and tries crash images of what they recorded.
+/// Runs the threads once, and tries crash images of the recording.
 pub fn search_throng(seed: u64, commits: usize, images: usize) -> SearchResult {
     const IMAGES_PER_CUT: usize = 8;
     let log = RecordLog::new();

@@ -15,7 +15,7 @@ fn hash(page: u64, word: u64, value: u64) -> u64 {
     if value == 0 { 0 } else { Rng::new(page << 32 ^ word << 20 ^ value.rotate_left(31)).draw() }
 }
 
-/// The state of the pages, as the workload knows it.
+/// The state of the pages that the workload expects.
 #[derive(Default)]
 pub(super) struct Model {
     words: BTreeMap<(u64, u64), u64>,
@@ -35,19 +35,19 @@ impl Model {
     }
 }
 
-/// What a workload knows of its pages, whichever pager is open.
+/// The workload's data about its pages, which does not depend on the open pager.
 #[derive(Default)]
 pub(super) struct Known {
     pub(super) model: Model,
     pub(super) pages: Vec<u64>,
     pub(super) owner: u32,
-    /// `None` before the first pager was open.
+    /// `None` before the first pager is open.
     pub(super) load: Option<Load>,
     pub(super) burst: Option<(u32, Vec<usize>)>,
 }
 
 impl Known {
-    /// What somebody else has left in the pages; whose segments they are in does not matter.
+    /// Reads the state of pages that another worker has made. Their segments do not matter.
     pub(super) fn of(pager: &Pager) -> Result<Known, String> {
         let mut known = Known { pages: listed(pager)?, ..Known::default() };
         for (entry, number) in (0..).zip(&known.pages).filter(|(_, number)| **number != 0) {

@@ -29,19 +29,21 @@ use crate::rng::Rng;
 use crate::search::{Recovered, Subject, WRONG, Workbench, guarded, outcome, went_on};
 
 pub(crate) const PAGE_BYTES: usize = 4096;
-/// After a recovery there are 1, 2, 4, ... commits more.
+/// After a recovery there are 1, 2, 4, ... more commits.
 const COMMITS_AFTER_BITS: u64 = 8;
 
-/// Few of them mostly: what a recovery leaves in memory is soon gone.
+/// The number of commits after a recovery. It is usually small, because the pages that a recovery leaves in
+/// memory are soon evicted.
 fn commits_after(rng: &mut Rng) -> usize {
     let bits = 1 + rng.below(COMMITS_AFTER_BITS);
     1 << rng.below(bits)
 }
 
-/// Pages the root can list: a small part of its body, so that torn writes of it matter.
+/// The number of pages that the root can list. The list is a small part of the root page, so that torn writes
+/// of it matter.
 const PAGES_MAX: usize = 150;
 
-/// Words of a page of this size.
+/// The number of words of a page with this size.
 fn words(page_bytes: usize) -> u64 {
     (page_bytes - PAGE_HEADER_BYTES) as u64 / 8
 }
@@ -50,25 +52,25 @@ pub(crate) const KIND: u8 = FIRST_ENGINE_KIND + 100;
 /// Kinds of load, chosen by the seed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Load {
-    /// Everything now and then.
+    /// All kinds of changes.
     Even,
-    /// Segments come and go, with checkpoints between.
+    /// Segments are made and dropped, with checkpoints between.
     Fleeting,
-    /// Pages are written again and again, in batches of all sizes, and the redo position stays behind: copies
-    /// of several ages lie in the doublewrite file.
+    /// Pages are written many times, in batches of all sizes, and the redo position does not advance. So the
+    /// doublewrite file has copies of different ages.
     Cleaning,
-    /// Many pages change again and again, and hardly one is written: redo has all of them to bring back.
+    /// Many pages change many times, and few are written. So redo must restore all of them.
     Hoarding,
-    /// Room for very many pages is made, and given back.
+    /// Space for very many pages is reserved, and returned.
     Receding,
 }
 
 const LOADS: [Load; 4] = [Load::Even, Load::Even, Load::Fleeting, Load::Cleaning];
 
-/// Frames of the pool in the workload, and after a crash.
+/// The number of frames of the pool in the workload, and after a crash.
 pub type Frames = [usize; 2];
 
-/// Few, so that pages are stolen.
+/// Few frames, so that changed pages are evicted.
 const FEW: Frames = [48, 48];
 /// The numbers of frames before a crash and after it. Before the crash all pages fit into the pool. Redo then
 /// has fewer frames than pages to restore. So it writes pages, and finds later changes of the same pages
@@ -77,20 +79,20 @@ const MANY_THEN_FEW: Frames = [192, 32];
 
 /// The pager with a small pool.
 pub struct Pages {
-    /// Mini-transactions of the workload.
+    /// The number of mini-transactions.
     pub commits: usize,
-    /// Kind of load; `None` = by the seed.
+    /// Kind of load; `None` means that the seed decides.
     pub load: Option<Load>,
-    /// What it is put together from.
+    /// The configuration.
     pub part: Part,
-    /// Bytes of a page.
+    /// The page size in bytes.
     pub page_bytes: usize,
-    /// How many pages memory has room for.
+    /// The number of frames.
     pub frames: Frames,
 }
 
 impl Pages {
-    /// A workload of this many mini-transactions.
+    /// A workload with this number of mini-transactions.
     pub fn new(commits: usize) -> Pages {
         Pages { commits, load: None, part: Part::Doublewrite, page_bytes: PAGE_BYTES, frames: FEW }
     }
@@ -124,7 +126,8 @@ impl Pages {
         config
     }
 
-    /// Goes on from what is `known` until there are so many commits, on the pager; gives what is known then.
+    /// Continues from `known` on this pager until there are enough commits. Returns the data about the pages
+    /// at the end.
     fn stage(
         &self,
         pager: &Pager,
@@ -157,7 +160,7 @@ impl Pages {
         outcome(errors).map(|()| known)
     }
 
-    /// Shuts it down; if it moves, it is in no region then.
+    /// Shuts the pager down. If the part moves, the database then leaves its region.
     fn shut_down(&self, pager: &Pager) -> Done {
         if self.part.moves() {
             pager.leave_region_at_shutdown();
@@ -165,8 +168,9 @@ impl Pages {
         pager.shutdown().map_err(text)
     }
 
-    /// What is done first after a recovery, while what it left is still in memory: its notes become durable,
-    /// pages are written that it has changed, the redo position moves, and others of them are written.
+    /// Does the first work after a recovery, while the pages from the recovery are still in memory. Makes the
+    /// recovery's log records durable, writes some of its pages, moves the redo position, and writes others
+    /// of its pages.
     fn begin_empty(pager: &Pager, bench: &mut Workbench) -> Done {
         for _ in 0..bench.rng.below(4) {
             if bench.rng.one_in(3) {
@@ -187,15 +191,15 @@ impl Pages {
 /// A part of a run, on one open pager.
 struct Stage {
     part: Part,
-    /// Until there are so many.
+    /// The number of commits at which it ends.
     commits: usize,
-    /// All pages are read at the end and compared.
+    /// Whether all pages are read and compared at the end.
     reads: bool,
-    /// It ends in a crash, and not in a clean shutdown.
+    /// Whether it ends with a crash and not with a clean shutdown.
     is_last: bool,
 }
 
-/// A configuration in which everything happens soon: small pages, pool, log and files, no threads.
+/// A configuration in which all events come soon: small pages, pool, log and files, and no threads.
 pub fn small_config(devices: &Devices) -> PagerConfig {
     PagerConfig {
         page_size: PAGE_BYTES,
@@ -203,7 +207,7 @@ pub fn small_config(devices: &Devices) -> PagerConfig {
         log_segment_bytes: 64 << 10,
         log_capacity_bytes: 512 << 10,
         checkpoint: CheckpointConfig { kind: CheckpointKind::Indirect, interval_ms: 1000, log_fraction: 0.5 },
-        // Images of crashes are copies.
+        // Crash images are copies.
         accepts_copy: true,
         background: false,
         growth_extents: 1,
@@ -215,7 +219,7 @@ pub fn small_config(devices: &Devices) -> PagerConfig {
     }
 }
 
-/// The same with pages of another size: as many frames, and segments that hold as many pages.
+/// Changes the page size. The number of frames, and the number of pages that fit in a segment, stay the same.
 pub(crate) fn resize(config: &mut PagerConfig, page_bytes: usize) {
     let times = |bytes: u64| bytes / config.page_size as u64 * page_bytes as u64;
     config.log_segment_bytes = times(config.log_segment_bytes);
@@ -228,7 +232,7 @@ fn page_id(number: u64) -> PageId {
     PageId::new(SpaceId::DATA, varve_pager::PageNo(number as u32))
 }
 
-/// No operations beyond the pager's own.
+/// Redo without operations of an engine.
 pub(crate) struct NoOperations;
 
 impl RedoOps for NoOperations {
@@ -272,8 +276,8 @@ impl Subject for Pages {
         let mut pager = self.open_again(&bench.devices)?;
         bench.history.opened();
         Self::begin_empty(&pager, bench)?;
-        // In one of three runs it is shut down once; it may have another part then. One that moves comes to
-        // its place.
+        // One of three runs is shut down once, and may continue with another part. A part that moves then
+        // arrives at its place.
         let is_shut_down = bench.rng.one_in(3) || self.part.moves();
         let (stages, reads) = (1 + usize::from(is_shut_down), bench.rng.one_in(2));
         let mut part = self.part;

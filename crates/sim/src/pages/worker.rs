@@ -10,9 +10,9 @@ use super::{Done, KIND, Load, PAGES_MAX, page_id, text, word_offset};
 use crate::relief::Steps;
 use crate::search::{WRONG, Workbench};
 
-/// Pages whose allocation one page describes, with pages of 4 KiB.
+/// The number of pages whose allocation one descriptor page describes, with pages of 4 KiB.
 const GROUP_PAGES: u32 = 8192;
-/// Pages that a hoard has, of those that the root can list.
+/// The number of pages in the load [`Load::Hoarding`].
 const HOARD: usize = 56;
 
 /// One run of the workload.
@@ -20,20 +20,21 @@ pub(super) struct Worker<'a> {
     pager: &'a Pager,
     bench: &'a mut Workbench,
     pub(super) model: Model,
-    /// Entries of the root page; 0 = none.
+    /// Entries of the root page; 0 means none.
     pages: Vec<u64>,
     owner: u32,
     load: Load,
-    /// Words of a page.
+    /// The number of words of a page.
     words: u64,
-    /// Whether pages are now and then filled with noise, which no codec makes shorter.
+    /// Whether pages are sometimes filled with random bytes, which cannot be compressed.
     pub(super) fills: bool,
-    /// Whether free room goes back: there is more of it then, and extents get free a page at a time.
+    /// Whether free space is returned to the device. Then there is more free space, and extents become free
+    /// page by page.
     pub(super) trims: bool,
-    /// Whether it may be shut down at the end of the workload. Otherwise the worker that goes on with another
-    /// part shuts it down.
+    /// Whether the pager may be shut down at the end of the workload. Otherwise the worker that continues
+    /// with another part shuts it down.
     pub(super) is_last: bool,
-    /// Whether all pages of a hoard have been there.
+    /// Whether all pages of [`Load::Hoarding`] were made.
     hoards: bool,
     /// Pages of the segment that will be dropped as a whole, and its owner.
     burst: Option<(u32, Vec<usize>)>,
@@ -100,7 +101,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Gives the cache on flash another size, or that which the next start has.
+    /// Changes the size of the flash cache, or sets it to the size at the next start.
     fn resize_cache(&mut self) -> Done {
         let configured = self.pager.config().flash.as_ref().map_or(0, |flash| flash.settings.size_bytes);
         let bytes = match self.bench.rng.below(4) {
@@ -109,13 +110,13 @@ impl<'a> Worker<'a> {
             _ => configured,
         };
         match self.pager.set_flash_size(bytes) {
-            // It is as it was.
+            // The cache is unchanged.
             Err(full) if full.is_no_space() => Ok(()),
             done => done.map_err(text),
         }
     }
 
-    /// Writes out of the pool, and now and then from persistent memory home.
+    /// Writes pages from the pool, and sometimes from persistent memory home.
     fn write_some(&mut self) -> Done {
         let pages = 1 + self.bench.rng.below(20) as usize;
         self.pager.tick_write(pages).map_err(text)?;
@@ -134,7 +135,7 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    /// The entry of some listed page that is not of the burst, or some empty entry.
+    /// A random entry: of a listed page that is not in the burst, or an empty one.
     fn pick(&mut self, listed: bool) -> Option<usize> {
         let of_burst = |at: &usize| self.burst.as_ref().is_some_and(|(_, entries)| entries.contains(at));
         let fits = |at: &usize| (self.pages[*at] != 0) == listed && !of_burst(at);
@@ -154,10 +155,10 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// A segment that is dropped while some of its pages, and nothing older, are dirty: right before a
-    /// checkpoint they hold nothing back any more, though nothing of the drop is durable yet. Or while all of
-    /// it is stable and no log has it any more: a crash that takes back the drop finds the pages where they
-    /// were written, or nowhere.
+    /// Makes and drops a segment, in one of two situations. In the first, some of its pages are dirty, and
+    /// nothing older. Just before a checkpoint they no longer hold the redo position back, although nothing
+    /// of the drop is durable yet. In the second, the whole segment is stable and not in the log any more. A
+    /// crash that undoes the drop then finds the pages where they were written, or nowhere.
     fn fleet(&mut self) -> Done {
         self.pager.tick_write(1000).map_err(text)?;
         let pages = 3 + self.bench.rng.below(6);
@@ -172,15 +173,15 @@ impl<'a> Worker<'a> {
         if self.bench.rng.one_in(4) { Ok(()) } else { self.pager.checkpoint().map_err(text) }
     }
 
-    /// Makes the file so long that its allocation takes a page more; checkpoints cut that off again, when the
-    /// log has gone on.
+    /// Makes the file so long that its allocation needs one more descriptor page. Checkpoints shorten the
+    /// file again when the log has advanced.
     fn recede(&mut self) -> Done {
         self.pager.reserve(SpaceId::DATA, GROUP_PAGES).map_err(text)?;
         self.pager.checkpoint().map_err(text)
     }
 
-    /// Lists pages until there are many, and changes them; now and then all are written. Crashes are tried
-    /// when all are there.
+    /// Lists pages until there are many, and changes them. Sometimes all are written. Crashes are tried when
+    /// all pages exist.
     fn hoard(&mut self) -> Done {
         let listed = self.pages.iter().filter(|number| **number != 0).count();
         if listed == HOARD && !self.hoards {
@@ -228,8 +229,8 @@ impl<'a> Worker<'a> {
         self.pager.drop_segment(SpaceId::DATA, owner).map_err(text)
     }
 
-    /// Frees the pages of a burst one by one, without a note of the burst. It changes them first, so that
-    /// redo reads them.
+    /// Frees the pages of a burst one by one, without a log record for the segment. It changes them first, so
+    /// that redo reads them.
     fn dissolve(&mut self, entries: Vec<usize>) -> Done {
         for entry in entries {
             if self.bench.rng.one_in(4) {
@@ -240,15 +241,15 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    /// Makes the file longer than anybody needs; checkpoints cut it again.
+    /// Makes the file longer than needed. Checkpoints shorten it again.
     fn room_for_later(&mut self) -> Done {
         let pages = 800 + self.bench.rng.below(800) as u32;
         self.pager.reserve(SpaceId::DATA, pages).map_err(text)?;
         self.pager.checkpoint().map_err(text)
     }
 
-    /// Allocates many pages that are in no list, and others behind them. Then it frees them, with their
-    /// segment or one by one.
+    /// Allocates many pages that are in no list, and others after them. Then frees them, with their segment
+    /// or one by one.
     fn swell(&mut self) -> Done {
         let owner = self.pager.create_segment(SpaceId::DATA).map_err(text)?;
         let mut ids = Vec::new();
@@ -276,7 +277,7 @@ impl<'a> Worker<'a> {
         self.pager.checkpoint().map_err(text)
     }
 
-    /// Changes some of these pages, which nobody lists, and frees all of them, as nobody notes it.
+    /// Changes some of these pages, which are not listed, and frees all of them one by one.
     fn shrink(&mut self, ids: &[PageId]) -> Done {
         self.pager.checkpoint().map_err(text)?;
         for id in ids {
@@ -297,7 +298,7 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    /// Lists a new page with one word in it; gives its entry.
+    /// Lists a new page with one word in it. Returns its entry.
     fn allocate(&mut self, owner: u32) -> Result<Option<usize>, String> {
         let Some(entry) = self.pick(false) else { return Ok(None) };
         let value = self.bench.rng.draw() | 1;
@@ -315,7 +316,7 @@ impl<'a> Worker<'a> {
         self.commit(mtr).map(|()| Some(entry))
     }
 
-    /// Takes a page off the list and gives it back.
+    /// Removes a page from the list, and frees it.
     fn free(&mut self) -> Done {
         let Some(entry) = self.pick(true) else { return Ok(()) };
         self.free_entry(entry)
@@ -366,7 +367,7 @@ impl<'a> Worker<'a> {
         self.commit(mtr)
     }
 
-    /// Fills a page, or the beginning of one, with noise.
+    /// Fills a page, or the beginning of a page, with random bytes.
     fn fill(&mut self) -> Done {
         let Some(entry) = self.pick(true) else { return Ok(()) };
         let number = self.pages[entry];

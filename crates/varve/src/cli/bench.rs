@@ -16,7 +16,7 @@ use super::{CommandError, Where, warn};
 use crate::data_directory::{DatabaseDevices, DirectoryState};
 use crate::error::OpenError;
 
-/// Measures, and prints the figures.
+/// Runs a measurement, and prints the results.
 pub fn run(arguments: &BenchArgs) -> Result<(), CommandError> {
     let queries = Queries::new(&QueryOptions::default()).map_err(OpenError::Queries)?;
     let refused = |error: OpenError| {

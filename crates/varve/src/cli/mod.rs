@@ -20,7 +20,7 @@ use crate::error::OpenError;
 use crate::shell::Format;
 use crate::system_file::{Misfit, SystemFile};
 
-/// Why a command failed, as a paragraph for people.
+/// The reason why a command failed, as a paragraph.
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
     /// The database doesn't open.
@@ -190,8 +190,8 @@ impl Where {
         Ok(self.with_flags(self.system(Misfit::Told)?.settings().clone()))
     }
 
-    /// The same without settings of ALTER SYSTEM that no start would accept. `varve nvm drain` must work even
-    /// with such settings.
+    /// As `settings`, without settings of ALTER SYSTEM that no start would accept. `varve nvm drain` must
+    /// work even with such settings.
     fn settings_that_fit(&self) -> Result<Settings, OpenError> {
         Ok(self.with_flags(self.system(Misfit::LeftOut)?.settings().clone()))
     }
@@ -246,7 +246,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     let program = match Program::try_parse_from(arguments) {
         Ok(program) => program,
         Err(error) => {
-            // Where help can't be printed, nothing can.
+            // If help can't be printed, an error can't be printed either.
             let _ = error.print();
             return u8::try_from(error.exit_code()).unwrap_or(2);
         }

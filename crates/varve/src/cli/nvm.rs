@@ -138,7 +138,7 @@ fn stopped_tables(home: &DatabaseDevices) -> Result<Option<StoppedTables>, OpenE
     Ok(StoppedTables::find(devices, control.get().database)?)
 }
 
-/// What is in the file with the tables, and what the next start will do with the configuration.
+/// Describes the file with the tables, and what the next start will do with the configuration.
 fn about_tables(tables: &Option<StoppedTables>, configured: &Settings) -> Vec<String> {
     let nvm = configured.nvm.as_ref();
     let wanted = nvm.map_or(TablesSettings::DEFAULT, |nvm| nvm.tables);
@@ -170,7 +170,7 @@ fn no_database(directory: &Path) -> Result<(), CommandError> {
     Err(OpenError::NoDatabase { path: directory.to_owned() }.into())
 }
 
-/// The locked devices of the database, with the one of its region.
+/// The locked devices of the database, including the one of its region.
 fn open(arguments: &RegionArgs, configured: &Settings) -> Result<DatabaseDevices, CommandError> {
     let place = &arguments.place;
     place.must_be_database()?;
@@ -211,7 +211,7 @@ fn looking(arguments: &RegionArgs, configured: &Settings) -> Settings {
             ))
         }
     };
-    // What else there is to say of it the region says.
+    // The other settings are read from the region.
     let nvm = |device: &str| NvmSettings {
         device: device.to_owned(),
         region: Some(RegionSettings { size_bytes: 0, log_bytes: 0 }),
@@ -240,7 +240,7 @@ fn described(region: &RegionFound) -> String {
     said
 }
 
-/// How the next start would use the configuration, and what to do about it.
+/// Describes how the next start would use the configuration, and what the user can do.
 fn advice(found: &NvmFound, configured: &Settings, fits: bool, drain: &str) -> String {
     let wants_log = configured.nvm.as_ref().is_some_and(NvmSettings::has_log);
     match (found.attached.is_some(), fits) {

@@ -26,7 +26,7 @@ use crate::system_file::Misfit;
 const STOP_PATIENCE: Duration = Duration::from_secs(15);
 /// The longest delay of a notice.
 const NOTICE_PAUSE: Duration = Duration::from_millis(100);
-/// Descriptors beside those of connections: files, rings, the listener.
+/// The number of descriptors in addition to those of connections: files, rings, the listener.
 const DESCRIPTORS_BESIDE: u64 = 256;
 
 pub fn run(arguments: &ServeArgs) -> Result<(), CommandError> {
@@ -41,7 +41,8 @@ pub fn run(arguments: &ServeArgs) -> Result<(), CommandError> {
     let mut signals = catch_signals()?;
     raise_descriptor_limit(settings.server.max_connections as u64);
     let state = place.state()?;
-    // The address comes first: recovery can take minutes, and would be for nothing without it.
+    // The address is opened first, because recovery can take minutes, and the server cannot run without an
+    // address.
     let options = options(&settings.server)?;
     let listener = Listener::open_for(settings.server.listen, &options)?;
     let database = Embedded::open_with_system(&place.directory, &settings, system)?;
@@ -61,7 +62,7 @@ pub fn run(arguments: &ServeArgs) -> Result<(), CommandError> {
         ));
     }
     say(format!("listening on {}", server.address()));
-    // The iterator ends only when it is closed, which nobody does.
+    // The iterator ends only when it is closed, and it is never closed.
     let _ = signals.forever().next();
     say("stopping: ending sessions, writing a checkpoint");
     stop(server, database)
@@ -111,7 +112,7 @@ fn catch_signals() -> Result<Signals, CommandError> {
     Signals::new([SIGINT, SIGTERM]).map_err(fail)
 }
 
-/// The usual soft limit of 1,024 descriptors is there for programs that use `select`.
+/// Raises the limit of descriptors. The usual soft limit of 1,024 is meant for programs that use `select`.
 fn raise_descriptor_limit(connections: u64) {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
@@ -119,7 +120,7 @@ fn raise_descriptor_limit(connections: u64) {
     let possible = limit.maximum.map_or(wanted, |maximum| wanted.min(maximum));
     if limit.current.is_some_and(|current| current < possible) {
         limit.current = Some(possible);
-        // Where it is refused, the limit that there was applies.
+        // If this is refused, the old limit applies.
         let _ = setrlimit(Resource::Nofile, limit);
     }
 }
@@ -164,14 +165,14 @@ fn introduce(database: &Embedded, settings: &Settings, state: DirectoryState) {
         },
         settings.server.max_connections
     ));
-    // Those of devices stand beside them.
+    // Warnings of devices are printed together with the devices.
     let told = |warning: &&String| {
         let of_devices = home.devices.iter().flat_map(|device| &device.capabilities().warnings);
         of_devices.into_iter().any(|known| warning.ends_with(known.as_str()))
     };
     let warnings = database.engine().warnings();
     warnings.iter().filter(|warning| !told(warning)).for_each(|warning| say(format!("warning: {warning}")));
-    // Doublewrite may be what nobody asked for.
+    // Doublewrite may be the default, which the user has not chosen.
     let is_default = matches!(settings.protection, ProtectionKind::Doublewrite { .. } | ProtectionKind::None);
     let needless = tell::warning(tell::PROTECTION, settings, database.engine().pager());
     needless.filter(|_| !is_default).iter().for_each(|warning| say(format!("warning: {warning}")));

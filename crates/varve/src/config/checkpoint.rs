@@ -4,15 +4,15 @@ use varve_pager::{CheckpointConfig, CheckpointKind, Form, Setting, Unit};
 
 use super::reader::{ConfigError, SectionReader};
 
-/// Most seconds between two of them: a day.
+/// The longest interval in seconds: a day.
 const SECONDS_MAX: usize = 86_400;
 
 /// Checkpoints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CheckpointSettings {
-    /// Which pages a checkpoint has written.
+    /// The pages that a checkpoint writes.
     pub kind: CheckpointKind,
-    /// The most seconds between two of them.
+    /// The interval between two checkpoints, in seconds.
     pub interval_seconds: usize,
 }
 

@@ -9,10 +9,10 @@ use varve_pager::{Form, Unit};
 
 use super::units::show_bytes;
 
-/// How a value is written in the file.
+/// The form of a value in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SettingKind {
-    /// A size: text.
+    /// A size, as text.
     Bytes,
     /// A whole number.
     Count,
@@ -20,7 +20,7 @@ pub enum SettingKind {
     CountOrAuto,
     /// True or false.
     Flag,
-    /// A word: text.
+    /// A word, as text.
     Word,
 }
 
@@ -35,7 +35,7 @@ pub fn show<S>(form: &Form<S>, from: &S) -> String {
     }
 }
 
-/// How its value is written in the file.
+/// The form of a setting's value in the file.
 pub fn kind<S>(form: &Form<S>) -> SettingKind {
     match form {
         Form::Bytes { .. } | Form::Limit { .. } => SettingKind::Bytes,
@@ -45,7 +45,7 @@ pub fn kind<S>(form: &Form<S>) -> SettingKind {
     }
 }
 
-/// The words that it can be.
+/// The words that a setting can have.
 pub fn choices<S>(form: &Form<S>) -> Vec<&'static str> {
     match form {
         Form::Word { words, .. } => words(),
@@ -53,7 +53,7 @@ pub fn choices<S>(form: &Form<S>) -> Vec<&'static str> {
     }
 }
 
-/// The unit of its number, as pg_settings has it.
+/// The unit of a setting's number, as in pg_settings.
 pub fn unit<S>(form: &Form<S>) -> Option<&'static str> {
     match form {
         Form::Count { unit: Unit::Seconds, .. } => Some("s"),
@@ -61,7 +61,7 @@ pub fn unit<S>(form: &Form<S>) -> Option<&'static str> {
     }
 }
 
-/// The least and the greatest value of its number. Sizes are text with a unit, and have none.
+/// The least and the greatest value of a setting's number. Sizes are text with a unit, and have none.
 pub fn bounds<S>(form: &Form<S>) -> Option<(u64, u64)> {
     match form {
         Form::Count { bounds, .. } => Some((*bounds.start() as u64, *bounds.end() as u64)),
@@ -78,7 +78,7 @@ mod tests {
     const DOCUMENTED: &str = include_str!("../../../../docs/settings.md");
     const COMMENTED: &str = include_str!("settings.toml");
 
-    /// What a setting can be, for people.
+    /// A description of the values that a setting can have.
     fn values<S>(form: &Form<S>) -> String {
         match form {
             Form::Bytes { bounds, .. } | Form::Limit { bounds, .. } => {
@@ -134,7 +134,7 @@ mod tests {
             let value = value.unwrap_or_else(|| panic!("settings.toml has no line for {section}.{key}"));
             let shown = super::show(form, default);
             match form {
-                // A size has no default there, but an example.
+                // A size has an example there, and not its default.
                 Form::Bytes { .. } | Form::Limit { .. } => {}
                 Form::Flag { get, .. } => assert_eq!(value, get(default).to_string(), "{section}.{key}"),
                 Form::Count { .. } => assert_eq!(value, shown, "{section}.{key}"),

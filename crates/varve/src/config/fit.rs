@@ -28,7 +28,7 @@ impl Fit {
     pub fn of(base: &Settings, directory: &Path, said: &Table) -> Fit {
         let mut pending: Vec<&'static Key> = KEYS.iter().filter(|key| key.said_in(said).is_some()).collect();
         let mut fit = Fit { next: base.clone(), kept: Table::new(), left: Vec::new() };
-        // Some lean on each other: as long as any is taken, the others are tried again.
+        // Some settings depend on each other, so the others are tried again whenever one was used.
         loop {
             fit.left.clear();
             for key in &pending {
@@ -56,7 +56,7 @@ impl Fit {
     }
 }
 
-/// Names in the file that are no settings of ALTER SYSTEM.
+/// Names in the file that are not settings of ALTER SYSTEM.
 pub fn unknown_of(said: &Table) -> Vec<String> {
     let mut unknown = Vec::new();
     for (section, value) in said {

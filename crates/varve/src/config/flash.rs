@@ -5,22 +5,22 @@ use varve_pager::FlashSettings;
 use super::KIB;
 use super::reader::{ConfigError, SectionReader};
 
-/// The cache.
+/// The settings of the section.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FlashSection {
     /// Name of the device whose directory has the cache file.
     pub device: String,
-    /// Everything else.
+    /// All other settings.
     pub settings: FlashSettings,
 }
 
 impl FlashSection {
-    /// What the section says, over what was said before.
+    /// Reads the section. Its values override those of `before`.
     pub(super) fn read(before: Option<&Self>, section: &mut SectionReader<'_>) -> Result<Self, ConfigError> {
         let at = ["device", "size"].map(|key| section.position(key));
         let device = section.text("device")?.or(before.map(|flash| flash.device.clone()));
         let missing = |key, at, what| section.error(key, at, &format!("is missing: {what}"));
-        // There is no cache to be altered without the section.
+        // Without the section there is no cache that could be changed.
         let of_device = "section [flash] of varve.toml must name the device for the cache file";
         let device = device.ok_or_else(|| missing("device", at[0], of_device))?;
         if before.is_none() && !section.has("size") {

@@ -3,7 +3,7 @@
 
 use super::keys::KEYS;
 
-/// Names of PostgreSQL, with section and key.
+/// Names of PostgreSQL's settings, with section and key in varve.toml.
 const POSTGRES: &[(&str, &str, &str)] = &[
     ("shared_buffers", "pool", "size"),
     ("listen_addresses", "server", "listen"),
@@ -43,13 +43,13 @@ pub fn advice(name: &str, value: &str) -> Option<String> {
     Some(format!("varve.toml is TOML: write {shown}"))
 }
 
-/// What TOML has for PostgreSQL's words for flags.
+/// The TOML value for PostgreSQL's words for flags.
 pub fn flag(value: &str) -> Option<bool> {
     let words = [("on", true), ("off", false), ("yes", true), ("no", false)];
     words.iter().find(|(word, _)| value.eq_ignore_ascii_case(word)).map(|(_, flag)| *flag)
 }
 
-/// A size with the unit that it means, in quotes; a number and a flag without quotes.
+/// A size with its unit in quotes, or a number or a flag without quotes.
 fn quoted(value: &str) -> String {
     if let Some(flag) = flag(value) {
         return flag.to_string();
@@ -62,7 +62,7 @@ fn quoted(value: &str) -> String {
     format!("\"{}\"", meant.unwrap_or_else(|| value.to_owned()))
 }
 
-/// Name and value of a line, without what follows `#`.
+/// Name and value of a line, without a comment.
 pub fn name_and_value(line: &str) -> Option<(&str, &str)> {
     let line = line.split('#').next().unwrap_or_default().trim();
     let (name, value) = line.split_once('=')?;

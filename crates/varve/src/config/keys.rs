@@ -17,23 +17,23 @@ use crate::memory::{default_pool_bytes, default_query_bytes};
 
 /// One setting.
 pub struct Key {
-    /// Its name in SQL.
+    /// The name in SQL.
     pub name: &'static str,
-    /// Its section of the file.
+    /// The section in the file.
     pub section: &'static str,
-    /// Its key there.
+    /// The key in the section.
     pub key: &'static str,
-    /// How it is written.
+    /// The form of the value in the file.
     pub kind: SettingKind,
     /// A description of the setting.
     pub description: &'static str,
     /// Whether a change waits for the next start.
     pub needs_restart: bool,
-    /// Its value, as SHOW prints it.
+    /// Returns the value as SHOW prints it.
     pub shown: Shown,
-    /// The words that it can be.
+    /// The words that it can have.
     pub choices: Vec<&'static str>,
-    /// The unit of its number, as pg_settings has it.
+    /// The unit of its number, as in pg_settings.
     pub unit: Option<&'static str>,
     /// The least and the greatest value of its number.
     pub bounds: Option<(u64, u64)>,
@@ -55,7 +55,7 @@ impl Key {
     }
 }
 
-/// A setting that is in no table.
+/// A setting that no table declares.
 struct Plain {
     names: [&'static str; 3],
     kind: SettingKind,
@@ -73,7 +73,7 @@ const fn key(
     Plain { names, kind, description, needs_restart: true, shown }
 }
 
-/// The same for one that changes on line.
+/// As `key`, for a setting that can change while the database runs.
 const fn on_line(
     names: [&'static str; 3],
     kind: SettingKind,
@@ -101,12 +101,12 @@ impl Plain {
     }
 }
 
-/// The unit of the number of a setting that is in no table.
+/// The unit of the number of a setting that no table declares.
 fn unit(name: &str) -> Option<&'static str> {
     (name == "server_authentication_timeout").then_some("s")
 }
 
-/// The least and the greatest number of a setting that is in no table.
+/// The least and the greatest number of a setting that no table declares.
 fn bounds(name: &str) -> Option<(u64, u64)> {
     let range = match name {
         "home_compression_level" => {
@@ -123,7 +123,7 @@ fn bounds(name: &str) -> Option<(u64, u64)> {
     Some((*range.start() as u64, *range.end() as u64))
 }
 
-/// The words that a setting can be which is in no table.
+/// The words of a setting that no table declares.
 fn choices(name: &str) -> Vec<&'static str> {
     match name {
         "home_compression" => Algorithm::ALL.map(Algorithm::name).to_vec(),
@@ -134,14 +134,14 @@ fn choices(name: &str) -> Vec<&'static str> {
     }
 }
 
-/// The settings of a section that are declared in a table; `of` finds their values.
+/// The settings of a section that a table declares. `of` returns the section's settings.
 fn declared<S: Sync>(
     section: &'static str,
     table: &'static [Setting<S>],
     of: fn(&Settings) -> &S,
 ) -> impl Iterator<Item = Key> {
     table.iter().map(move |setting| Key {
-        // Once for each setting of the program.
+        // This memory is never freed. There is one name for each setting.
         name: String::leak(format!("{section}_{}", setting.key)),
         section,
         key: setting.key,
@@ -155,7 +155,7 @@ fn declared<S: Sync>(
     })
 }
 
-/// What is chosen of the cache on flash, or what is shown where there is none.
+/// The settings of the flash cache, or the values that are shown if there is none.
 fn flash(settings: &Settings) -> &FlashSettings {
     settings.flash.as_ref().map_or(&FlashSettings::NO_CACHE, |flash| &flash.settings)
 }
@@ -170,7 +170,7 @@ fn tables(settings: &Settings) -> &TablesSettings {
     settings.nvm.as_ref().map_or(&TablesSettings::DEFAULT, |nvm| &nvm.tables)
 }
 
-/// All of them, by name.
+/// All settings, by name.
 pub static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
     let mut keys: Vec<Key> = PLAIN.iter().map(Plain::key).collect();
     keys.extend(declared("checkpoint", CheckpointSettings::TABLE, |settings| &settings.checkpoint));
@@ -181,7 +181,7 @@ pub static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
     keys
 });
 
-/// Those that are in no table.
+/// The settings that no table declares.
 const PLAIN: &[Plain] = &[
     on_line(
         ["home_compression", "home", "compression"],

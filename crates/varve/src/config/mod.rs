@@ -60,14 +60,15 @@ const TIB: u64 = 1 << 40;
 /// The most sessions. Each is a thread with a stack, and Linux allows a process this many.
 const CONNECTIONS_MAX: usize = 32_768;
 
-/// Pages of one doublewrite batch, and pages that threads evicting inline have in flight, at most.
+/// The most pages of one doublewrite batch, and the most pages that threads with inline eviction write at the
+/// same time.
 const SLOTS_MAX: usize = 4096;
 
 const NVM_FOR_NOTHING: &str = "holds nothing: give the log a part of it with log, or choose kind = \"nvm\" or \"nvm-dwb\" in [protection]";
 
 const SIZE_FOR_NOTHING: &str = "has a size for the log and pages, and neither is there: remove size, give the log a part of it with log, or choose kind = \"nvm\" or \"nvm-dwb\" in [protection]";
 
-/// As in PostgreSQL.
+/// The limit of PostgreSQL.
 const AUTHENTICATION_SECONDS_MAX: usize = 600;
 
 /// All settings of a configuration.
@@ -75,7 +76,7 @@ const AUTHENTICATION_SECONDS_MAX: usize = 600;
 pub struct Settings {
     /// The devices by name, without the data directory itself.
     pub devices: BTreeMap<String, DeviceSettings>,
-    /// Where the spaces are.
+    /// The devices of the spaces.
     pub spaces: SpaceSettings,
     /// The buffer pool.
     pub pool: PoolSettings,
@@ -87,23 +88,23 @@ pub struct Settings {
     pub log: LogSettings,
     /// Persistent memory, if there is any.
     pub nvm: Option<NvmSettings>,
-    /// The cache on flash, if there is to be one.
+    /// The flash cache, if there is one.
     pub flash: Option<FlashSection>,
     /// The layout of the data files. `None`: in place for a new directory, the existing one for an old
     /// directory.
     pub layout: Option<HomeLayout>,
-    /// Space that packed files take.
+    /// The space of packed files.
     pub packed: PackedSettings,
     /// How pages are compressed at home.
     pub compression: Compression,
-    /// What goes back to the devices as holes in files.
+    /// The space that is returned to the devices as holes in files.
     pub trim: Trim,
     /// Protection against torn pages.
     pub protection: ProtectionKind,
     /// The server.
     pub server: ServerSettings,
-    /// Opens a copy that was taken while the database ran, which is refused else. No file says so: it is for
-    /// one start.
+    /// Whether a copy that was taken while the database ran is opened. Otherwise it is refused. This is not a
+    /// setting of the file, because it applies to one start.
     pub accepts_copy: bool,
 }
 
@@ -114,9 +115,9 @@ pub struct DeviceSettings {
     pub path: PathBuf,
     /// The emulated profile, if any.
     pub profile: Option<String>,
-    /// Bytes that the emulated device has room for; `None`: as much as there is.
+    /// The capacity of the emulated device in bytes; `None` means no limit.
     pub capacity_bytes: Option<u64>,
-    /// Whether to go past the page cache.
+    /// Whether I/O bypasses the page cache.
     pub direct: bool,
 }
 
@@ -136,13 +137,13 @@ pub struct SpaceSettings {
 /// The buffer pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolSettings {
-    /// Bytes of memory; `None`: a quarter of what there is.
+    /// Bytes of memory; `None` means a quarter of the memory.
     pub size_bytes: Option<u64>,
-    /// Which page leaves first.
+    /// The replacement strategy.
     pub replacement: Replacement,
-    /// Threads that write pages; `None`: one, or more where they have pages to compress.
+    /// The number of threads that write pages; `None` means one, or more if pages are compressed.
     pub page_writers: Option<usize>,
-    /// How they keep frames free; `None`: as needed.
+    /// The way in which they keep frames free; `None` means as needed.
     pub pacing: Option<Pacing>,
     /// Bytes of a page. `None`: the default for a new directory, the existing size for an old one.
     pub page_size_bytes: Option<u64>,
@@ -151,9 +152,9 @@ pub struct PoolSettings {
 /// General queries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QuerySettings {
-    /// Bytes of memory for all of them; `None`: an eighth of what there is.
+    /// Bytes of memory for all queries; `None` means an eighth of the memory.
     pub memory_bytes: Option<u64>,
-    /// Bytes of temporary files of one session; `None`: as much as there is.
+    /// Bytes of temporary files of one session; `None` means no limit.
     pub temporary_bytes: Option<u64>,
 }
 
@@ -169,19 +170,19 @@ pub struct LogSettings {
 /// The server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerSettings {
-    /// Where it listens.
+    /// The address on which it listens.
     pub listen: SocketAddr,
-    /// How many sessions there may be.
+    /// The limit of sessions.
     pub max_connections: usize,
-    /// How long a client may take until it is let in.
+    /// The time limit of a login.
     pub authentication_timeout: Duration,
-    /// What clients must show.
+    /// The proof that clients need.
     pub authentication: Proof,
     /// Whether connections are logged.
     pub logs_connections: bool,
     /// Whether the ends of connections are logged.
     pub logs_disconnections: bool,
-    /// Encryption; `None` without.
+    /// Encryption; `None` means no encryption.
     pub tls: Option<TlsSettings>,
 }
 
@@ -234,12 +235,12 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Reads the text of a configuration file; `home` is where relative paths start.
+    /// Reads the text of a configuration file. Relative paths begin at `home`.
     pub fn parse(text: &str, home: &Path) -> Result<Self, ConfigError> {
         Self::default().overlaid(text, home)
     }
 
-    /// The same settings where the text doesn't say others.
+    /// These settings, overridden by those of the text.
     pub fn overlaid(mut self, text: &str, home: &Path) -> Result<Self, ConfigError> {
         let mut file = SectionReader::parse(text)?;
         self.devices.extend(devices(file.section("devices")?, home)?);
@@ -419,7 +420,7 @@ impl Settings {
     }
 }
 
-/// The keys about when page writers work.
+/// Reads the keys about when page writers work.
 fn pacing(section: &mut SectionReader<'_>, before: Option<Pacing>) -> Result<Option<Pacing>, ConfigError> {
     let at = section.position("writer_frames");
     let interval_ms = section.count("writer_interval_ms", 0..=60_000)?.map(|ms| ms as u64);
@@ -451,7 +452,7 @@ fn is_in_nvm(protection: ProtectionKind) -> bool {
     matches!(protection, ProtectionKind::NvmDoublewrite { .. } | ProtectionKind::Nvm)
 }
 
-/// The keys about TLS; what was said before, if there are none.
+/// Reads the keys about TLS. If there are none, `before` stays.
 fn tls(
     section: &mut SectionReader<'_>,
     home: &Path,
@@ -478,7 +479,8 @@ fn tls(
     }
 }
 
-/// `127.0.0.1:5433`, `[::1]:5433`, `localhost:5433` or a bare port. The error follows the key.
+/// Reads an address: `127.0.0.1:5433`, `[::1]:5433`, `localhost:5433` or only a port. The text of an error
+/// follows the key.
 pub fn parse_address(text: &str) -> Result<SocketAddr, String> {
     let loopback = |port: &str| port.parse().ok().map(|port: u16| SocketAddr::from(([127, 0, 0, 1], port)));
     let address = text.parse().ok();

@@ -26,13 +26,13 @@ const PARTITIONS_MAX: usize = varve_memory::PARTITIONS_MAX as usize;
 pub struct NvmSettings {
     /// Name of the device whose directory has the files.
     pub device: String,
-    /// The region for the log and pages, if there is to be one.
+    /// The region for the log and pages, if there is one.
     pub region: Option<RegionSettings>,
     /// The region for tables.
     pub tables: TablesSettings,
     /// Name of the emulated medium, if any.
     pub emulate: Option<String>,
-    /// When pages in it go home.
+    /// When pages in it are written home.
     pub flush: NvmFlush,
 }
 
@@ -48,11 +48,11 @@ pub struct RegionSettings {
 /// The region for tables of the memory-oriented engines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TablesSettings {
-    /// Bytes of the region; 0: there is none.
+    /// Bytes of the region; 0 means none.
     pub size_bytes: u64,
     /// Number of partitions.
     pub partitions: usize,
-    /// The engine of tables without USING; `None`: the one that keeps rows in pages.
+    /// The engine of tables without USING; `None` means the one that stores rows in pages.
     pub default_engine: Option<EngineKind>,
 }
 
@@ -95,14 +95,14 @@ impl TablesSettings {
         },
     ];
 
-    /// Bytes and partitions of the region. `None`: there is to be none.
+    /// Bytes and partitions of the region; `None` means no region.
     pub fn form(self) -> Option<(u64, u16)> {
         // The bounds of the setting are within those of the type.
         let partitions = u16::try_from(self.partitions).unwrap_or(u16::MAX);
         (self.size_bytes > 0).then_some((self.size_bytes, partitions))
     }
 
-    /// What the section says, over what was said before.
+    /// Reads the section. Its values override the earlier ones.
     fn read(mut self, section: &mut SectionReader<'_>) -> Result<Self, ConfigError> {
         let at = ["tables", "default_access_method"].map(|key| section.position(key));
         section.declared(Self::TABLE, &mut self)?;
@@ -121,7 +121,7 @@ impl TablesSettings {
 }
 
 impl NvmSettings {
-    /// What the section says, over what was said before.
+    /// Reads the section. Its values override the earlier ones.
     pub(super) fn read(
         before: Option<&Self>,
         devices: &BTreeMap<String, DeviceSettings>,
@@ -157,7 +157,8 @@ impl NvmSettings {
 }
 
 impl RegionSettings {
-    /// What the section says, over what was said before. `is_optional`: the section has another file.
+    /// Reads the section. Its values override the earlier ones. `is_optional` means that the section has
+    /// another file.
     fn read(
         before: Option<Self>,
         is_optional: bool,
@@ -182,7 +183,7 @@ impl RegionSettings {
     }
 }
 
-/// The keys about when pages go home from persistent memory.
+/// Reads the keys about when pages are written home from persistent memory.
 fn flush(section: &mut SectionReader<'_>, before: NvmFlush) -> Result<NvmFlush, ConfigError> {
     let at = section.position("high_water");
     let mut flush = before;

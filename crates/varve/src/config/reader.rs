@@ -29,11 +29,11 @@ pub struct ConfigError {
 type Result<T> = std::result::Result<T, ConfigError>;
 type Entry<'i> = (Spanned<Cow<'i, str>>, Spanned<DeValue<'i>>);
 
-/// A table and the keys that weren't taken yet.
+/// A table, and the keys that were not read yet.
 pub struct SectionReader<'i> {
     text: &'i str,
     path: String,
-    /// Where the table is named.
+    /// The position of the table's name.
     at: usize,
     entries: Vec<Entry<'i>>,
     known: Vec<&'static str>,
@@ -60,12 +60,12 @@ impl<'i> SectionReader<'i> {
         Self { text, path, at, entries, known: Vec::new() }
     }
 
-    /// Whether the table says anything of a key.
+    /// Whether the table has a key.
     pub fn has(&self, key: &str) -> bool {
         self.find(key).is_some()
     }
 
-    /// The table under `key`; an empty one if it is absent.
+    /// The table with this key. If it is missing, an empty table.
     pub fn section(&mut self, key: &'static str) -> Result<SectionReader<'i>> {
         let at = self.key_position(key);
         match self.take(key) {
@@ -74,7 +74,7 @@ impl<'i> SectionReader<'i> {
         }
     }
 
-    /// All tables within this one, by any name.
+    /// All tables within this one.
     pub fn all_sections(mut self) -> Result<Vec<(String, SectionReader<'i>)>> {
         let entries = std::mem::take(&mut self.entries);
         let named = entries.into_iter().map(|(key, value)| {
@@ -94,7 +94,7 @@ impl<'i> SectionReader<'i> {
         }
     }
 
-    /// Text.
+    /// Reads a text.
     pub fn text(&mut self, key: &'static str) -> Result<Option<String>> {
         let Some(value) = self.take(key) else { return Ok(None) };
         let at = value.span().start;
@@ -104,7 +104,7 @@ impl<'i> SectionReader<'i> {
         }
     }
 
-    /// `true` or `false`.
+    /// Reads `true` or `false`.
     pub fn flag(&mut self, key: &'static str) -> Result<Option<bool>> {
         let Some(value) = self.take(key) else { return Ok(None) };
         let at = value.span().start;
@@ -114,7 +114,7 @@ impl<'i> SectionReader<'i> {
         }
     }
 
-    /// A whole number within `range`.
+    /// Reads a whole number within `range`.
     pub fn count(
         &mut self,
         key: &'static str,
@@ -135,7 +135,7 @@ impl<'i> SectionReader<'i> {
         }
     }
 
-    /// A whole number within `range`, or a word for none.
+    /// Reads a whole number within `range`, or a word that means none.
     pub fn count_or(
         &mut self,
         key: &'static str,
@@ -152,7 +152,7 @@ impl<'i> SectionReader<'i> {
         }
     }
 
-    /// A size in bytes, as a number or as text with a unit.
+    /// Reads a size in bytes: a number, or a text with a unit.
     pub fn bytes(&mut self, key: &'static str, range: std::ops::RangeInclusive<u64>) -> Result<Option<u64>> {
         let Some(value) = self.take(key) else { return Ok(None) };
         let at = value.span().start;
@@ -174,7 +174,7 @@ impl<'i> SectionReader<'i> {
         Ok(Some(bytes))
     }
 
-    /// One of a few words.
+    /// Reads one of several words.
     pub fn choice<T: Copy>(&mut self, key: &'static str, choices: &[(&str, T)]) -> Result<Option<T>> {
         let at = self.position(key);
         let Some(word) = self.text(key)? else { return Ok(None) };
@@ -221,12 +221,13 @@ impl<'i> SectionReader<'i> {
         Ok(())
     }
 
-    /// Where a key's value is, or its table if the key is absent; for errors that are found later.
+    /// The position of a key's value, or of its table if the key is missing. Used for errors that are found
+    /// later.
     pub fn position(&self, key: &str) -> usize {
         self.find(key).map_or(self.at, |(_, value)| value.span().start)
     }
 
-    /// Where a key is named.
+    /// The position of a key.
     pub fn key_position(&self, key: &str) -> usize {
         self.find(key).map_or(self.at, |(name, _)| name.span().start)
     }
@@ -276,7 +277,7 @@ impl<'i> SectionReader<'i> {
 /// The text of a file.
 ///
 /// # Errors
-/// The first byte that is no UTF-8, with its line.
+/// The first byte that is not UTF-8, with its line.
 pub fn text_of(bytes: Vec<u8>) -> Result<String> {
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
@@ -287,7 +288,7 @@ pub fn text_of(bytes: Vec<u8>) -> Result<String> {
     })
 }
 
-/// What to write for a line that is no TOML: a PostgreSQL setting, or a value without quotes.
+/// The right form of a line that is not TOML: a PostgreSQL setting, or a value without quotes.
 fn no_toml(line: &str) -> Option<String> {
     let (name, value) = foreign::name_and_value(line)?;
     if let Some(advice) = foreign::advice(name, value) {
@@ -300,7 +301,7 @@ fn no_toml(line: &str) -> Option<String> {
     is_bare.then(|| format!("{name}: text and sizes stand in quotes: write {name} = \"{value}\""))
 }
 
-/// What to do about a key or a section that the file has twice; `line` has the second one.
+/// The message for a key or a section that the file has twice. `line` has the second one.
 fn twice(line: &str) -> String {
     let name = line.split(['=', '#']).next().unwrap_or(line).trim();
     format!("{name} is set twice: remove one of the two")

@@ -14,10 +14,10 @@ pub const PROTECTION: &str = "protection_kind";
 /// The settings for which existing files keep their own value.
 pub const KEPT: [&str; 2] = [EXTENT, SEGMENT];
 const EXTENT: &str = "packed_extent";
-/// Bytes of one file of the log.
+/// The setting for the size of a log file.
 pub const SEGMENT: &str = "log_segment";
 
-/// The type, as pg_settings has it. Sizes are text with their unit.
+/// The type in pg_settings. Sizes are text with their unit.
 pub fn kind(kind: SettingKind) -> &'static str {
     match kind {
         SettingKind::Bytes | SettingKind::CountOrAuto => "string",

@@ -1,7 +1,7 @@
 //! Reads sizes such as `2GiB`, `512 KiB` and `4096`. The units `kB`, `MB`, `GB` and `TB` are powers of 1024,
 //! too, as in PostgreSQL (decision 0708).
 
-/// Largest size that is accepted: 8 EiB less one byte, so that sums of a few can't overflow.
+/// The largest accepted size: 8 EiB less one byte, so that sums of few sizes can't overflow.
 const BYTES_MAX: u64 = i64::MAX as u64;
 
 const UNITS: &[(&str, u64)] = &[
@@ -16,7 +16,7 @@ const UNITS: &[(&str, u64)] = &[
     ("tb", 1 << 40),
 ];
 
-/// Bytes of a size; the error is a sentence fragment that follows the text.
+/// Reads a size in bytes. The text of an error is a part of a sentence, which follows the text.
 pub fn parse_bytes(text: &str) -> Result<u64, String> {
     let text = text.trim();
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
@@ -37,7 +37,7 @@ fn expected() -> String {
     "is no size: write a whole number and a unit, such as \"512MiB\" or \"2GiB\"".to_owned()
 }
 
-/// The largest unit that gives a whole number or a short one.
+/// Shows a size with the largest unit that gives a whole or a short number.
 pub fn show_bytes(bytes: u64) -> String {
     let units = [("TiB", 1_u64 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
     match units.iter().find(|(_, factor)| bytes >= *factor) {

@@ -9,26 +9,26 @@ use std::path::PathBuf;
 use super::output::Format;
 use super::split::Scan;
 
-/// A line that began with a backslash.
+/// A command of the shell.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
     /// Statements whose results are shown, each below a heading.
     Ask(Vec<(&'static str, String)>),
-    /// Load a file: the COPY statement, and the file.
+    /// Loads a file: the COPY statement, and the file.
     Load(String, PathBuf),
-    /// Save rows to a file: the COPY statement, and the file.
+    /// Saves rows to a file: the COPY statement, and the file.
     Save(String, PathBuf),
-    /// A statement like those without a backslash.
+    /// An ordinary statement.
     Statement(String),
-    /// Run the statements of a file.
+    /// Runs the statements of a file.
     Include(PathBuf),
-    /// Show results like this.
+    /// Sets the format of results.
     Format(Format),
-    /// Say how long statements take, or don't.
+    /// Switches the display of the time of statements on or off.
     Timing,
-    /// Show what there is to say.
+    /// Shows help.
     Help,
-    /// Leave.
+    /// Ends the shell.
     Quit,
 }
 

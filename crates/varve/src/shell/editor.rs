@@ -16,12 +16,12 @@ use varve_sql::{Session, SessionParams, Sink, SqlDatabase, SqlError};
 
 use super::input::{Lines, Next};
 
-/// Lines that the history keeps.
+/// The most lines in the history.
 const HISTORY_LINES: usize = 2000;
-/// Where the history is, in the home directory.
+/// The file of the history, in the home directory.
 const HISTORY_FILE: &str = ".varve_history";
 
-/// What begins statements, and their parts.
+/// Words with which statements and their parts begin.
 const WORDS: &[&str] = &[
     "ALTER TABLE",
     "ANALYZE",
@@ -90,7 +90,7 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// The terminal of this process; names come from the database.
+    /// The terminal of this process. Names are read from the database.
     pub fn open(database: &Arc<SqlDatabase>, user: &str) -> io::Result<Terminal> {
         let config =
             Config::builder().max_history_size(HISTORY_LINES).map_err(lost)?.auto_add_history(true).build();
@@ -98,7 +98,7 @@ impl Terminal {
         editor.set_helper(Some(Names { database: database.clone(), user: user.to_owned() }));
         let history = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(HISTORY_FILE));
         if let Some(file) = &history {
-            // There is none the first time.
+            // The file does not exist at the first time.
             let _ = editor.load_history(file);
         }
         Ok(Terminal { editor, history })
@@ -135,7 +135,7 @@ impl Lines for Terminal {
 impl Drop for Terminal {
     fn drop(&mut self) {
         if let Some(file) = &self.history {
-            // A home that can't be written to has no history.
+            // If the home directory can't be written, there is no history.
             let _ = self.editor.append_history(file);
         }
     }
@@ -169,7 +169,7 @@ impl Completer for Names {
 }
 
 impl Names {
-    /// Names of the catalog first, then words.
+    /// The names of the catalog and the words that begin with `word`.
     fn fitting(&self, word: &str) -> Vec<String> {
         let mut found = self.of_catalog(word).unwrap_or_default();
         let upper = word.to_ascii_uppercase();
@@ -179,7 +179,8 @@ impl Names {
         found
     }
 
-    /// Tables and columns; those of the system catalog only once their prefix is there.
+    /// Names of tables and columns. Those of the system catalog are included only after their prefix was
+    /// entered.
     fn of_catalog(&self, word: &str) -> Result<Vec<String>, SqlError> {
         let params = SessionParams {
             user: self.user.clone(),

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal};
 use std::path::Path;
 
-/// Gives lines.
+/// A source of lines.
 pub trait Lines {
     /// The next line, without its line feed; `None` at the end of the input. `goes_on` says that a statement
     /// has begun.
@@ -21,19 +21,19 @@ pub trait Lines {
     fn is_typed(&self) -> bool;
 }
 
-/// What came from an input.
+/// The result of reading a line.
 pub enum Next {
     /// A line.
     Line(String),
-    /// Ctrl-C: what was begun is given up.
+    /// Ctrl-C. The statement that was begun is dropped.
     Interrupted,
-    /// Nothing more comes.
+    /// The end of the input.
     End,
 }
 
 /// Lines of a file or of standard input.
 pub struct FileLines {
-    /// `None`: standard input, which has its own buffer.
+    /// `None` means standard input, which has its own buffer.
     file: Option<BufReader<File>>,
 }
 
@@ -76,7 +76,7 @@ impl Lines for FileLines {
     }
 }
 
-/// The lines of a text. Data come from standard input.
+/// The lines of a text. COPY data is read from standard input.
 pub struct TextLines<'t> {
     lines: std::str::Split<'t, char>,
     data: FileLines,

@@ -12,24 +12,24 @@ use varve_sql::{SqlError, SqlState};
 use super::input::Lines;
 use crate::config::show_bytes;
 
-/// Bytes handed over at a time.
+/// The number of bytes that are passed on together.
 const PIECE_BYTES: usize = 256 << 10;
-/// How often the progress is written.
+/// The period after which the progress is written.
 const PERIOD: Duration = Duration::from_millis(500);
 
-/// Where the data of a COPY comes from.
+/// The source of a COPY's data.
 pub enum Data<'d> {
     /// A file.
     File(FileData),
-    /// The lines behind the statement.
+    /// The lines after the statement.
     Lines(&'d mut dyn Lines),
 }
 
-/// Where the rows of a COPY go.
+/// The destination of a COPY's rows.
 pub enum CopyDestination {
     /// Standard output, between other results.
     StandardOutput,
-    /// A file that nothing was done to as yet: an old one stays until the statement has been found right.
+    /// A file that is not created yet. An old file is kept until the statement was checked.
     Named(PathBuf),
     /// A file.
     File(BufWriter<File>),
@@ -61,9 +61,9 @@ pub struct FileData {
     progress: Progress,
 }
 
-/// The progress of a load, for a person at a terminal.
+/// The progress of a load, for a terminal.
 struct Progress {
-    /// `None`: unknown.
+    /// `None` means unknown.
     total_bytes: Option<u64>,
     done_bytes: u64,
     began: Instant,
@@ -74,7 +74,7 @@ struct Progress {
 type Feed<'f> = &'f mut dyn FnMut(&[u8]) -> Result<(), SqlError>;
 
 impl Data<'_> {
-    /// Hands all of it over.
+    /// Passes all data on.
     pub fn feed(&mut self, feed: Feed<'_>) -> Result<(), SqlError> {
         match self {
             Data::File(data) => data.feed(feed),
@@ -83,7 +83,7 @@ impl Data<'_> {
     }
 }
 
-/// Lines up to `\.`. Where the statement fails before that, the rest is still its data.
+/// Passes on the lines up to `\.`. If the statement fails before, the remaining lines are still its data.
 fn feed_lines(lines: &mut dyn Lines, feed: Feed<'_>) -> Result<(), SqlError> {
     let (mut done, is_typed) = (Ok(()), lines.is_typed());
     let mut progress = Progress::new(None);
@@ -157,7 +157,7 @@ impl Progress {
 }
 
 impl Drop for Progress {
-    /// Takes the line of progress away.
+    /// Clears the line of progress.
     fn drop(&mut self) {
         if self.is_told {
             let _ = write!(io::stderr(), "\r\x1b[K");

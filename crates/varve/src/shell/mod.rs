@@ -39,9 +39,9 @@ pub use output::Format;
 use output::Printer;
 use split::Splitter;
 
-/// Files that include each other end here.
+/// The most levels of files that include each other.
 const INCLUDE_DEPTH_MAX: u32 = 16;
-/// Exit code after Ctrl-C where no statement ran.
+/// Exit code after Ctrl-C if no statement runs.
 const INTERRUPTED: i32 = 130;
 
 /// The input of the shell.
@@ -50,11 +50,11 @@ pub enum Work {
     Texts(Vec<String>),
     /// Files.
     Files(Vec<PathBuf>),
-    /// What comes on standard input: a terminal or a script.
+    /// Standard input: a terminal or a script.
     StandardInput,
 }
 
-/// Why the shell ended early. It has been said.
+/// The shell ended early. The error was printed.
 #[derive(Debug)]
 pub struct Failed;
 
@@ -71,13 +71,13 @@ pub struct Shell {
     user: String,
     format: Format,
     has_timing: bool,
-    /// Whether a statement runs: then Ctrl-C cancels it.
+    /// False while a statement runs. Then Ctrl-C cancels it.
     is_idle: Arc<AtomicBool>,
     include_depth: u32,
 }
 
 impl Shell {
-    /// A session of this user. From now on Ctrl-C cancels the statement that runs.
+    /// Opens a session of this user. From then on, Ctrl-C cancels a running statement.
     pub fn open(database: &Arc<SqlDatabase>, user: &str, format: Format) -> Result<Shell, SqlError> {
         let params = SessionParams {
             user: user.to_owned(),
@@ -102,7 +102,7 @@ impl Shell {
         }
     }
 
-    /// A text is sent whole, as one client would: several statements are one transaction.
+    /// Runs a text as a whole, so several statements are one transaction.
     fn text(&mut self, text: &str) -> Result<(), Failed> {
         if text.trim_start().starts_with('\\') {
             return self.lines(&mut TextLines::new(text), true).map(|_| ());
@@ -126,7 +126,7 @@ impl Shell {
         self.lines(&mut terminal, false).map(|_| ())
     }
 
-    /// Runs line after line; a script ends at the first error.
+    /// Runs line after line. A script ends at the first error.
     fn lines(&mut self, lines: &mut dyn Lines, is_script: bool) -> Result<Then, Failed> {
         let mut splitter = Splitter::default();
         loop {
@@ -172,7 +172,7 @@ impl Shell {
         done
     }
 
-    /// What has no semicolon at the end of the input is a statement, too.
+    /// Runs the last statement of the input, which needs no semicolon.
     fn last(&mut self, splitter: &mut Splitter, lines: &mut dyn Lines) -> Result<(), Failed> {
         if splitter.is_empty() {
             return Ok(());
@@ -201,7 +201,7 @@ impl Shell {
         Ok(Then::GoOn)
     }
 
-    /// `\\q` in the file leaves the file.
+    /// Runs the statements of a file. `\\q` ends the file.
     fn include(&mut self, file: &Path) -> Result<(), Failed> {
         if self.include_depth == INCLUDE_DEPTH_MAX {
             return Err(failed(&format!("\\i {}: files include each other too deeply", file.display())));
@@ -245,7 +245,7 @@ impl Shell {
         done.map_err(|error| report(&error, sql))
     }
 
-    /// Ctrl-C cancels this, and nothing else ends.
+    /// Runs a text in the session. Ctrl-C cancels only this text.
     fn simple(&mut self, sql: &str, results: &mut Results<'_>) -> Result<(), SqlError> {
         self.is_idle.store(false, Ordering::Relaxed);
         let done = self.session.simple(sql, results);
@@ -254,8 +254,8 @@ impl Shell {
     }
 }
 
-/// Ctrl-C cancels the statement that runs; without one it ends the process, which loses nothing that was
-/// committed.
+/// Makes Ctrl-C cancel the running statement. If none runs, Ctrl-C ends the process, which loses no committed
+/// data.
 fn catch_interrupts(token: CancelToken, is_idle: &Arc<AtomicBool>) -> io::Result<()> {
     signal_hook::flag::register_conditional_shutdown(SIGINT, INTERRUPTED, is_idle.clone())?;
     let mut signals = Signals::new([SIGINT])?;
@@ -314,9 +314,9 @@ struct Results<'d> {
     printer: Printer,
     forms: TimeForms,
     data: Option<Data<'d>>,
-    /// Where COPY TO STDOUT goes.
+    /// The destination of COPY TO STDOUT.
     target: CopyDestination,
-    /// Rows of a COPY went to standard output, where no tag belongs.
+    /// Whether rows of a COPY were written to standard output. Then no tag is printed.
     has_copied: bool,
     /// Whether tags of statements without rows are shown.
     has_tags: bool,
@@ -342,7 +342,7 @@ impl<'d> Results<'d> {
         }
     }
 
-    /// Begins a result that has a heading, once it has a row.
+    /// Begins a result with a heading when its first row arrives.
     fn begin_waiting(&mut self) -> io::Result<()> {
         let Some(columns) = self.waiting.take() else { return Ok(()) };
         if self.has_tags || self.heading.is_some() {
@@ -361,7 +361,7 @@ impl<'d> Results<'d> {
     }
 }
 
-/// Bytes are for files.
+/// Returns an error for binary format on standard input or output.
 fn refuse_binary(shape: CopyShape, is_stream: bool) -> Result<(), SqlError> {
     if !shape.is_binary || !is_stream {
         return Ok(());
@@ -422,7 +422,7 @@ impl Sink for Results<'_> {
     fn copy_data(&mut self, piece: &[u8]) -> Result<(), SqlError> {
         let written = match &mut self.target {
             CopyDestination::File(file) => file.write_all(piece),
-            // A named file has been made when the first piece comes.
+            // A named file is already created when the first data arrives.
             CopyDestination::StandardOutput | CopyDestination::Named(_) => self.out.write_all(piece),
         };
         written.map_err(unwritable)

@@ -13,7 +13,7 @@ use unicode_width::UnicodeWidthStr;
 use varve_engine::Datum;
 use varve_sql::{Column, TimeForms, oid, text};
 
-/// Rows by which the widths of a table's columns are found.
+/// The number of rows that decide the widths of a table's columns.
 const WIDTH_ROWS: usize = 1000;
 
 /// How results are written.
@@ -31,15 +31,15 @@ pub enum Format {
 pub struct Printer {
     format: Format,
     columns: Vec<Column>,
-    /// Rows of a table that wait for the widths.
+    /// Rows of a table that are kept until the widths are known.
     waiting: Vec<Vec<Option<String>>>,
-    /// Known once the head is written.
+    /// Known after the head was written.
     widths: Option<Vec<usize>>,
     row_count: u64,
 }
 
 impl Printer {
-    /// A printer that has no result yet.
+    /// A printer without a result.
     pub fn new(format: Format) -> Printer {
         Printer { format, columns: Vec::new(), waiting: Vec::new(), widths: None, row_count: 0 }
     }
@@ -127,7 +127,7 @@ impl Printer {
         done
     }
 
-    /// A row, as many lines as its tallest cell has.
+    /// Writes a row, with as many lines as its highest cell.
     fn table_row(&self, row: &[Option<String>], widths: &[usize], out: &mut dyn Write) -> io::Result<()> {
         let cells: Vec<Vec<&str>> =
             row.iter().map(|c| c.as_deref().unwrap_or("").split('\n').collect()).collect();
@@ -195,8 +195,8 @@ fn shown(value: Datum<'_>, forms: &TimeForms) -> Option<String> {
     Some(String::from_utf8(out).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned()))
 }
 
-/// A text without what moves a cursor or commands a terminal, as psql shows it: tabs are blanks, controls
-/// their numbers.
+/// A text without control characters, as psql shows it. Tabs become blanks, and other control characters
+/// become their numbers.
 fn visible(text: String) -> String {
     if !text.contains(|c: char| c.is_control() && c != '\n') {
         return text;
@@ -222,7 +222,7 @@ fn is_number(type_oid: oid::Oid) -> bool {
     [oid::INT2, oid::INT4, oid::INT8, oid::FLOAT4, oid::FLOAT8, oid::NUMERIC, oid::OID].contains(&type_oid)
 }
 
-/// Infinity and NaN are no numbers of JSON.
+/// Whether a value is a number in JSON. Infinity and NaN are not.
 fn is_json_number(type_oid: oid::Oid, text: &str) -> bool {
     is_number(type_oid) && text.ends_with(|c: char| c.is_ascii_digit())
 }
@@ -251,7 +251,7 @@ fn csv_line<'v>(values: impl Iterator<Item = Option<&'v str>>, out: &mut dyn Wri
 mod tests {
     use super::*;
 
-    /// Stored control characters acted on the terminal of a person who looked at them (review 10, P11).
+    /// Found earlier: stored control characters had an effect on the terminal on which they were shown.
     #[test]
     fn a_value_commands_no_terminal() {
         let check = |text: &str, expect: &str| assert_eq!(visible(text.to_owned()), expect, "{text:?}");

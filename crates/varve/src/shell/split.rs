@@ -8,18 +8,18 @@
 
 use std::ops::Range;
 
-/// Cuts statements at their semicolons.
+/// Splits a text into statements at their semicolons.
 #[derive(Debug, Default)]
 pub struct Splitter {
     text: String,
-    /// Where the statement that is not yet whole begins.
+    /// The beginning of the statement that is not complete yet.
     begin: usize,
     scan: Scan,
-    /// Whether there is more of that statement than blanks and comments to the end of a line.
+    /// Whether this statement has more than blanks and line comments.
     has_begun: bool,
 }
 
-/// Goes through a text, over everything that is quoted or a comment. The text may grow by whole lines.
+/// Scans a text, and skips quoted parts and comments. The text may grow by whole lines.
 #[derive(Debug, Default)]
 pub struct Scan {
     at: usize,
@@ -27,12 +27,12 @@ pub struct Scan {
     depth: u32,
 }
 
-/// Where a scan is.
+/// The state of a scan.
 #[derive(Debug, Default)]
 enum At {
     #[default]
     Plain,
-    /// In a text between these; a backslash hides the character behind it if so marked.
+    /// In a text between these quotes. If `escapes` is set, a backslash escapes the next character.
     Quoted { quote: u8, escapes: bool },
     /// In a text between dollar signs with this tag.
     Dollar(Range<usize>),
@@ -45,16 +45,16 @@ enum At {
 /// A byte that is neither quoted nor in a comment, and the number of parentheses that are open at it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Plain {
-    /// Its place.
+    /// The position.
     pub at: usize,
     /// The byte. For a quoted part or a comment it is the quote or `/` at its beginning.
     pub byte: u8,
-    /// Parentheses around it.
+    /// The number of parentheses around it.
     pub depth: u32,
 }
 
 impl Splitter {
-    /// Takes one more line, without its end.
+    /// Adds a line, without its end.
     pub fn push(&mut self, line: &str) {
         if !self.text.is_empty() {
             self.text.push('\n');
@@ -81,13 +81,13 @@ impl Splitter {
         None
     }
 
-    /// What has no semicolon yet.
+    /// The statement that has no semicolon yet.
     pub fn rest(&mut self) -> String {
         let all = std::mem::take(self);
         all.text[all.begin..].trim_start().to_owned()
     }
 
-    /// Whether nothing, or nothing but blanks and comments to the end of a line, waits for its semicolon.
+    /// Whether there is no statement without a semicolon, except blanks and line comments.
     pub fn is_empty(&self) -> bool {
         !self.has_begun
     }
@@ -127,7 +127,7 @@ impl Scan {
         None
     }
 
-    /// Passes a byte outside of everything, and enters what begins with it.
+    /// Handles a byte that is neither quoted nor in a comment. It may begin such a part.
     fn plain(&mut self, text: &str, byte: u8, next: u8) -> Option<Plain> {
         let before = &text.as_bytes()[..self.at];
         let mut found = Plain { at: self.at, byte, depth: self.depth };
@@ -159,7 +159,7 @@ impl Scan {
         Some(found)
     }
 
-    /// The first bytes of the text are gone.
+    /// Adjusts positions after the first bytes of the text were removed.
     fn move_back(&mut self, bytes: usize) {
         self.at -= bytes;
         if let At::Dollar(tag) = &mut self.state {
@@ -172,7 +172,7 @@ fn is_name_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80
 }
 
-/// Whether a string that begins here is one with backslashes: E'...'.
+/// Whether a string that begins here has backslash escapes: E'...'.
 fn has_escapes(before: &[u8]) -> bool {
     let [rest @ .., b'e' | b'E'] = before else { return false };
     rest.last().is_none_or(|byte| !is_name_byte(*byte))
@@ -240,7 +240,7 @@ mod tests {
         assert_eq!((splitter.next(), splitter.is_empty()), (None, false));
     }
 
-    /// Each line scanned the whole statement again: 20,000 lines took a minute.
+    /// Found earlier: each line scanned the whole statement again, so 20,000 lines took a minute.
     #[test]
     fn many_lines_take_no_longer_than_one() {
         let mut splitter = Splitter::default();
