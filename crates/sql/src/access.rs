@@ -17,10 +17,10 @@ use crate::eval::{CmpOp, Expr};
 use crate::plan::{Access, KeyRange};
 use crate::planted::planted;
 
-/// Most ranges that lists may multiply to.
+/// The most ranges that combinations of lists may have.
 const RANGES_MAX: usize = 10_000;
 
-/// Splits a condition into those that all must hold.
+/// Splits a condition into the conditions that AND combines.
 pub fn conjuncts(condition: Expr) -> Vec<Expr> {
     let mut out = Vec::new();
     split(condition, &mut out);
@@ -34,7 +34,7 @@ fn split(condition: Expr, out: &mut Vec<Expr>) {
     }
 }
 
-/// All of them joined by AND again.
+/// Combines the conditions by AND again.
 pub fn joined(mut conditions: Vec<Expr>) -> Option<Expr> {
     match conditions.len() {
         0 => None,
@@ -43,12 +43,12 @@ pub fn joined(mut conditions: Vec<Expr>) -> Option<Expr> {
     }
 }
 
-/// An order that the rows are wanted in: column ordinals, and whether descending.
+/// The order in which the rows are wanted: column ordinals and direction.
 #[derive(Debug, Clone, Default)]
 pub struct WantedOrder {
     /// Columns, first one first.
     pub columns: Vec<usize>,
-    /// All of them descending.
+    /// Whether all columns are descending.
     pub descending: bool,
 }
 
@@ -57,9 +57,9 @@ pub struct WantedOrder {
 pub struct Choice {
     /// The path.
     pub access: Access,
-    /// Which conditions it implies.
+    /// The conditions that the path implies.
     pub covered: Vec<bool>,
-    /// Whether it delivers the wanted order.
+    /// Whether the path returns the rows in the wanted order.
     pub ordered: bool,
 }
 
@@ -67,16 +67,16 @@ pub struct Choice {
 struct Candidate {
     index: ScanIndex,
     columns: Vec<usize>,
-    /// Columns that decide a row: equality on all of these finds at most one.
+    /// Whether equality on all columns finds at most one row.
     unique: bool,
-    /// Columns that follow in the key (the primary key behind a secondary one).
+    /// Columns that follow in the key (the primary key after the columns of a secondary index).
     tail: Vec<usize>,
-    /// Of an index over expressions: the conditions in which these stand as columns behind those of the
+    /// For an index over expressions: the conditions, with these expressions as columns after those of the
     /// table.
     rewritten: Option<Vec<Expr>>,
 }
 
-/// What an index makes of the conditions.
+/// The ranges of an index for the conditions.
 struct Match {
     ranges: Vec<KeyRange>,
     covered: Vec<bool>,
@@ -159,7 +159,7 @@ fn derived_candidates(table: &TableDef, conditions: &[Expr]) -> Vec<Candidate> {
     out
 }
 
-/// A condition in which the expressions of an index stand as columns.
+/// The condition with the expressions of an index replaced by columns.
 fn rewritten(condition: &Expr, expressions: &[(String, usize)]) -> Expr {
     let mut out = condition.clone();
     out.walk_mut(&mut |e| {
@@ -170,12 +170,13 @@ fn rewritten(condition: &Expr, expressions: &[(String, usize)]) -> Expr {
     out
 }
 
-/// Bound expressions hold nothing that is not in this form, positions least of all.
+/// A text that identifies a bound expression. Bound expressions have no positions, so equal expressions have
+/// equal texts.
 fn shape(e: &Expr) -> String {
     format!("{e:?}")
 }
 
-/// Whether rows that fulfil all conditions fulfil the predicate, as far as that is plain to see.
+/// Whether the conditions imply the predicate. Only simple cases are recognized.
 fn implied(predicate: Expr, conditions: &[Expr]) -> bool {
     conjuncts(predicate).iter().all(|wanted| conditions.iter().any(|given| implies(given, wanted)))
 }
@@ -196,7 +197,7 @@ fn implies(given: &Expr, wanted: &Expr) -> bool {
     }
 }
 
-/// Whether a condition on a column is never true of NULL.
+/// Whether a condition is never true if the column is NULL.
 fn asks_for_value(condition: &Expr, column: usize) -> bool {
     let is_it = |e: &Expr| matches!(e, Expr::Column(c) if *c == column);
     match condition {
@@ -222,7 +223,7 @@ fn choice(candidate: Candidate, found: Match, ordered: bool) -> Choice {
     Choice { access, covered: found.covered, ordered }
 }
 
-/// No condition helps. An index may still deliver the order.
+/// The path if no condition can use an index. An index may still return the wanted order.
 fn whole_table(table: &TableDef, conditions: &[Expr], order: Option<&WantedOrder>, limited: bool) -> Choice {
     let covered = vec![false; conditions.len()];
     let everything = [KeyRange::default()];
@@ -241,7 +242,7 @@ fn whole_table(table: &TableDef, conditions: &[Expr], order: Option<&WantedOrder
     Choice { access: Access::Full, covered, ordered: false }
 }
 
-/// Whether scanning these ranges in key order delivers the wanted order.
+/// Whether a scan of these ranges in key order returns the wanted order.
 fn delivers(candidate: &Candidate, ranges: &[KeyRange], order: &WantedOrder) -> bool {
     let fixed = if let [only] = ranges { only.each.unwrap_or(only.equal.len()) } else { 0 };
     let mut key = candidate.columns.iter().chain(&candidate.tail).enumerate();
@@ -285,7 +286,7 @@ fn score(candidate: &Candidate, ranges: &[KeyRange]) -> u32 {
     }
 }
 
-/// Whether there is one range, whatever values are given.
+/// Whether there is exactly one range, regardless of the values.
 fn is_single(ranges: &[KeyRange]) -> bool {
     matches!(ranges, [only] if only.each.is_none())
 }
@@ -294,14 +295,14 @@ fn is_single(ranges: &[KeyRange]) -> bool {
 enum Bounding<'e> {
     Equal(usize, &'e Expr),
     OneOf(usize, &'e [Expr]),
-    /// One of the elements of an array.
+    /// Equal to one of the elements of an array.
     EachOf(usize, &'e Expr),
     Below(usize, &'e Expr, bool),
     Above(usize, &'e Expr, bool),
 }
 
 impl Bounding<'_> {
-    /// Whether values within this bound, by a constant, are within another one.
+    /// Whether all values within this bound are within another one. Both must have a constant.
     fn is_within(&self, other: &Bounding<'_>) -> bool {
         use Bounding::{Above, Below, Equal};
         let order = |a: &Expr, b: &Expr| match (a, b) {
@@ -379,7 +380,7 @@ fn ranges_for(columns: &[usize], conditions: &[&Expr], covered: &mut [bool]) -> 
     bounded.then_some(ranges)
 }
 
-/// Equality or a list on the next column.
+/// Extends the ranges by equality or a list on the next column.
 fn extend_equal(
     column: usize,
     conditions: &[&Expr],
@@ -423,7 +424,8 @@ fn multiply(ranges: &[KeyRange], list: &[Expr]) -> Vec<KeyRange> {
     ranges.iter().flat_map(|r| list.iter().map(move |v| with(r, v))).collect()
 }
 
-/// The first lower and the first upper bound on the next column; further ones stay in the filter.
+/// Extends the ranges by the first lower and the first upper bound on the next column. Further bounds stay in
+/// the filter.
 fn extend_bounds(column: usize, conditions: &[&Expr], covered: &mut [bool], ranges: &mut [KeyRange]) -> bool {
     let (mut lower, mut upper) = (None, None);
     for (i, condition) in conditions.iter().enumerate() {
@@ -448,7 +450,7 @@ fn extend_bounds(column: usize, conditions: &[&Expr], covered: &mut [bool], rang
     lower.is_some() || upper.is_some()
 }
 
-/// An OR whose every branch bounds the next column.
+/// Extends the ranges by an OR of which every branch bounds the next column.
 fn extend_branches(
     columns: &[usize],
     conditions: &[&Expr],

@@ -17,25 +17,25 @@ use varve_engine::{ObjectId, TableId};
 
 use crate::eval::func::clock_us;
 
-/// Bytes of a statement that are kept, as PostgreSQL's track_activity_query_size.
+/// The number of bytes of a statement that are shown, as in PostgreSQL (track_activity_query_size).
 const QUERY_BYTES_MAX: usize = 1023;
 
-/// What a session is at.
+/// The state of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum State {
-    /// Between statements, without a block.
+    /// Between statements, outside of a transaction block.
     #[default]
     Idle,
     /// Running a statement.
     Active,
-    /// Between statements of a block.
+    /// Between statements of a transaction block.
     InBlock,
-    /// The same, after an error.
+    /// In a transaction block after an error.
     Failed,
 }
 
 impl State {
-    /// As PostgreSQL shows it.
+    /// The word that PostgreSQL shows.
     pub fn word(self) -> &'static str {
         match self {
             State::Idle => "idle",
@@ -50,39 +50,39 @@ impl State {
 /// UTC.
 #[derive(Debug, Clone, Default)]
 pub struct Now {
-    /// Setting of this name.
+    /// The setting `application_name`.
     pub application_name: String,
-    /// What it is at.
+    /// The state.
     pub state: State,
     /// The statement that runs or ran last.
     pub query: String,
-    /// When that began.
+    /// The time when the statement began.
     pub query_start_us: Option<i64>,
-    /// When the transaction began.
+    /// The time when the transaction began.
     pub transaction_start_us: Option<i64>,
-    /// When `state` became what it is.
+    /// The time when `state` changed.
     pub state_change_us: i64,
 }
 
-/// Wakes a session that is to end.
+/// Wakes a session that must end.
 pub type Ender = Box<dyn Fn() + Send + Sync>;
 
 /// One session.
 pub struct Activity {
     /// `pg_backend_pid()`
     pub process_id: i32,
-    /// Who logged in.
+    /// The role that logged in.
     pub user: String,
-    /// From where, if over a network.
+    /// The address of the client, if it is connected over a network.
     pub peer: Option<SocketAddr>,
-    /// In which database.
+    /// The database of the session.
     pub database: ObjectId,
-    /// When.
+    /// The time.
     pub start_us: i64,
     now: Mutex<Now>,
-    /// Set, it ends the running statement.
+    /// If set, the running statement ends.
     cancel: Arc<AtomicBool>,
-    /// It is to end.
+    /// Whether the session must end.
     is_ending: AtomicBool,
     ender: OnceLock<Ender>,
 }
@@ -94,12 +94,12 @@ impl std::fmt::Debug for Activity {
 }
 
 impl Activity {
-    /// Asks the running statement, if any, to end.
+    /// Cancels the running statement, if there is one.
     pub fn cancel(&self) {
         self.cancel.store(true, Ordering::SeqCst);
     }
 
-    /// A statement begins: an old wish to cancel is forgotten, one to end the session is not.
+    /// Called when a statement begins. Removes an old request to cancel, but not one to end the session.
     pub fn forget_cancel(&self) {
         self.cancel.store(false, Ordering::SeqCst);
         if self.is_ending.load(Ordering::SeqCst) {
@@ -107,7 +107,7 @@ impl Activity {
         }
     }
 
-    /// Asks the session to end; false if it has no connection that could be ended.
+    /// Ends the session. Returns false if it has no connection that could be ended.
     pub fn end(&self) -> bool {
         let Some(ender) = self.ender.get() else { return false };
         self.is_ending.store(true, Ordering::SeqCst);
@@ -116,18 +116,18 @@ impl Activity {
         true
     }
 
-    /// How the session is woken when it is to end; told once.
+    /// Sets the function that wakes the session when it must end. Called once.
     pub fn set_ender(&self, ender: Ender) {
         let told = self.ender.set(ender);
         debug_assert!(told.is_ok(), "the end of {self:?} is told twice");
     }
 
-    /// What it does now.
+    /// The present activity.
     pub fn now(&self) -> Now {
         self.now.lock().clone()
     }
 
-    /// A statement begins.
+    /// Records the beginning of a statement.
     pub fn begin(&self, sql: &str) {
         let mut now = self.now.lock();
         let clock = clock_us();
@@ -141,7 +141,7 @@ impl Activity {
         now.state_change_us = clock;
     }
 
-    /// A statement has ended.
+    /// Records the end of a statement.
     pub fn rest(&self, state: State) {
         let mut now = self.now.lock();
         if now.state != state {
@@ -153,7 +153,7 @@ impl Activity {
         }
     }
 
-    /// The setting application_name has changed.
+    /// Records a change of the setting `application_name`.
     pub fn rename(&self, application_name: &str) {
         let mut now = self.now.lock();
         if now.application_name != application_name {
@@ -162,18 +162,18 @@ impl Activity {
     }
 }
 
-/// What ANALYZE found of a table.
+/// The result of ANALYZE for a table.
 #[derive(Debug, Clone, Copy)]
 pub struct Count {
-    /// Rows.
+    /// The number of rows.
     pub rows: u64,
-    /// When.
+    /// The time.
     pub at_us: i64,
-    /// How often it has been looked at.
+    /// The number of times that ANALYZE ran.
     pub times: i64,
 }
 
-/// Who is there, and where nobody may come in.
+/// The sessions, and the databases that are closed for new sessions.
 #[derive(Debug, Default)]
 struct Sessions {
     all: Vec<Arc<Activity>>,
@@ -183,10 +183,10 @@ struct Sessions {
 /// All sessions of a server, and its counts.
 #[derive(Debug)]
 pub struct Watched {
-    /// When the database was opened.
+    /// The time when the database was opened.
     start_us: i64,
     sessions: Mutex<Sessions>,
-    /// A database is open again, or gone.
+    /// Signals that a database is open again, or dropped.
     reopened: Condvar,
     counts: RwLock<FxHashMap<TableId, Count>>,
 }
@@ -203,12 +203,12 @@ impl Default for Watched {
 }
 
 impl Watched {
-    /// When the database was opened.
+    /// The time when the database was opened.
     pub fn start_us(&self) -> i64 {
         self.start_us
     }
 
-    /// A session starts. As long as its database is closed, it waits.
+    /// Adds a session. While its database is closed, the call waits.
     pub fn enter(
         self: &Arc<Self>,
         process_id: i32,
@@ -247,7 +247,7 @@ impl Watched {
         self.sessions.lock().all.iter().filter(|session| session.database == database).cloned().collect()
     }
 
-    /// Lets no session into a database as long as the guard lives; waits for another guard to go.
+    /// Closes a database for new sessions while the guard exists. Waits for another guard of this database.
     pub fn close(self: &Arc<Self>, database: ObjectId) -> Closing {
         let mut sessions = self.sessions.lock();
         while sessions.closed.contains(&database) {
@@ -258,7 +258,7 @@ impl Watched {
         Closing { watched: Arc::clone(self), database }
     }
 
-    /// Keeps what ANALYZE found.
+    /// Stores the result of ANALYZE.
     pub fn counted(&self, table: TableId, rows: u64) {
         let mut counts = self.counts.write();
         let times = counts.get(&table).map_or(0, |c| c.times) + 1;
@@ -271,7 +271,7 @@ impl Watched {
     }
 }
 
-/// A database that lets nobody in.
+/// The guard of a database that is closed for new sessions.
 #[derive(Debug)]
 pub struct Closing {
     watched: Arc<Watched>,
@@ -279,7 +279,7 @@ pub struct Closing {
 }
 
 impl Closing {
-    /// The sessions that are still in it.
+    /// The sessions that are still in the database.
     pub fn sessions(&self) -> Vec<Arc<Activity>> {
         self.watched.sessions_in(self.database)
     }
@@ -300,7 +300,7 @@ pub struct Seat {
 }
 
 impl Seat {
-    /// How many sessions a database has.
+    /// The number of sessions in a database.
     pub fn sessions_in(&self, database: ObjectId) -> usize {
         self.watched.sessions_in(database).len()
     }

@@ -4,28 +4,28 @@
 
 use varve_engine::AdvisoryKey;
 
-/// What a function of advisory locks does.
+/// The action of a function for advisory locks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AdvisoryAction {
-    /// Waits for the key.
+    /// Locks the key, and waits if necessary.
     Lock,
-    /// Takes it if nobody is in the way.
+    /// Locks the key if no other session has a conflicting lock.
     Try,
-    /// Gives it back once.
+    /// Releases the lock once.
     Unlock,
-    /// Gives back all that the session has.
+    /// Releases all locks of the session.
     UnlockAll,
 }
 
-/// A call of a function of advisory locks.
+/// A call of a function for advisory locks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AdvisoryCall {
     /// The key.
     pub key: AdvisoryKey,
-    /// Others may have it too.
+    /// Whether the lock is shared.
     pub is_shared: bool,
-    /// It outlives the transaction.
+    /// Whether the lock stays after the transaction.
     pub of_session: bool,
-    /// What to do.
+    /// The action.
     pub action: AdvisoryAction,
 }

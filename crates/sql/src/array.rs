@@ -13,10 +13,10 @@ use crate::oid::{self, Oid};
 use crate::text;
 use crate::time::{Reading, TimeForms};
 
-/// No elements yet, for elements of this type.
+/// An empty array for elements of this type.
 pub fn of(element: Oid) -> Array {
     match element {
-        // By itself a value of char(n) is held as varchar; an array tells the two apart.
+        // A single value of char(n) is stored as varchar, but an array distinguishes the two types.
         oid::BPCHAR => Array::new(ColumnType::Char(1)),
         _ => Array::new(oid::column_type(element).unwrap_or(ColumnType::Text)),
     }
@@ -38,7 +38,7 @@ pub fn parse(text: &str, element: Oid, reading: &Reading<'_>) -> Result<Array> {
     starting_at(array, lower)
 }
 
-/// The array with this first subscript; 54000 if the last one is out of range.
+/// The array with this first subscript. The error is 54000 if the last one is out of range.
 pub fn starting_at(array: Array, lower_bound: i32) -> Result<Array> {
     if !array.as_ref().is_empty() && !array.as_ref().fits(lower_bound) {
         let message = format!("array lower bound is too large: {lower_bound}");
@@ -47,7 +47,7 @@ pub fn starting_at(array: Array, lower_bound: i32) -> Result<Array> {
     Ok(array.starting_at(lower_bound))
 }
 
-/// The elements in their braces.
+/// Reads the elements in their braces.
 fn elements(reader: &mut Reader<'_>, element: Oid, reading: &Reading<'_>) -> Result<Array> {
     let text = reader.text;
     let malformed = |detail: &str| malformed(text, detail);
@@ -91,8 +91,8 @@ fn malformed(text: &str, detail: &str) -> SqlError {
     SqlError::new(SqlState::INVALID_TEXT, format!("malformed array literal: \"{text}\"")).with_detail(detail)
 }
 
-/// A subscript and what follows it. What is beyond its range comes round, and signs without digits are 0, as
-/// in PostgreSQL.
+/// Reads a subscript. Returns it and the rest of the text. As in PostgreSQL, a number beyond the range wraps
+/// around, and signs without digits are 0.
 fn subscript(text: &str) -> Option<(i32, &str)> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '-' && c != '+').unwrap_or(text.len());
     let (written, rest) = text.split_at(end);
@@ -114,7 +114,7 @@ struct Reader<'t> {
 }
 
 impl Reader<'_> {
-    /// Steps over blanks and this character, if it comes next.
+    /// Skips blanks, and this character if it follows.
     fn skip(&mut self, wanted: char) -> bool {
         self.rest = self.rest.trim_start_matches(BLANKS);
         match self.rest.strip_prefix(wanted) {
@@ -126,7 +126,7 @@ impl Reader<'_> {
         }
     }
 
-    /// `[lower:upper]=` or `[upper]=` before the braces.
+    /// Reads `[lower:upper]=` or `[upper]=` before the braces.
     fn dimension(&mut self) -> Result<Option<(i32, i32)>> {
         if !self.rest.starts_with('[') {
             return Ok(None);
@@ -167,13 +167,13 @@ impl Reader<'_> {
         Err(malformed(self.text, "Junk after closing right brace."))
     }
 
-    /// The next element's text; `None` for NULL.
+    /// Reads the next element's text; `None` for NULL.
     fn element(&mut self) -> Result<Option<String>> {
         if self.skip('"') {
             return self.quoted().map(Some);
         }
         let mut item = String::new();
-        // An escaped character counts as it is: blanks are dropped only behind the last one.
+        // An escaped character is kept as it is, so blanks are dropped only after the last one.
         let mut escaped_end = 0;
         loop {
             let mut chars = self.rest.chars();
@@ -245,7 +245,7 @@ pub fn write(array: ArrayRef<'_>, forms: &TimeForms, out: &mut Vec<u8>) {
     }
 }
 
-/// `[lower:upper]=`, unless the array begins at 1.
+/// Writes `[lower:upper]=`, unless the array begins at 1.
 fn write_bounds(array: ArrayRef<'_>, out: &mut Vec<u8>) {
     let lower = array.lower_bound();
     if lower != 1 {
@@ -309,7 +309,7 @@ mod tests {
             ("{1,}", oid::INT4, "22P02 Unexpected \"}\" character."),
             ("{1} 2", oid::INT4, "22P02 Junk after closing right brace."),
             ("{a}", oid::INT4, "22P02 invalid input syntax for type integer: \"a\""),
-            // What is white space to Unicode alone is part of a text.
+            // White space that exists only in Unicode is part of a text.
             ("{\u{3000},\u{85} }", oid::TEXT, "{\u{3000},\u{85}}"),
             ("\u{a0}{1}", oid::INT4, "22P02 Array value must start with \"{\" or dimension information."),
             ("[1:2]={1,2}", oid::INT4, "{1,2}"),

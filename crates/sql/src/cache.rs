@@ -18,7 +18,7 @@ use rustc_hash::{FxHashMap, FxHasher};
 use crate::oid::Oid;
 use crate::prepared::Prepared;
 
-/// Longest text that is kept.
+/// The longest text that is stored.
 const TEXT_BYTES_MAX: usize = 32 << 10;
 
 /// A bounded cache.
@@ -28,17 +28,17 @@ pub struct PlanCache {
 }
 
 impl PlanCache {
-    /// A cache of so many statements.
+    /// A cache for this number of statements.
     pub fn new(capacity: usize) -> PlanCache {
         PlanCache { entries: FxHashMap::default(), capacity }
     }
 
-    /// The statement, if it is here.
+    /// The statement, if the cache has it.
     pub fn find(&self, hash: u64, sql: &str, types: &[Oid], path: u32) -> Option<&Arc<Prepared>> {
         self.entries.get(&hash).filter(|p| p.is_for(sql, types, path))
     }
 
-    /// Keeps a statement, in place of an older one of the same hash.
+    /// Stores a statement. It replaces an older one with the same hash.
     pub fn put(&mut self, hash: u64, prepared: Arc<Prepared>) {
         if prepared.sql.len() > TEXT_BYTES_MAX {
             return;
@@ -49,7 +49,7 @@ impl PlanCache {
         self.entries.insert(hash, prepared);
     }
 
-    /// Forgets everything.
+    /// Removes all statements.
     pub fn clear(&mut self) {
         self.entries.clear();
     }

@@ -20,19 +20,19 @@ use crate::error::{Result, SqlError};
 use crate::eval::{Cx, Env, Expr, Input, NoSequences};
 use crate::parse;
 
-/// What a derived index computes of a row.
+/// The expressions that a derived index computes for a row.
 #[derive(Debug)]
 pub struct Keys {
     /// The parts of its key.
     pub parts: Vec<Expr>,
-    /// What its rows fulfil.
+    /// The condition that its rows fulfil.
     pub predicate: Option<Expr>,
 }
 
 impl Keys {
-    /// Reads the texts of an index.
+    /// Reads the expressions and the condition of an index from their texts.
     pub fn of(table: &TableDef, derived: &Derived) -> Result<Keys> {
-        // What depends on no session names nothing of the catalog.
+        // These expressions depend on no session, so they name no objects of the catalog.
         let catalog = Catalog::empty();
         let read = |text: &str| {
             parse::on_deep_stack(text, || Binder::new(&catalog, "", &[])?.expression_of_index(table, text))
@@ -46,7 +46,7 @@ impl Keys {
         Ok(Keys { parts, predicate: predicate.transpose()? })
     }
 
-    /// The values of a row's key; `None` if the index leaves the row out.
+    /// The values of a row's key; `None` if the index does not include the row.
     pub fn values(&self, row: &Input<'_>) -> Result<Option<Vec<Value>>> {
         let (arena, cancel) = (Bump::new(), AtomicBool::new(false));
         let (random, now_us) = (Cell::new(1), Cell::new(Some(0)));
@@ -81,12 +81,11 @@ impl DeriveKey for Keys {
     }
 }
 
-/// What the engine needs to maintain derived indexes. It is one of the options with which a database is
-/// opened.
+/// Computes derived indexes for the engine. It is one of the options with which a database is opened.
 pub fn deriver() -> Deriver {
     Arc::new(|table: &TableDef, index: &IndexDef| {
         let derived = index.derived.as_deref().cloned().unwrap_or_default();
-        // It was read when the index was made.
+        // The text was read without an error when the index was made.
         let keys = Keys::of(table, &derived).map_err(|e| EngineError::Corrupt {
             what: format!("index {} cannot be read: {}", index.name, e.message),
         })?;

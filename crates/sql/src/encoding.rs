@@ -25,23 +25,24 @@ impl Default for Encoding {
     }
 }
 
-/// How an encoding becomes UTF-8.
+/// The conversion of an encoding to UTF-8.
 #[derive(Clone, Copy)]
 enum Conversion {
-    /// It is UTF-8, or bytes that are taken for it.
+    /// No conversion: the encoding is UTF-8, or its bytes are treated as UTF-8.
     None,
-    /// Not at all.
+    /// The encoding cannot be converted.
     Lacking,
-    /// Each byte is the code point of this number.
+    /// Each byte is the number of its code point.
     Latin1,
-    /// A byte by this table. `c1`: 0x80 to 0x9F are the control characters of these numbers, as ISO 8859 has
-    /// it; otherwise such a character in the table marks a byte that stands for nothing.
+    /// Each byte is converted by this table. If `c1` is set, 0x80 to 0x9F are the control characters with
+    /// these numbers, as in ISO 8859. Otherwise such a character in the table means that the byte has no
+    /// character.
     Table { table: &'static tables::Encoding, c1: bool },
 }
 
 struct Known {
     name: &'static str,
-    /// Most bytes of a character.
+    /// The most bytes of a character.
     bytes_max: i32,
     conversion: Conversion,
 }
@@ -62,7 +63,7 @@ const fn lacking(name: &'static str, bytes_max: i32) -> Known {
     known(name, bytes_max, Conversion::Lacking)
 }
 
-/// By PostgreSQL's number (`pg_enc` of its pg_wchar.h).
+/// The encodings, in the order of PostgreSQL's numbers (`pg_enc` in its pg_wchar.h).
 const KNOWN: [Known; 42] = [
     known("SQL_ASCII", 1, Conversion::None),
     lacking("EUC_JP", 3),
@@ -109,7 +110,7 @@ const KNOWN: [Known; 42] = [
     lacking("SHIFT_JIS_2004", 2),
 ];
 
-/// Other names, without what is not alphanumeric.
+/// Other names, without characters that are not alphanumeric.
 const ALIASES: &[(&str, &str)] = &[
     ("abc", "WIN1258"),
     ("alt", "WIN866"),
@@ -152,12 +153,12 @@ const ALIASES: &[(&str, &str)] = &[
     ("windows1258", "WIN1258"),
 ];
 
-/// Where the tables, which are those of web browsers, have another character than PostgreSQL, or PostgreSQL
-/// has none.
+/// Characters for which PostgreSQL differs from the tables, which are those of web browsers. `None` means
+/// that PostgreSQL has no character.
 const DIFFERENT: &[(&str, u8, Option<char>)] =
     &[("WIN1255", 0xCA, None), ("KOI8U", 0xAE, Some('\u{255d}')), ("KOI8U", 0xBE, Some('\u{256c}'))];
 
-/// Characters of the bytes from 0x80 on, and the other way round in order of the characters.
+/// The characters of the bytes from 0x80 on, and the bytes of the characters, in the order of the characters.
 struct Table {
     characters: [Option<char>; 128],
     bytes: Vec<(char, u8)>,
@@ -165,16 +166,16 @@ struct Table {
 
 static TABLES: [OnceLock<Table>; KNOWN.len()] = [const { OnceLock::new() }; KNOWN.len()];
 
-/// What of a name counts.
+/// The characters of a name that matter.
 fn plain(name: &str) -> impl Iterator<Item = char> {
     name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase())
 }
 
 impl Encoding {
-    /// All text of the database.
+    /// The encoding of all text in the database.
     pub const UTF8: Encoding = Encoding(6);
 
-    /// An encoding by any of its names; what is not alphanumeric in it does not count.
+    /// An encoding by any of its names. Characters that are not alphanumeric are ignored.
     pub fn named(name: &str) -> Option<Encoding> {
         let name: String = plain(name).collect();
         let alias = ALIASES.iter().find(|(alias, _)| *alias == name).map(|(_, name)| *name);
@@ -197,28 +198,28 @@ impl Encoding {
         i32::from(self.0)
     }
 
-    /// PostgreSQL's first name for it.
+    /// The first name in PostgreSQL.
     pub fn name(self) -> &'static str {
         self.known().name
     }
 
-    /// Most bytes of a character.
+    /// The most bytes of a character.
     pub fn bytes_max(self) -> i32 {
         self.known().bytes_max
     }
 
-    /// Whether text has to be converted.
+    /// Whether text must be converted.
     #[inline]
     pub fn converts(self) -> bool {
         self != Encoding::UTF8 && !matches!(self.known().conversion, Conversion::None)
     }
 
-    /// Whether text can be converted, or need not be.
+    /// Whether text can be converted, or needs no conversion.
     pub fn is_available(self) -> bool {
         !matches!(self.known().conversion, Conversion::Lacking)
     }
 
-    /// The table, if it has one; 0A000 for an encoding that is known by name only.
+    /// The table, if there is one. The error is 0A000 for an encoding that is known by name only.
     fn table(self) -> Result<Option<&'static Table>> {
         match self.known().conversion {
             Conversion::None => Ok(None),
@@ -230,8 +231,8 @@ impl Encoding {
         }
     }
 
-    /// Bytes of this encoding as UTF-8. Where nothing is to be converted they are as they were, whatever they
-    /// are; otherwise a zero is 22021.
+    /// Converts bytes of this encoding to UTF-8. If no conversion is needed, the bytes stay unchanged without
+    /// a check. Otherwise a zero byte is the error 22021.
     pub fn to_utf8(self, raw: &[u8]) -> Result<Cow<'_, [u8]>> {
         let Some(table) = self.table()? else { return Ok(Cow::Borrowed(raw)) };
         if raw.contains(&0) {
@@ -254,15 +255,15 @@ impl Encoding {
         Ok(Cow::Owned(text.into_bytes()))
     }
 
-    /// Text in this encoding.
+    /// Converts text to this encoding.
     pub fn of_utf8<'t>(self, text: &'t str) -> Result<Cow<'t, [u8]>> {
         self.converted(text, |c| {
             Err(no_equivalent(c.encode_utf8(&mut [0; 4]).as_bytes(), "UTF8", self.name()))
         })
     }
 
-    /// Text in this encoding, with a question mark for what has no equivalent: for messages that must get
-    /// through.
+    /// Converts text to this encoding, for messages that must not fail. Characters without an equivalent
+    /// become question marks.
     pub fn of_utf8_lossy<'t>(self, text: &'t str) -> Cow<'t, [u8]> {
         self.converted(text, |_| Ok(b'?')).unwrap_or(Cow::Borrowed(text.as_bytes()))
     }
@@ -304,7 +305,7 @@ impl Table {
     }
 }
 
-/// 22P05
+/// The error 22P05.
 fn no_equivalent(bytes: &[u8], from: &str, to: &str) -> SqlError {
     let shown: Vec<String> = bytes.iter().map(|byte| format!("0x{byte:02x}")).collect();
     let message = format!(

@@ -129,27 +129,28 @@ states! {
     INTERNAL_ERROR = "XX000", "A bug in Varve.";
 }
 
-/// One error (or notice) with everything PostgreSQL's ErrorResponse can carry that Varve fills in.
+/// An error or a notice, with the fields of PostgreSQL's ErrorResponse that Varve uses.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message} (SQLSTATE {sqlstate})")]
 pub struct SqlError {
     /// SQLSTATE.
     pub sqlstate: SqlState,
-    /// The primary message: lower case, no full stop, PostgreSQL's wording where it has one.
+    /// The primary message, in lower case and without a full stop. If PostgreSQL has this error, it is
+    /// PostgreSQL's text.
     pub message: Box<str>,
     /// A second sentence with the facts, if any.
     pub detail: Option<Box<str>>,
-    /// What to do about it, if known.
+    /// A hint for the user, if there is one.
     pub hint: Option<Box<str>>,
     /// Character position in the client's text, from 1.
     pub position: Option<u32>,
-    /// Where it happened, if not in the statement itself: the line of a COPY.
+    /// Where the error happened, if not in the statement itself, for example the line of a COPY.
     pub context: Option<Box<str>>,
-    /// The object that the error is about, if it names one.
+    /// The object that the error names, if any.
     pub subject: Option<Box<Subject>>,
 }
 
-/// What an error is about, in fields of their own beside the message.
+/// The object of an error, in separate fields.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Subject {
     /// Schema of the table.
@@ -164,7 +165,7 @@ pub struct Subject {
     pub page: Option<PageId>,
 }
 
-/// Result of anything in this crate that can fail towards the client.
+/// Result of calls in this crate whose errors are sent to the client.
 pub type Result<T, E = SqlError> = std::result::Result<T, E>;
 
 impl SqlError {
@@ -187,7 +188,7 @@ impl SqlError {
             .with_hint("Varve lacks this feature of PostgreSQL. Its README lists all such features.")
     }
 
-    /// SQLSTATE XX000: a state that the code believes impossible.
+    /// SQLSTATE XX000, for a state that should be impossible.
     pub fn internal(what: impl fmt::Display) -> Self {
         SqlError::new(SqlState::INTERNAL_ERROR, format!("internal error: {what}")).with_hint(
             "This is a bug in Varve. The statement had no effect; the session goes on. Please report the statement, with \
@@ -202,7 +203,7 @@ impl SqlError {
         self
     }
 
-    /// 25006: what is named changes something, and the transaction is read-only.
+    /// The error 25006: `what` would change something, and the transaction is read-only.
     pub fn read_only(what: &str) -> SqlError {
         let message = format!("cannot execute {what} in a read-only transaction");
         SqlError::new(SqlState::READ_ONLY_TRANSACTION, message)
@@ -215,7 +216,7 @@ impl SqlError {
         self
     }
 
-    /// Names the table that the error is about; other fields of the subject stay.
+    /// Sets the table of the error. Other fields of the subject stay.
     #[must_use]
     pub fn of_table(mut self, schema: &str, table: &str) -> Self {
         let subject = self.subject.get_or_insert_default();
@@ -224,28 +225,28 @@ impl SqlError {
         self
     }
 
-    /// Names the column that the error is about.
+    /// Sets the column of the error.
     #[must_use]
     pub fn of_column(mut self, column: &str) -> Self {
         self.subject.get_or_insert_default().column = Some(column.into());
         self
     }
 
-    /// Names the constraint that is violated.
+    /// Sets the violated constraint.
     #[must_use]
     pub fn of_constraint(mut self, constraint: &str) -> Self {
         self.subject.get_or_insert_default().constraint = Some(constraint.into());
         self
     }
 
-    /// Sets the position unless one is known already. `None` leaves it alone.
+    /// Sets the position, unless the error has one. `None` changes nothing.
     #[must_use]
     pub fn at(mut self, position: Option<u32>) -> Self {
         self.position = self.position.or(position);
         self
     }
 
-    /// Whether the client may simply try the transaction again.
+    /// Whether the client can repeat the transaction.
     pub fn is_retryable(&self) -> bool {
         self.sqlstate == SqlState::SERIALIZATION_FAILURE || self.sqlstate == SqlState::DEADLOCK
     }

@@ -13,7 +13,8 @@ pub fn show_interval(interval: Interval) -> String {
     String::from_utf8_lossy(&shown).into_owned()
 }
 
-/// The arithmetic of intervals: each result is in range or refused; opposites and sums go back.
+/// Checks the arithmetic of intervals: each result is in range or refused, and the inverse operation restores
+/// the value.
 pub fn interval_arithmetic(a: Interval, b: Interval, by: f64, timestamp: i64, zone: &Zone) {
     if let Some(opposite) = a.negate() {
         assert!(opposite.negate().is_some_and(|back| back == a), "the opposite of the opposite of {a:?}");
@@ -30,8 +31,8 @@ pub fn interval_arithmetic(a: Interval, b: Interval, by: f64, timestamp: i64, zo
     }
 }
 
-/// Reads a statement, in both ways in which the parser's tree is read. What a definition keeps as text is an
-/// expression to the same parser.
+/// Reads a statement, in both ways in which the parser's tree is read. Checks that the texts which a
+/// definition stores are valid expressions for the same parser.
 pub fn read_statement(sql: &str) -> Result<()> {
     parse::postgres::compare_readings(sql);
     parse::on_deep_stack(sql, || {
@@ -45,7 +46,7 @@ pub fn read_statement(sql: &str) -> Result<()> {
     })
 }
 
-/// The expressions that a definition keeps.
+/// The expressions that a definition stores.
 fn kept_of(definition: &Definition) -> Vec<&KeptExpr> {
     match definition {
         Definition::CreateTable(t) => {

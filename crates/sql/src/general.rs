@@ -60,94 +60,94 @@ pub type Emit<'f> = dyn FnMut(&[Datum<'_>]) -> Result<()> + 'f;
 
 /// Runs general queries.
 pub trait General: Send + Sync {
-    /// Runs a query to its end; the number of rows given to `emit`.
+    /// Runs a query to its end. Returns the number of rows that were passed to `emit`.
     fn run(&self, query: Query<'_>, emit: &mut Emit<'_>) -> Result<u64>;
 
-    /// The steps that running it would take.
+    /// The steps of the query's plan, without running it.
     fn explain(&self, query: Query<'_>) -> Result<Step>;
 
-    /// Memory of all queries together, in bytes.
+    /// The memory of all queries together, in bytes.
     fn memory_bytes(&self) -> u64;
 
-    /// Runs a query as `run` does, and notes what each step does.
+    /// Runs a query as `run` does, and measures each step.
     fn analyze(&self, query: Query<'_>, gauge: Gauge, emit: &mut Emit<'_>) -> Result<(u64, Analyzed)>;
 }
 
-/// What is measured of each step of a query.
+/// What is measured for each step of a query.
 #[derive(Debug, Clone, Copy)]
 pub struct Gauge {
-    /// Its time.
+    /// Whether the time is measured.
     pub timing: bool,
 }
 
-/// What a query that was analysed has done.
+/// The measurements of a query.
 #[derive(Debug)]
 pub struct Analyzed {
-    /// Its steps, with what they have done.
+    /// The steps with their measurements.
     pub plan: Step,
-    /// How long it took to plan it.
+    /// The time for planning.
     pub planning: Duration,
-    /// Pages that were used for that.
+    /// The pages that were used for planning.
     pub planning_pages: PageCounts,
 }
 
-/// One query to run.
+/// A query to run.
 pub struct Query<'q> {
-    /// What to compute.
+    /// The query.
     pub select: &'q Select,
-    /// Its tables, opened: those of [`Select::tables`].
+    /// The opened tables of [`Select::tables`].
     pub tables: Vec<Arc<Table>>,
-    /// Gives readers; nothing else may be done with it.
+    /// The transaction, used only to get readers.
     pub txn: &'q mut Transaction,
-    /// What expressions may ask for.
+    /// The values that expressions may need.
     pub around: Arc<Around>,
-    /// The only row to look at, in place of those of the query's source.
+    /// A single row that replaces the rows of the query's source.
     pub only: Option<OnlyRow>,
-    /// Which statement it is, if its plan may be kept for the next execution: no other one of this process
-    /// has the number.
+    /// The number of the statement, if its plan may be kept for the next execution. The number is unique in
+    /// this process.
     pub statement: Option<u64>,
-    /// What it may use.
+    /// The limits.
     pub limits: Limits,
 }
 
-/// What a query may use.
+/// The limits of a query.
 #[derive(Debug, Clone)]
 pub struct Limits {
     /// If a sort, a group or a join needs more memory than this, it continues in temporary files, even if
     /// more memory is free.
     pub work_bytes: u64,
-    /// What those files may take.
+    /// The limit of these files.
     pub temporary: Arc<TemporaryQuota>,
 }
 
-/// A row in place of those that the source of a query has.
+/// A row that replaces the rows of a query's source.
 pub struct OnlyRow {
-    /// Its values.
+    /// The values.
     pub values: Vec<Value>,
-    /// Their types.
+    /// The types of the values.
     pub types: Vec<Ty>,
 }
 
-/// What expressions may ask for besides their row, for any thread: parameters, clock, session.
+/// The values that expressions may need in addition to their row, for any thread: parameters, clock, session.
 ///
-/// A plan that is run again has the same one each time, renewed for each execution.
+/// A plan that is run several times uses the same object, which is renewed for each execution.
 #[derive(Debug)]
 pub struct Around {
-    /// Those of the statement, then what a subquery is given.
+    /// The parameters of the statement, followed by the values for a subquery.
     params: RwLock<Vec<Value>>,
-    /// Types of what a subquery is given.
+    /// The types of the values for a subquery.
     given: Box<[Ty]>,
-    /// It is that of a subquery.
+    /// Whether it belongs to a subquery.
     is_inner: bool,
-    /// How often it was given.
+    /// The number of times that the subquery got values.
     runs: AtomicU64,
-    /// Those of its subqueries, which are renewed with it.
+    /// The objects of its subqueries, which are renewed with it.
     inner: Mutex<Vec<Arc<Around>>>,
     random: AtomicU64,
     moment: RwLock<Arc<Occasion>>,
 }
 
-/// When and for whom a statement runs.
+/// The time and the session of an execution.
 #[derive(Debug)]
 struct Occasion {
     now_us: i64,
@@ -162,7 +162,7 @@ struct Occasion {
 }
 
 impl Around {
-    /// The surroundings of one execution.
+    /// Makes the object for one execution.
     pub(crate) fn new(facts: &Facts, params: &[Datum<'_>]) -> Around {
         let moment = Occasion {
             now_us: facts.env(&NoSequences).now_us(),
@@ -186,8 +186,8 @@ impl Around {
         }
     }
 
-    /// The same for a plan that no other execution uses. It may be kept, and renewed for other executions
-    /// while this one goes on.
+    /// A copy for a plan that no other execution uses. It may be kept, and renewed for other executions while
+    /// this one continues.
     pub fn apart(&self) -> Arc<Around> {
         Arc::new(Around {
             params: RwLock::new(self.params_within(0)),
@@ -200,8 +200,8 @@ impl Around {
         })
     }
 
-    /// The surroundings of a subquery that is given values of these types: parameters behind those of the
-    /// statement. All are NULL so far.
+    /// Makes the object for a subquery that gets values of these types. They are parameters after those of
+    /// the statement, and NULL until they are set.
     pub fn within(&self, types: impl Iterator<Item = Ty>) -> Arc<Around> {
         let given: Box<[Ty]> = types.collect();
         let inner = Around {
@@ -222,7 +222,7 @@ impl Around {
         self.moment.read().clone()
     }
 
-    /// The statement's parameters, then NULL for so many values.
+    /// The statement's parameters, followed by this number of NULLs.
     fn params_within(&self, given: usize) -> Vec<Value> {
         let own = self.statement_params();
         let mut params = self.params.read()[..own].to_vec();
@@ -230,8 +230,8 @@ impl Around {
         params
     }
 
-    /// Takes the parameters, clock and session of another execution of the same statement, for its subqueries
-    /// too.
+    /// Takes over the parameters, clock and session of another execution of the same statement, also for its
+    /// subqueries.
     pub fn renew(&self, next: &Around) {
         let params = next.params_within(self.given.len());
         *self.params.write() = params;
@@ -240,23 +240,23 @@ impl Around {
         self.inner.lock().iter().for_each(|inner| inner.renew(next));
     }
 
-    /// Whether constants that hang on the session's settings have the same values in both.
+    /// Whether constants that depend on the session's settings have the same values in both.
     pub fn is_alike(&self, other: &Around) -> bool {
         let (one, other) = (self.moment(), other.moment());
         one.forms == other.forms && one.encoding == other.encoding
     }
 
-    /// How many parameters the statement has: those behind them are what a subquery is given.
+    /// The number of the statement's parameters. The parameters after them are the values for a subquery.
     pub fn statement_params(&self) -> usize {
         self.params.read().len() - self.given.len()
     }
 
-    /// Types of the values that the subquery is given.
+    /// The types of the values for the subquery.
     pub fn given_types(&self) -> &[Ty] {
         &self.given
     }
 
-    /// Gives a subquery its values for the next run.
+    /// Sets the values of a subquery for its next run.
     pub fn give(&self, values: &[Value]) {
         assert_eq!(values.len(), self.given.len(), "a value for each that the subquery takes");
         self.runs.fetch_add(1, Ordering::Relaxed);
@@ -265,12 +265,12 @@ impl Around {
         params[first..].clone_from_slice(values);
     }
 
-    /// Whether it is that of a subquery, which is run again and again.
+    /// Whether it belongs to a subquery, which runs several times.
     pub fn is_within(&self) -> bool {
         self.is_inner
     }
 
-    /// The number of the run: how often a subquery was given its values so far.
+    /// The number of the run, which is the number of times that the subquery got values.
     pub fn run(&self) -> u64 {
         self.runs.load(Ordering::Relaxed)
     }
@@ -294,7 +294,7 @@ impl Around {
         Ok(world)
     }
 
-    /// 57014 if the statement is to end.
+    /// Returns the error 57014 if the statement was cancelled.
     pub fn check_cancel(&self) -> Result<()> {
         unless_cancelled(&self.moment.read().cancel)
     }
@@ -326,8 +326,8 @@ impl Around {
         result
     }
 
-    /// Evaluates `expr` for `rows` rows, whose slots `slot` gives by row and ordinal. Ends with 57014 if that
-    /// is wished: joins spend their time here.
+    /// Evaluates `expr` for `rows` rows. `slot` returns their slots by row and ordinal. Checks for
+    /// cancellation, because joins spend much time here.
     pub fn evaluate<'v>(
         &self,
         expr: &Expr,
@@ -371,12 +371,13 @@ impl Around {
         })
     }
 
-    /// The value of a constant expression; `None` if it fails or is NULL, whose type would be lost.
+    /// The value of a constant expression. `None` if it fails, or if it is NULL, because the type would be
+    /// lost.
     pub fn constant(&self, expr: &Expr) -> Option<Value> {
         self.value(expr).ok().filter(|value| !matches!(value, Value::Null))
     }
 
-    /// How many rows OFFSET and LIMIT leave out, and take.
+    /// The number of rows that OFFSET skips, and the number that LIMIT allows.
     pub fn window(&self, limit: &Option<Expr>, offset: &Option<Expr>) -> Result<(u64, Option<u64>)> {
         let arena = Bump::new();
         let value = |e: &Option<Expr>| -> Result<Option<Value>> {
@@ -416,7 +417,7 @@ impl Around {
         })
     }
 
-    /// The rows that a function gives for these arguments.
+    /// The rows that a set-returning function returns for these arguments.
     pub fn set_rows(&self, function: SetFunction, arguments: &[Datum<'_>]) -> Result<SetRows> {
         let moment = self.moment();
         let look = || unless_cancelled(&moment.cancel);
@@ -429,7 +430,7 @@ impl Around {
         self.with(|params, env| Series::new(bounds, ty, params, &arena, env))
     }
 
-    /// The byte ranges of an access path, in key order; one without bounds for the whole table.
+    /// The byte ranges of an access path, in key order. For the whole table it is one range without bounds.
     pub fn ranges(&self, table: &TableDef, access: &Access) -> Result<Vec<KeyBytes>> {
         let (columns, wanted) = match access {
             Access::Full => return Ok(vec![KeyBytes::default()]),
@@ -461,7 +462,7 @@ impl Around {
         self.sieved(|_| filter.map_or(Left::In, Left::If), scan, on_row)
     }
 
-    /// The same where `left` says of each row what has yet to be checked.
+    /// As `filtered`, but `left` says for each row what must still be checked.
     pub fn sieved<'f>(
         &self,
         left: impl Fn(&RowRef<'_>) -> Left<'f>,
@@ -492,13 +493,13 @@ impl Around {
     }
 }
 
-/// What has yet to be checked of a row.
+/// What must still be checked for a row.
 pub enum Left<'f> {
-    /// Nothing: it does not pass.
+    /// Nothing. The row does not pass.
     Out,
-    /// Nothing: it passes.
+    /// Nothing. The row passes.
     In,
-    /// It passes if this is true for it.
+    /// The row passes if this expression is true.
     If(&'f Expr),
 }
 
@@ -518,7 +519,7 @@ impl Default for KeyBytes {
 }
 
 impl KeyBytes {
-    /// The range as a scan of this index takes it.
+    /// The specification of a scan of this index over the range.
     pub fn spec(&self, index: ScanIndex, limit_hint: Option<usize>) -> ScanSpec<'_> {
         let (lower, upper) = (self.lower.as_ref(), self.upper.as_ref());
         ScanSpec {
@@ -532,7 +533,7 @@ impl KeyBytes {
     }
 }
 
-/// The value that lies this part of the way from one number or interval to another.
+/// The value at this fraction of the way from one number or interval to another.
 pub fn interpolated(from: &Value, to: &Value, part: f64) -> Result<Value> {
     match (from, to) {
         (Value::Float8(a), Value::Float8(b)) => Ok(Value::Float8(a + part * (b - a))),

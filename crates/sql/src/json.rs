@@ -4,7 +4,7 @@
 
 use crate::error::{Result, SqlError, SqlState};
 
-/// The text, if it is json (RFC 8259). Nesting costs no stack.
+/// Returns the text if it is valid JSON (RFC 8259). Nesting needs no stack.
 pub fn checked(text: &str) -> Result<&str> {
     match serde_json::from_str::<serde::de::IgnoredAny>(text) {
         Ok(_) => Ok(text),

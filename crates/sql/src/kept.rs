@@ -40,24 +40,24 @@ enum Tag {
     Array,
 }
 
-/// Rows in their order.
+/// Rows in order.
 #[derive(Debug)]
 pub struct KeptRows {
     spool: Spool,
     row: Vec<u8>,
-    /// How many values a row has.
+    /// The number of values in a row.
     width: usize,
-    /// Columns that are wanted in binary.
+    /// Which columns are requested in binary format.
     pub binary: Vec<bool>,
 }
 
 impl KeptRows {
-    /// No rows yet.
+    /// An empty list.
     pub fn new(database: &Database, temporary: Arc<TemporaryQuota>) -> KeptRows {
         KeptRows { spool: database.spool(temporary), row: Vec::new(), width: 0, binary: Vec::new() }
     }
 
-    /// How many there are.
+    /// The number of rows.
     pub fn len(&self) -> u64 {
         self.spool.len()
     }
@@ -69,7 +69,7 @@ impl KeptRows {
         Ok(self.spool.push(&self.row)?)
     }
 
-    /// The n-th row, from 0; `None` behind the last.
+    /// The n-th row, from 0; `None` after the last row.
     pub fn row(&mut self, n: u64) -> Result<Option<Row<'_>>> {
         let width = self.width;
         let Some(bytes) = self.spool.get(n)? else { return Ok(None) };
@@ -195,7 +195,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Keeps what it is given.
+/// Stores the rows of a result.
 impl Sink for KeptRows {
     fn is_binary(&self, column: usize) -> bool {
         self.binary.get(column).copied().unwrap_or(false)

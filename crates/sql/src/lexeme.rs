@@ -6,7 +6,7 @@
 //!
 //! This module does not know what a word or string means.
 
-/// The characters that PostgreSQL ignores around a value, in every locale that Varve has.
+/// The characters that PostgreSQL ignores around a value.
 pub(crate) const BLANKS: [char; 6] = [' ', '\t', '\n', '\r', '\x0b', '\x0c'];
 
 /// Whether the byte may be in a word.
@@ -14,7 +14,7 @@ pub(crate) fn is_word(b: u8) -> bool {
     b.is_ascii_alphanumeric() || b == b'_' || b >= 0x80
 }
 
-/// Where the block comment that begins at `at` ends; comments nest.
+/// The end of the block comment that begins at `at`. Comments can be nested.
 pub(crate) fn block_comment_end(bytes: &[u8], mut at: usize) -> usize {
     let mut nesting = 0;
     while at < bytes.len() {
@@ -30,8 +30,8 @@ pub(crate) fn block_comment_end(bytes: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// Where that ends which begins with the `$` at `at`, and whether it is a quoted string; else it is a
-/// parameter or a word.
+/// The end of the lexeme that begins with the `$` at `at`, and whether it is a quoted string. Otherwise it is
+/// a parameter or a word.
 pub(crate) fn dollar_end(bytes: &[u8], at: usize) -> (usize, bool) {
     let rest = &bytes[at + 1..];
     let tag = rest.iter().take_while(|b| is_word(**b)).count();
@@ -44,8 +44,8 @@ pub(crate) fn dollar_end(bytes: &[u8], at: usize) -> (usize, bool) {
     (found.map_or(bytes.len(), |n| body + n + quote.len()), true)
 }
 
-/// Where the quote is that continues a string literal which ended before `at`: behind blanks and line
-/// comments with a line's end among them.
+/// The position of the quote that continues a string literal which ended before `at`. Between them are only
+/// blanks and line comments, with at least one line end.
 pub(crate) fn continuation(bytes: &[u8], at: usize) -> Option<usize> {
     let mut at = at;
     let mut has_line_end = false;

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::eval::func::clock_us;
 use crate::time;
 
-/// Characters of a text that a line shows.
+/// The most characters of a text in a line.
 const SHOWN_CHARS: usize = 4096;
 
 static IS_KEPT: AtomicBool = AtomicBool::new(false);
@@ -27,7 +27,7 @@ pub struct Source<'s> {
     pub session: Option<(&'s str, &'s str)>,
 }
 
-/// Has events written from now on. For a program as a whole.
+/// Switches the log on, for the whole program.
 pub fn keep() {
     IS_KEPT.store(true, Ordering::Relaxed);
 }
@@ -37,7 +37,7 @@ pub fn is_kept() -> bool {
     IS_KEPT.load(Ordering::Relaxed)
 }
 
-/// Whether the beginnings and the ends of connections are written from now on (`log_connections`,
+/// Sets whether the beginnings and the ends of connections are written (`log_connections`,
 /// `log_disconnections`).
 pub fn keep_connections(begins: bool, ends: bool) {
     LOGS_CONNECTIONS.store(begins, Ordering::Relaxed);
@@ -59,7 +59,7 @@ pub fn write(source: Source<'_>, severity: &str, text: &str) {
     if !is_kept() {
         return;
     }
-    // Where the log can't be written, nothing can be told.
+    // If the log can't be written, the error can't be reported either.
     let _ = std::io::stderr().write_all(line(source, severity, text, clock_us()).as_bytes());
 }
 
@@ -70,7 +70,7 @@ fn line(source: Source<'_>, severity: &str, text: &str, now_us: i64) -> String {
     let session = source.session.map_or(String::new(), |(user, database)| format!(" {user}@{database}"));
     let shown: String = text.chars().take(SHOWN_CHARS).collect();
     let cut = if shown.len() < text.len() { " ..." } else { "" };
-    // Lines that go on are indented, so that no text looks like another event.
+    // Further lines of an event are indented, so that no text looks like another event.
     let shown = shown.replace('\n', "\n\t");
     format!("varve: {moment} [{process}]{session} {severity}:  {shown}{cut}\n")
 }

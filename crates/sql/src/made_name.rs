@@ -18,7 +18,7 @@ pub fn made_name(table: &str, column: &str, label: &str) -> String {
     if column.is_empty() { format!("{table}_{label}") } else { format!("{table}_{column}_{label}") }
 }
 
-/// A name for a constraint that is no relation.
+/// A name for a constraint that is not a relation.
 pub fn unique_name(
     table: &str,
     columns: &[ColumnDef],
@@ -29,8 +29,8 @@ pub fn unique_name(
     free_among(table, columns, key, label, &|name| !taken.iter().any(|t| t == name))
 }
 
-/// The made name of a table, the columns of a key and a label, or that with the first number behind it that
-/// is free.
+/// The name made of a table, the columns of a key and a label. If it is in use, the first free number is
+/// appended.
 pub fn free_among(
     table: &str,
     columns: &[ColumnDef],
@@ -44,7 +44,7 @@ pub fn free_among(
     (0..).map(numbered).find(|n| is_free(n)).unwrap_or(base.clone())
 }
 
-/// Names of which those that come again have a number behind them.
+/// Appends numbers to names that come more than once.
 pub fn numbered<'n>(names: impl Iterator<Item = Cow<'n, str>>) -> Vec<Cow<'n, str>> {
     let mut out: Vec<Cow<'n, str>> = Vec::new();
     for base in names {

@@ -6,15 +6,15 @@
 use crate::ast;
 use crate::error::{Result, SqlError, SqlState};
 
-/// A name as the parser gave it: in lower case unless it was quoted.
+/// A name from the parser: in lower case unless it was quoted.
 pub fn fold(ident: &ast::Ident) -> String {
     ident.value.clone()
 }
 
-/// Longest name, in bytes.
+/// The length limit of names, in bytes.
 pub const NAME_BYTES_MAX: usize = 63;
 
-/// A name cut to the length that PostgreSQL gives it.
+/// A name shortened to PostgreSQL's limit.
 pub fn clipped(mut name: String) -> String {
     name.truncate(name.floor_char_boundary(NAME_BYTES_MAX));
     name
@@ -29,21 +29,21 @@ pub fn object_name(name: &ast::ObjectName) -> Result<(String, String)> {
     }
 }
 
-/// 42P01 with the name as the client wrote it.
+/// The error 42P01, with the name as the client wrote it.
 pub fn undefined_table(name: &ast::ObjectName) -> SqlError {
     let parts = name.0.iter().map(fold);
-    // Where no schema of the path has the name, it has an empty one.
+    // If no schema of the path has the name, its schema is empty.
     let shown: Vec<String> = parts.filter(|p| !p.is_empty()).collect();
     let error =
         SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{}\" does not exist", shown.join(".")));
     match shown.as_slice() {
-        // For the session, which asks whether the role may know (`Session::of_missing_relation`).
+        // For the session, which checks whether the role may know (`Session::of_missing_relation`).
         [.., schema, table] => error.of_table(schema, table),
         _ => error,
     }
 }
 
-/// A name in a string, folded unless quoted: schema (public if none) and name.
+/// Reads a name in a string: schema (public if there is none) and name, in lower case unless quoted.
 pub fn split_name(text: &str) -> (String, String) {
     let mut parts: Vec<String> = Vec::new();
     let mut part = String::new();
@@ -62,7 +62,7 @@ pub fn split_name(text: &str) -> (String, String) {
     }
 }
 
-/// An object cannot be made: its schema does not exist (3F000), or is the server's own (42501).
+/// The error if an object cannot be made: its schema does not exist (3F000), or is a system schema (42501).
 pub fn cannot_create(schema: &str, name: &str) -> SqlError {
     if !matches!(schema, "pg_catalog" | "information_schema") {
         return no_schema(schema);
@@ -72,7 +72,7 @@ pub fn cannot_create(schema: &str, name: &str) -> SqlError {
         .with_detail("System catalog modifications are currently disallowed.")
 }
 
-/// 3F000
+/// The error 3F000.
 pub fn no_schema(name: &str) -> SqlError {
     SqlError::new(SqlState::INVALID_SCHEMA, format!("schema \"{name}\" does not exist"))
 }

@@ -9,13 +9,14 @@ use varve_engine::SequenceDef;
 use crate::names::split_name;
 use crate::parse;
 
-/// The sequences that a default draws from by names that PostgreSQL keeps as OIDs: `nextval('name')`, not
+/// The sequences that a default uses by names which PostgreSQL stores as OIDs: `nextval('name')`, not
 /// `nextval('name'::text)`.
 pub fn drawn_from(default: &str) -> Vec<String> {
     draws(default).into_iter().map(|(name, _)| name).collect()
 }
 
-/// The same default with another name for the sequences that `is_it` knows by the name that is written there.
+/// The default with another name for the sequences for which `is_it` returns true. It is called with the name
+/// in the text.
 pub fn drawing_from_another(default: &str, is_it: impl Fn(&str) -> bool, new: &str) -> String {
     let (mut out, mut copied) = (String::with_capacity(default.len()), 0);
     for (name, at) in draws(default) {
@@ -29,7 +30,7 @@ pub fn drawing_from_another(default: &str, is_it: impl Fn(&str) -> bool, new: &s
     out
 }
 
-/// The names of sequences in calls of `nextval`, and where these stand.
+/// The names of sequences in calls of `nextval`, with their positions.
 fn draws(default: &str) -> Vec<(String, Range<usize>)> {
     if !default.to_ascii_lowercase().contains("nextval") {
         return Vec::new();
@@ -46,7 +47,7 @@ fn draws(default: &str) -> Vec<(String, Range<usize>)> {
     (0..tokens.len()).filter_map(drawn).collect()
 }
 
-/// A sequence's name as it stands in `nextval('...')`.
+/// A sequence's name in the form for `nextval('...')`.
 pub fn sequence_text(schema: &str, name: &str) -> String {
     let plain = |n: &str| n.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
     let quoted = |n: &str| if plain(n) { n.to_owned() } else { format!("\"{}\"", n.replace('"', "\"\"")) };
@@ -54,11 +55,11 @@ pub fn sequence_text(schema: &str, name: &str) -> String {
     name.replace('\'', "''")
 }
 
-/// Whether a default names a sequence as PostgreSQL keeps it by OID: `nextval('name')`, not
+/// Whether a default uses a sequence by a name that PostgreSQL stores as an OID: `nextval('name')`, not
 /// `nextval('name'::text)`.
 pub fn draws_from(default: &str, sequence: &SequenceDef) -> bool {
-    // The scanner is asked only where the name may be in the text: the catalog compares each default with
-    // each sequence.
+    // The text is scanned only if it may have the name, because the catalog compares each default with each
+    // sequence.
     let is_plain = sequence.name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
     let may_name = |name: &str| default.to_ascii_lowercase().contains(&name.to_ascii_lowercase());
     if is_plain && !may_name(&sequence.name) {

@@ -12,7 +12,7 @@ use varve_engine::{ColumnType, Moment};
 /// `pg_type.oid`.
 pub type Oid = u32;
 
-/// No type known.
+/// The type is not known.
 pub const UNSPECIFIED: Oid = 0;
 /// boolean
 pub const BOOL: Oid = 16;
@@ -48,7 +48,7 @@ pub const REGROLE: Oid = 4096;
 pub const OIDVECTOR: Oid = 30;
 /// json
 pub const JSON: Oid = 114;
-/// xml, the type of what EXPLAIN (FORMAT XML) gives; no column has it
+/// xml, the type of the result of EXPLAIN (FORMAT XML); no column can have it
 pub const XML: Oid = 142;
 /// real
 pub const FLOAT4: Oid = 700;
@@ -77,7 +77,7 @@ pub const VOID: Oid = 2278;
 /// uuid
 pub const UUID: Oid = 2950;
 
-/// Types of elements and of their arrays; the vectors are arrays with a text form of their own.
+/// The types of elements and of their arrays. The vectors are arrays with a different text form.
 const ARRAYS: [(Oid, Oid); 23] = [
     (BOOL, 1000),
     (BYTEA, 1001),
@@ -151,7 +151,7 @@ pub fn of_column(t: &ColumnType) -> (Oid, i32) {
     }
 }
 
-/// An interval's modifier says which fields it has, too.
+/// The type modifier of a type of time. That of an interval also says which fields it has.
 pub fn moment_typmod(moment: Moment, digits: u8) -> i32 {
     match moment {
         Moment::Interval => IntervalFields::of_code(digits).typmod(),
@@ -163,8 +163,8 @@ fn numeric_typmod(precision: Option<(u16, i16)>) -> i32 {
     precision.map_or(-1, |(p, s)| ((i32::from(p) << 16) | (i32::from(s) & 0x7ff)) + 4)
 }
 
-/// The column type that holds values of the type `oid`, without modifier; `None` if Varve has no such type,
-/// and for arrays. `name`, `"char"` and `unknown` are text, an `oid` is a bigint.
+/// The column type for values of the type `oid`, without modifier. `None` if Varve has no such type, and for
+/// arrays. `name`, `"char"` and `unknown` are text, and `oid` is bigint.
 pub fn column_type(oid: Oid) -> Option<ColumnType> {
     Some(match oid {
         BOOL => ColumnType::Bool,
@@ -193,7 +193,7 @@ pub fn is_reg(oid: Oid) -> bool {
     matches!(oid, REGPROC | REGCLASS | REGTYPE | REGNAMESPACE | REGROLE)
 }
 
-/// `pg_type.typlen`: bytes of a fixed-size value, -1 for varying.
+/// `pg_type.typlen`: the number of bytes if it is fixed, otherwise -1.
 pub fn type_len(oid: Oid) -> i16 {
     match oid {
         BOOL | CHAR => 1,

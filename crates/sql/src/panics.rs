@@ -18,23 +18,23 @@ use std::sync::Once;
 
 use crate::error::SqlError;
 
-/// Characters of a statement that the log shows.
+/// The most characters of a statement in the log.
 const SHOWN_CHARS: usize = 4096;
 
 thread_local! {
-    /// Whether a statement runs on this thread whose panic is caught here.
+    /// Whether this thread runs a statement whose panics are caught here.
     static CATCHES: Cell<bool> = const { Cell::new(false) };
     static SEEN: RefCell<Option<Seen>> = const { RefCell::new(None) };
 }
 
-/// What the hook saw of a panic.
+/// The data about a panic from the hook.
 struct Seen {
     place: String,
     backtrace: Backtrace,
 }
 
-/// Has panics of statements told on stderr, each with its statement and a backtrace. For a program as a
-/// whole; the second call does nothing.
+/// Makes panics of statements be written to stderr, each with its statement and a backtrace. This is for the
+/// whole program. A second call does nothing.
 pub fn report_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -45,7 +45,7 @@ pub fn report_panics() {
 
 fn note(info: &PanicHookInfo<'_>) {
     let place = info.location().map_or_else(String::new, ToString::to_string);
-    // The first of several is the cause of the others.
+    // The first of several panics is the cause of the others.
     SEEN.with_borrow_mut(|seen| {
         seen.get_or_insert_with(|| Seen { place, backtrace: Backtrace::force_capture() });
     });
@@ -65,7 +65,7 @@ pub fn caught<T>(about: &str, step: impl FnOnce() -> T) -> Result<T, SqlError> {
     })
 }
 
-/// What a panic said.
+/// The message of a panic.
 fn message_of(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
@@ -76,7 +76,7 @@ fn tell(about: &str, message: &str, seen: &Seen) {
     let shown: String = about.chars().take(SHOWN_CHARS).collect();
     let cut = if shown.len() < about.len() { " ..." } else { "" };
     let Seen { place, backtrace } = seen;
-    // Where the log can't be written, nothing can be told.
+    // If the log can't be written, the error can't be reported either.
     let _ = writeln!(
         std::io::stderr(),
         "varve: internal error: {message}, at {place}\nvarve: statement: {shown}{cut}\n{backtrace}"

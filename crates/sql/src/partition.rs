@@ -9,7 +9,7 @@ use varve_engine::{Bound, Datum, Edge, Part, Partitions, key_hash};
 
 use crate::eval::func::range;
 
-/// The part that takes a row, given its columns by ordinal.
+/// The partition of a row. `column` returns the row's columns by ordinal.
 pub fn of_row<'p, 'a>(partitions: &'p Partitions, column: impl Fn(usize) -> Datum<'a>) -> Option<&'p Part> {
     let key = || partitions.columns.iter().map(|c| column(*c));
     let by_hash = partitions.parts.iter().any(|part| matches!(part.bound, Bound::Hash { .. }));
@@ -27,12 +27,12 @@ pub fn of_row<'p, 'a>(partitions: &'p Partitions, column: impl Fn(usize) -> Datu
     found.or_else(|| default(partitions))
 }
 
-/// The part that takes what no other takes.
+/// The default partition, which takes all other keys.
 pub fn default(partitions: &Partitions) -> Option<&Part> {
     partitions.parts.iter().find(|part| part.bound == Bound::Default)
 }
 
-/// Edges as `range::order` takes them.
+/// Edges in the form for `range::order`.
 pub fn placed(edges: &[Edge]) -> impl Iterator<Item = (i64, Datum<'_>)> {
     edges.iter().map(|edge| match edge {
         Edge::Least => (range::BELOW, Datum::Null),
@@ -41,11 +41,11 @@ pub fn placed(edges: &[Edge]) -> impl Iterator<Item = (i64, Datum<'_>)> {
     })
 }
 
-/// Whether one end of a range is before another.
+/// Whether one bound of a range is before another.
 pub fn is_before(a: &[Edge], b: &[Edge]) -> bool {
     let orders = placed(a).zip(placed(b)).map(|((place, value), (other_place, other))| {
         let order = place.cmp(&other_place);
-        // What follows MINVALUE and MAXVALUE says nothing more.
+        // Values after MINVALUE and MAXVALUE have no effect.
         let decides = order.is_ne() || place != range::AT;
         (order.then_with(|| if place == range::AT { value.order(&other) } else { Ordering::Equal }), decides)
     });

@@ -26,10 +26,10 @@ use crate::system::names::quoted;
 const SYSTEM: &str = "pg_catalog";
 const INFORMATION: &str = "information_schema";
 
-/// The schema of names that nothing has.
+/// The schema for names that no object has.
 pub const NOWHERE: &str = "";
 
-/// Most paths that are known by number; then they get new numbers, and plans are made again.
+/// The most paths with numbers. If there are more, all get new numbers, and plans are made again.
 const PATHS_MAX: usize = 4096;
 
 /// A search path. Cheap to clone.
@@ -39,9 +39,10 @@ pub struct Path(Arc<Schemas>);
 #[derive(Debug)]
 struct Schemas {
     number: u32,
-    /// As the setting names them.
+    /// The schemas in the setting.
     named: Box<[String]>,
-    /// In the order in which they are searched: `pg_catalog` is the first unless it is named.
+    /// The schemas in the order in which they are searched. `pg_catalog` is the first, unless the setting
+    /// names it.
     searched: Box<[String]>,
 }
 
@@ -64,7 +65,7 @@ static PUBLIC: LazyLock<Path> = LazyLock::new(|| {
 });
 
 impl Path {
-    /// The path of `public` alone.
+    /// The path that has only `public`.
     pub fn public() -> &'static Path {
         &PUBLIC
     }
@@ -85,7 +86,7 @@ impl Path {
         }
     }
 
-    /// The number that plans are kept by; 0 is that of `public` alone.
+    /// The number of the path in the plan cache. 0 is the path that has only `public`.
     pub fn number(&self) -> u32 {
         self.0.number
     }
@@ -100,12 +101,12 @@ impl Path {
         &self.0.searched
     }
 
-    /// Whether it is the path of `public` alone.
+    /// Whether it is the path that has only `public`.
     pub fn is_public(&self) -> bool {
         self.0.number == 0
     }
 
-    /// The schema of the object that a name without one means.
+    /// The schema of the object to which a name without a schema refers.
     pub fn schema_of(&self, catalog: &Catalog, name: &str) -> Option<&str> {
         let holds = |schema: &&String| {
             catalog.resolve(schema, name).is_some() || system::table(schema, name).is_some()
@@ -113,7 +114,7 @@ impl Path {
         self.0.searched.iter().find(holds).map(String::as_str)
     }
 
-    /// Whether a name without a schema, as the client wrote it, means an object of `public`.
+    /// Whether a name without a schema, as the client wrote it, refers to an object of `public`.
     pub fn is_in_public(&self, catalog: &Catalog, written: &str) -> bool {
         !has_schema(written)
             && self.schema_of(catalog, &split_name(written).1) == Some(varve_engine::catalog::PUBLIC)
@@ -128,7 +129,7 @@ impl Path {
         Ok((self.schema_of(catalog, &last).unwrap_or(NOWHERE).to_owned(), last))
     }
 
-    /// The same of a name in a string.
+    /// As `find`, for a name in a string.
     pub fn find_text(&self, catalog: &Catalog, written: &str) -> (String, String) {
         let (schema, last) = split_name(written);
         if self.is_public() || has_schema(written) {
@@ -137,7 +138,7 @@ impl Path {
         (self.schema_of(catalog, &last).unwrap_or(NOWHERE).to_owned(), last)
     }
 
-    /// The schema that a new object is made in; 3F000 if there is none.
+    /// The schema in which a new object is made. The error is 3F000 if there is none.
     pub fn place(&self, name: &str) -> Result<&str> {
         let Some(schema) = self.0.named.first() else {
             let message = "no schema has been selected to create in";
@@ -149,12 +150,12 @@ impl Path {
         Ok(schema)
     }
 
-    /// Whether a name without its schema means the object of this schema.
+    /// Whether a name without a schema refers to the object in this schema.
     pub fn sees(&self, catalog: &Catalog, schema: &str, name: &str) -> bool {
         self.0.searched.iter().any(|s| s == schema) && self.schema_of(catalog, name) == Some(schema)
     }
 
-    /// A name as it is shown: with its schema unless it is found without.
+    /// A name as it is shown: with its schema, unless it is found without.
     pub fn shown(&self, catalog: &Catalog, schema: &str, name: &str) -> String {
         match self.sees(catalog, schema, name) {
             true => quoted(name),
@@ -163,7 +164,7 @@ impl Path {
     }
 }
 
-/// Whether a name in a string has its schema before it.
+/// Whether a name in a string has a schema.
 pub fn has_schema(written: &str) -> bool {
     let mut is_quoted = false;
     written.chars().any(|c| {
@@ -172,7 +173,8 @@ pub fn has_schema(written: &str) -> bool {
     })
 }
 
-/// Who may not use `public` is told so when a table of it is opened; schemas of the system are everybody's.
+/// Whether a schema of the path can be used. A role that may not use `public` gets the error when a table in
+/// it is opened. System schemas are usable by every role.
 fn is_usable(name: &str, holder: &Holder, catalog: &Catalog) -> bool {
     if matches!(name, SYSTEM | INFORMATION | varve_engine::catalog::PUBLIC) {
         return name != varve_engine::catalog::PUBLIC || catalog.has_schema(name);
@@ -181,7 +183,7 @@ fn is_usable(name: &str, holder: &Holder, catalog: &Catalog) -> bool {
     schema.is_some_and(|s| holder.may_any(catalog, &Object::schema(s), &[Rights::USAGE]))
 }
 
-/// The path of these schemas under its number.
+/// The path with these schemas, with its number.
 fn known(named: Vec<String>) -> Path {
     let mut known = KNOWN.lock();
     if let Some(path) = known.paths.get(named.as_slice()) {
@@ -219,7 +221,7 @@ pub fn entries(value: &str) -> Option<Vec<String>> {
     }
 }
 
-/// The first entry of a list, and what is behind it.
+/// The first entry of a list, and the text after it.
 fn entry(list: &str) -> Option<(String, &str)> {
     let Some(mut rest) = list.strip_prefix('"') else {
         let end = list.find(|c: char| c == ',' || c.is_ascii_whitespace()).unwrap_or(list.len());

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use varve_engine::TableDef;
 
-// One vocabulary: users of plans do not need to know its files.
+// All types are exported here, so users of plans do not need to know the files.
 pub use access::{Access, KeyRange, TableAccess};
 pub use calls::{
     AggCall, AggKind, Exclude, Frame, FrameBound, FrameUnits, Moment, OrderKey, WinCall, WinFunction,
@@ -47,12 +47,12 @@ pub enum Plan {
 }
 
 impl Plan {
-    /// Whether it is an INSERT that may be run several times, with a row's parameters each time.
+    /// Whether it is an INSERT that can run several times, each time with the parameters of a row.
     pub fn repeats(&self) -> bool {
         matches!(self, Plan::Insert(Insert { source: InsertSource::Values(_), .. }))
     }
 
-    /// Whether it is an INSERT that looks for rows with the keys of its own (ON CONFLICT).
+    /// Whether it is an INSERT that searches for rows with the keys of its rows (ON CONFLICT).
     pub fn looks_for_conflicts(&self) -> bool {
         matches!(self, Plan::Insert(insert) if !matches!(insert.on_conflict, OnConflict::Fail))
     }
@@ -67,7 +67,7 @@ impl Plan {
         }
     }
 
-    /// The query whose rows the plan gives or inserts.
+    /// The query whose rows the plan returns or inserts.
     pub fn query(&self) -> Option<&Select> {
         match self {
             Plan::Select(select) => Some(select),
@@ -76,7 +76,7 @@ impl Plan {
         }
     }
 
-    /// The general query that it runs or that finds its rows, if there is one.
+    /// The general query that the plan runs or that finds its rows, if there is one.
     pub fn general(&self) -> Option<&Select> {
         match self {
             Plan::Select(select) => Some(select).filter(|s| s.general),
@@ -86,7 +86,7 @@ impl Plan {
         }
     }
 
-    /// What finds the rows to change, if a general query does.
+    /// The part that finds the rows to change, if a general query does.
     pub fn found(&self) -> Option<&RowFinder> {
         match self {
             Plan::Update(u) => u.found.as_deref(),

@@ -17,7 +17,7 @@ pub fn planted(name: &str) -> bool {
     ACTIVE.get_or_init(|| std::env::var("VARVE_PLANTED").ok()).as_deref() == Some(name)
 }
 
-/// Whether this fault is switched on: never, in a build without debug assertions.
+/// Whether this fault is switched on. It never is in a build without debug assertions.
 #[cfg(not(debug_assertions))]
 #[inline(always)]
 pub const fn planted(_name: &str) -> bool {

@@ -29,24 +29,24 @@ use crate::utility::Utility;
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(0);
 
-/// What a statement does.
+/// The kind and the content of a statement.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "nearly all are plans, and one hop less leads to them")]
 pub(crate) enum Body {
-    /// Nothing.
+    /// An empty statement.
     Empty,
-    /// Runs on rows.
+    /// A statement that runs on rows.
     Plan(Plan),
-    /// Changes the catalog.
+    /// A statement that changes the catalog.
     Definition(Box<Definition>),
-    /// Is about the session.
+    /// A statement for the session.
     Utility(Utility),
 }
 
 /// A prepared statement.
 #[derive(Debug)]
 pub struct Prepared {
-    /// No other one of this process has it.
+    /// A number that is unique in this process.
     pub(crate) id: u64,
     pub(crate) sql: Box<str>,
     /// Parameter types as declared by the client.
@@ -55,33 +55,33 @@ pub struct Prepared {
     pub(crate) param_oids: Box<[Oid]>,
     pub(crate) columns: Option<Box<[Column]>>,
     pub(crate) body: Body,
-    /// A parameter is char(n), whose trailing blanks have to go.
+    /// Whether a parameter is char(n), whose trailing blanks must be removed.
     pub(crate) trims: bool,
-    /// It asks for the catalog when it runs.
+    /// Whether it reads the catalog when it runs.
     pub(crate) reads_world: bool,
-    /// A parameter is an interval with fields, by which a literal would be read.
+    /// Whether a parameter is an interval with fields, which affect how a literal is read.
     pub(crate) has_interval_fields: bool,
-    /// Number of the search path that it was planned under.
+    /// Number of the search path for which it was planned.
     pub(crate) path: u32,
-    /// Version of the catalog that it was planned under.
+    /// Version of the catalog for which it was planned.
     pub(crate) catalog_version: u64,
-    /// It holds for that version only: it reads views, whose texts no lock protects, or sequences by their
-    /// OIDs.
+    /// Whether it is valid only for this version. It reads views, whose texts no lock protects, or sequences
+    /// by their OIDs.
     pub(crate) is_of_version: bool,
-    /// What it reads in FROM, and as whom.
+    /// The relations that it reads in FROM, and the roles that need the rights.
     pub(crate) needs: Box<[Need]>,
-    /// Queries that run before it, whose answers are parameters behind those of the client.
+    /// Queries that run before it. Their results are parameters after those of the client.
     pub(crate) before: Box<[Before]>,
-    /// The same statement planned under a later catalog.
+    /// The same statement, planned for a later catalog.
     pub(crate) successor: OnceLock<Arc<Prepared>>,
 }
 
-/// A query that runs before a statement, and the parameter (from 0) that its answer becomes.
+/// A query that runs before a statement, and the number (from 0) of the parameter for its result.
 #[derive(Debug)]
 pub(crate) struct Before {
     pub(crate) prepared: Arc<Prepared>,
     pub(crate) place: usize,
-    /// The type of the elements, if all its rows are wanted, as an array.
+    /// The type of the elements, if the result is an array of all rows.
     pub(crate) list_of: Option<Ty>,
 }
 
@@ -119,8 +119,8 @@ impl Prepared {
         &self.param_oids
     }
 
-    /// The column type to decode parameter `index` (from 0) as; text for anything without its own type,
-    /// arrays among them.
+    /// The column type as which the parameter `index` (from 0) is decoded. It is text for types without a
+    /// column type, including arrays.
     pub fn param_column_type(&self, index: usize) -> ColumnType {
         self.param_oids.get(index).and_then(|o| oid::column_type(*o)).unwrap_or(ColumnType::Text)
     }
@@ -135,12 +135,12 @@ impl Prepared {
         &self.sql
     }
 
-    /// Whether this is the statement for this text and these declared types under this path.
+    /// Whether this is the statement for this text, these declared types and this path.
     pub(crate) fn is_for(&self, sql: &str, declared: &[Oid], path: u32) -> bool {
         self.path == path && *self.sql == *sql && *self.declared == *declared
     }
 
-    /// A parameter given as text, as a value of its type.
+    /// Reads a parameter in text form as a value of its type.
     pub(crate) fn parse_param(
         &self,
         index: usize,
@@ -157,7 +157,8 @@ impl Drop for Prepared {
         if matches!(body, Body::Definition(_) | Body::Utility(_)) {
             parse::on_deep_stack(&self.sql, || drop(body));
         }
-        // There may be a successor for each DDL that the statement has lived through: dropped in a loop.
+        // There may be a successor for each DDL statement since this one was prepared, so they are dropped in
+        // a loop.
         let mut next = self.successor.take();
         while let Some(mut alone) = next.and_then(Arc::into_inner) {
             next = alone.successor.take();
@@ -165,7 +166,7 @@ impl Drop for Prepared {
     }
 }
 
-/// char(n) parameters lose their trailing blanks.
+/// Removes trailing blanks of char(n) parameters.
 pub(crate) fn trimmed<'a>(types: &[Ty], params: &[Datum<'a>]) -> Vec<Datum<'a>> {
     let trim = |(i, d): (usize, &Datum<'a>)| match (types.get(i % types.len().max(1)), d) {
         (Some(Ty::Char), Datum::Text(t)) => Datum::Text(t.trim_end_matches(' ')),
@@ -181,7 +182,7 @@ pub(crate) struct PortalLife(AtomicUsize);
 const ENDED: usize = usize::MAX;
 
 impl PortalLife {
-    /// The life of a portal that is made behind so many savepoints.
+    /// The state of a portal that is made after this number of savepoints.
     pub(crate) fn new(savepoints: usize) -> PortalLife {
         PortalLife(AtomicUsize::new(savepoints))
     }
@@ -191,12 +192,12 @@ impl PortalLife {
         self.0.load(Ordering::Relaxed) != ENDED
     }
 
-    /// The savepoint is released: the portal belongs to the one before.
+    /// Called when the savepoint is released. The portal then belongs to the one before.
     pub(crate) fn adopt(&self, savepoint: usize) {
         self.0.fetch_min(savepoint, Ordering::Relaxed);
     }
 
-    /// Everything behind this savepoint is rolled back.
+    /// Called when everything after this savepoint is rolled back.
     pub(crate) fn end_behind(&self, savepoint: usize) {
         if self.0.load(Ordering::Relaxed) > savepoint {
             self.0.store(ENDED, Ordering::Relaxed);
@@ -208,11 +209,11 @@ impl PortalLife {
 #[derive(Debug, Default)]
 pub struct Portal {
     pub(crate) pending: Option<PendingRows>,
-    /// The tag to close with once all rows have been handed out.
+    /// Whether all rows were returned.
     pub(crate) finished: bool,
-    /// Where it was made behind a savepoint.
+    /// Set if the portal was made after a savepoint.
     pub(crate) life: Option<Arc<PortalLife>>,
-    /// What `pg_cursors` shows of it, if it has a name.
+    /// The entry in `pg_cursors`, if it has a name.
     pub(crate) shown: Option<Arc<HeldCursor>>,
 }
 
@@ -223,10 +224,10 @@ impl Portal {
     }
 }
 
-/// Rows of a suspended portal: all computed at its first Execute, handed out in slices.
+/// The rows of a suspended portal. All are computed at its first Execute, and returned in slices.
 #[derive(Debug)]
 pub(crate) struct PendingRows {
     pub(crate) rows: KeptRows,
-    /// The row that is next.
+    /// The number of the next row.
     pub(crate) next: u64,
 }

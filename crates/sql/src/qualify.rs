@@ -90,7 +90,8 @@ struct Names<'p> {
 }
 
 impl Names<'_> {
-    /// The name of something that there is: the schema in which it is found, or one that there never is.
+    /// Adds the schema to the name of an existing object. If no schema has it, adds a schema that never
+    /// exists.
     fn settle(&self, name: &mut ObjectName) {
         let Some(last) = plain(name) else { return };
         qualify(name, self.path.schema_of(self.catalog, &last).unwrap_or(NOWHERE));
@@ -103,7 +104,7 @@ impl Names<'_> {
         Ok(())
     }
 
-    /// The name of something new.
+    /// Adds the schema to the name of a new object.
     fn place(&self, name: &mut ObjectName) -> Result<()> {
         if let Some(last) = plain(name) {
             qualify(name, self.path.place(&last)?);
@@ -117,7 +118,7 @@ impl Names<'_> {
         if let Some(of) = &mut t.partition_of {
             self.settle(&mut of.parent);
         }
-        // A table that refers to itself is not there yet.
+        // A table that refers to itself does not exist yet.
         let mut parent = |name: &mut ObjectName| match plain(name) {
             Some(last) if Some(&last) == own.as_ref() => *name = t.name.clone(),
             _ => self.settle(name),
@@ -164,8 +165,8 @@ impl Names<'_> {
         }
     }
 
-    /// A default is kept as text: the sequence in `nextval('s')` is the one that is found now, however deep
-    /// it stands.
+    /// Adds schemas to a default, which is stored as text. A sequence in `nextval('s')` is the one that is
+    /// found now, at any depth of the expression.
     fn kept_default(&self, default: &mut KeptExpr) -> Result<()> {
         let text = self.with_schemas(&default.text)?;
         if text != default.text {
@@ -174,7 +175,7 @@ impl Names<'_> {
         Ok(())
     }
 
-    /// The text with their schemas before the names of sequences.
+    /// The text with schemas added to the names of sequences.
     fn with_schemas(&self, text: &str) -> Result<String> {
         let tokens = parse::tokens(text)?;
         let (mut out, mut copied) = (String::with_capacity(text.len()), 0);

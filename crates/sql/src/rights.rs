@@ -15,10 +15,10 @@ use varve_engine::{Catalog, DatabaseDef, Grant, ObjectId, Rights, RoleDef, Schem
 
 use crate::error::{SqlError, SqlState};
 
-/// A role; `None` is a name that is none.
+/// A role; `None` is a name that is not a role.
 pub type Who = Option<ObjectId>;
 
-/// What rights are about.
+/// The kind of an object with rights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A table.
@@ -31,12 +31,12 @@ pub enum Kind {
     Schema,
     /// A database.
     Database,
-    /// An index, which only has an owner: its table's.
+    /// An index, which only has an owner: that of its table.
     Index,
 }
 
 impl Kind {
-    /// As errors call it.
+    /// The word in error messages.
     pub fn word(self) -> &'static str {
         match self {
             Kind::Table => "table",
@@ -48,7 +48,7 @@ impl Kind {
         }
     }
 
-    /// All rights that there are on one.
+    /// All rights on an object of this kind.
     pub fn all(self) -> Rights {
         match self {
             Kind::Table | Kind::View => Rights(0b111_1111),
@@ -60,14 +60,14 @@ impl Kind {
     }
 }
 
-/// An object that rights are about.
+/// An object with rights.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Object {
-    /// Which.
+    /// The object's id.
     pub id: ObjectId,
-    /// Of which kind.
+    /// The kind.
     pub kind: Kind,
-    /// Its name, for errors.
+    /// The name, for errors.
     pub name: String,
 }
 
@@ -87,7 +87,7 @@ impl Object {
         Object::new(def.id, Kind::Database, &def.name)
     }
 
-    /// The rights on it, those included that nobody had to grant.
+    /// The rights on the object, including the default rights.
     pub fn grants(&self, catalog: &Catalog) -> Vec<Grant> {
         let owner = catalog.owner(self.id);
         let granted = catalog.about(self.id).and_then(|about| about.grants.clone());
@@ -106,32 +106,32 @@ impl Object {
         grants
     }
 
-    /// 42501: a right is missing.
+    /// The error 42501 for a missing right.
     pub fn denied(&self) -> SqlError {
         denied(format!("permission denied for {} {}", self.kind.word(), self.name))
     }
 
-    /// 42501: it belongs to somebody else.
+    /// The error 42501 if the object belongs to another role.
     pub fn not_owned(&self) -> SqlError {
         denied(format!("must be owner of {} {}", self.kind.word(), self.name))
     }
 }
 
-/// Something that a statement reads in FROM, and as whom.
+/// A relation that a statement reads in FROM, and the role that needs the right.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Need {
-    /// What.
+    /// The relation.
     pub what: Needed,
-    /// The view that reads it, whose owner needs the right; `None`: the role that runs the statement.
+    /// The view that reads it, whose owner needs the right. `None` means the role that runs the statement.
     pub through: Option<ObjectId>,
 }
 
-/// What is read.
+/// A relation that is read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Needed {
     /// A table or view of this schema.
     Relation {
-        /// The table or view; rights on a partition are those of its table.
+        /// The table or view. Rights on a partition are those of its table.
         object: Object,
         /// Its schema.
         schema: String,
@@ -140,51 +140,51 @@ pub enum Needed {
     System(&'static str),
 }
 
-/// 42501
+/// The error 42501.
 pub fn denied(message: impl Into<String>) -> SqlError {
     SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message)
 }
 
-/// 42704
+/// The error 42704.
 pub fn no_role(name: &str) -> SqlError {
     SqlError::new(SqlState::UNDEFINED_OBJECT, format!("role \"{name}\" does not exist"))
 }
 
-/// 22023: the same, where it is the value of a setting.
+/// The error 22023, if the role is the value of a setting.
 pub fn no_such_value(name: &str) -> SqlError {
     SqlError { sqlstate: SqlState::INVALID_PARAMETER_VALUE, ..no_role(name) }
 }
 
-/// A role with everything that it may act as.
+/// A role, with all roles as which it may act.
 pub struct Holder {
     roles: SmallVec<[ObjectId; 4]>,
     is_superuser: bool,
 }
 
 impl Holder {
-    /// The role's rights by the catalog. A role that was dropped has none.
+    /// The role and its memberships in the catalog. A dropped role has none.
     pub fn of(catalog: &Catalog, who: Who) -> Holder {
         let Some(id) = who else { return Holder { roles: SmallVec::new(), is_superuser: true } };
         let is_superuser = catalog.role_by_id(id).is_some_and(|role| role.is_superuser);
         let mut roles = memberships(catalog, id, &|role| role.inherits);
-        // Who owns the database is a member of the role that stands for its owner.
+        // The owner of the database is a member of `pg_database_owner`.
         if roles.contains(&catalog.owner(catalog.database())) {
             roles.push(predefined::DATABASE_OWNER);
         }
         Holder { roles, is_superuser }
     }
 
-    /// Whether nothing is denied.
+    /// Whether the role has all rights.
     pub fn is_superuser(&self) -> bool {
         self.is_superuser
     }
 
-    /// Whether it acts as this role.
+    /// Whether it may act as this role.
     pub fn is(&self, role: ObjectId) -> bool {
         self.is_superuser || self.roles.contains(&role)
     }
 
-    /// Whether the object is its own.
+    /// Whether it owns the object.
     pub fn owns(&self, catalog: &Catalog, object: &Object) -> bool {
         self.is(catalog.owner(object.id))
     }
@@ -219,7 +219,7 @@ impl Holder {
         rights
     }
 
-    /// Whether it may hand on this right.
+    /// Whether it may grant this right.
     pub fn may_grant(&self, catalog: &Catalog, object: &Object, right: Rights) -> bool {
         let mine = |g: &Grant| g.grantee.is_some_and(|grantee| self.roles.contains(&grantee));
         self.owns(catalog, object) || object.grants(catalog).iter().any(|g| mine(g) && g.grantable.has(right))
@@ -240,7 +240,7 @@ impl Holder {
     }
 }
 
-/// The role and all that it is a member of, as far as `through` lets memberships be used.
+/// The role and all roles of which it is a member. `through` says whether the memberships of a role count.
 pub fn memberships(
     catalog: &Catalog,
     role: ObjectId,
@@ -260,7 +260,7 @@ pub fn memberships(
     roles
 }
 
-/// Gives rights; what the grantor has given before is added to.
+/// Adds rights to those that the grantor has already granted.
 pub fn grant(grants: &mut Vec<Grant>, new: Grant) {
     let same = |g: &&mut Grant| g.grantee == new.grantee && g.grantor == new.grantor;
     match grants.iter_mut().find(same) {
@@ -272,7 +272,7 @@ pub fn grant(grants: &mut Vec<Grant>, new: Grant) {
     }
 }
 
-/// Whether a grant option would hold itself: the grantor has it only because the grantee has it.
+/// Whether a grant option would be circular: the grantor has it only because the grantee has it.
 pub fn is_circular(grants: &[Grant], new: &Grant, owner: ObjectId) -> bool {
     let Some(grantee) = new.grantee.filter(|_| new.grantable != Rights::default()) else { return false };
     if new.grantor == owner {

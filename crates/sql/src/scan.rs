@@ -16,7 +16,7 @@
 use crate::lexeme::{block_comment_end, continuation, dollar_end, is_word};
 use crate::oid::{self, Oid};
 
-/// A literal taken out of the text.
+/// A literal that was removed from the text.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Literal<'a> {
     /// Digits that fit an i64.
@@ -30,7 +30,7 @@ pub enum Literal<'a> {
 }
 
 impl Literal<'_> {
-    /// The type PostgreSQL gives the literal; strings are unknown (0).
+    /// PostgreSQL's type of the literal. Strings are unknown (0).
     fn type_oid(self) -> Oid {
         match self {
             Literal::Int(n) if i32::try_from(n).is_ok() => oid::INT4,
@@ -41,7 +41,7 @@ impl Literal<'_> {
     }
 }
 
-/// What a pass found. Reuse it from statement to statement.
+/// The result of a scan. It can be reused for the next statement.
 #[derive(Debug, Default)]
 pub struct Lifted<'a> {
     /// The statement with `$n` for each lifted literal (of the first row, if rows collapsed).
@@ -50,7 +50,7 @@ pub struct Lifted<'a> {
     pub types: Vec<Oid>,
     /// The literals, `types.len()` for each row.
     pub literals: Vec<Literal<'a>>,
-    /// How many rows the template stands for; 1 unless rows collapsed.
+    /// The number of rows of the template; 1 unless rows were collapsed.
     pub row_count: usize,
     /// Whether `text` may be used in place of the original.
     pub usable: bool,
@@ -61,14 +61,14 @@ pub struct Lifted<'a> {
 pub struct Extent {
     /// First byte that is not blank or comment.
     pub start: usize,
-    /// One past the last byte, without the semicolon.
+    /// The position after the last byte, without the semicolon.
     pub end: usize,
-    /// Where the next statement's text begins.
+    /// The position at which the next statement's text begins.
     pub next: usize,
 }
 
-/// Finds the statement that starts at or after `from`, lifting into `out` if it is one of the four DML verbs.
-/// `None` if only blanks, comments and semicolons are left.
+/// Finds the statement that starts at or after `from`. If it is one of the four DML verbs, its literals are
+/// lifted into `out`. `None` means that only blanks, comments and semicolons are left.
 pub fn next_statement<'a>(sql: &'a str, from: usize, out: &mut Lifted<'a>) -> Option<Extent> {
     out.text.clear();
     out.types.clear();
@@ -87,7 +87,7 @@ pub fn next_statement<'a>(sql: &'a str, from: usize, out: &mut Lifted<'a>) -> Op
     Some(Extent { start, end, next: (end + 1).min(sql.len()) })
 }
 
-/// The token before the current one, as far as lifting asks.
+/// The kind of the token before the current one.
 #[derive(Clone, Copy, PartialEq)]
 enum Before {
     /// An operator, comma, parenthesis, or a keyword after which a string is a value.
@@ -109,21 +109,21 @@ struct Scanner<'a, 'o> {
     depth: u32,
     /// Depth of parentheses inside which numbers are type modifiers.
     modifier_depth: Option<u32>,
-    /// Inside ORDER BY or GROUP BY at this depth.
+    /// The depth of the present ORDER BY or GROUP BY.
     by_depth: Option<u32>,
     last_word_is_type: bool,
     rows: Option<Rows>,
 }
 
-/// State of INSERT's VALUES list while its rows still look alike.
+/// State of INSERT's VALUES list while all its rows have the same shape.
 struct Rows {
-    /// Where in `out.text` the current row's template begins.
+    /// The position in `out.text` at which the current row begins.
     row_text: usize,
     /// The first row's template, in `out.text`.
     template: Option<(usize, usize)>,
-    /// Literals before the current row.
+    /// The number of literals before the current row.
     row_literals: usize,
-    /// Depth at which rows open.
+    /// The depth at which rows begin.
     depth: u32,
 }
 
@@ -172,7 +172,7 @@ impl<'a, 'o> Scanner<'a, 'o> {
         &self.sql[start..start + len]
     }
 
-    /// Runs to the end of the statement.
+    /// Scans to the end of the statement.
     fn run(&mut self) {
         while self.at < self.bytes.len() {
             match self.bytes[self.at] {
@@ -212,7 +212,7 @@ impl<'a, 'o> Scanner<'a, 'o> {
         self.at = block_comment_end(self.bytes, self.at);
     }
 
-    /// Moves past a quoted thing whose opening quote is at `self.at`; true if a doubled quote is inside.
+    /// Skips a quoted part whose opening quote is at `self.at`. Returns true if it has a doubled quote.
     fn skip_quoted(&mut self, quote: u8, backslash: bool) -> bool {
         let mut doubled = false;
         self.at += 1;
@@ -252,7 +252,7 @@ impl<'a, 'o> Scanner<'a, 'o> {
         self.last_word_is_type = false;
     }
 
-    /// A parameter or a dollar-quoted string: such statements are taken as they are.
+    /// Handles a parameter or a dollar-quoted string. Literals of such statements are not lifted.
     fn dollar(&mut self) {
         self.out.usable = false;
         let (end, is_quote) = dollar_end(self.bytes, self.at);
@@ -278,13 +278,13 @@ impl<'a, 'o> Scanner<'a, 'o> {
             self.at += 1;
         }
         if is_word(self.peek(0)) {
-            // 0x10, 1_000, 5abc: not for us.
+            // Forms such as 0x10, 1_000 and 5abc are left to the parser.
             self.out.usable = false;
         }
         if self.out.usable && self.modifier_depth.is_none() && self.by_depth.is_none() {
             let text = &self.sql[start..self.at];
             let int: Option<i64> = if plain { text.parse().ok() } else { None };
-            // A minus before these two makes their type narrower: left to the parser.
+            // With a minus, the type of these two numbers is narrower, so they are left to the parser.
             let on_the_edge = int == Some(1 << 31) || text.trim_start_matches('0') == "9223372036854775808";
             self.out.usable &= !on_the_edge;
             self.lift(start, int.map_or(Literal::Number(text), Literal::Int));
@@ -344,8 +344,8 @@ impl<'a, 'o> Scanner<'a, 'o> {
         let is = |options: &[&str]| options.iter().any(|o| word.eq_ignore_ascii_case(o));
         match word.len() {
             2 if is(&["by"]) => self.by_depth = Some(self.depth),
-            // Which output is a key of grouping sets is known by what is written: two parameters are never
-            // the same.
+            // Outputs are compared with the keys of grouping sets by their text, and two parameters never
+            // have the same text.
             4 | 6 if is(&["cube", "sets", "rollup"]) => self.out.usable = false,
             2..=9 if is(&OPENERS) => self.before = Before::Open,
             5 | 6 if is(&["limit", "offset", "having"]) => self.by_depth = None,
@@ -391,8 +391,8 @@ impl<'a, 'o> Scanner<'a, 'o> {
         self.before = Before::Closed;
     }
 
-    /// A comma between rows: the row before it becomes the template, or is checked against it and dropped
-    /// from the text.
+    /// Handles a comma between rows. The row before it becomes the template, or is compared with the template
+    /// and removed from the text.
     fn next_row(&mut self) {
         // The comma itself is not part of a row's template.
         self.at -= 1;
@@ -404,7 +404,7 @@ impl<'a, 'o> Scanner<'a, 'o> {
         }
     }
 
-    /// Ends the current row; gives the list up (so that the original text is used) if its rows differ.
+    /// Ends the current row. If rows differ, the list is given up, and the original text is used.
     fn fold_row(&mut self) {
         let Some(rows) = &mut self.rows else { return };
         let row = (rows.row_text, self.out.text.len());
@@ -427,8 +427,8 @@ impl<'a, 'o> Scanner<'a, 'o> {
         rows.row_literals = self.out.literals.len();
     }
 
-    /// At the end of the statement: the last row is still open. What follows the last row (RETURNING, ON
-    /// CONFLICT) makes the row differ from the template, so only plain lists collapse.
+    /// Called at the end of the statement, when the last row is still open. Text after the last row
+    /// (RETURNING, ON CONFLICT) makes the row differ from the template, so only plain lists are collapsed.
     fn close_rows(&mut self) {
         if self.rows.as_ref().is_some_and(|r| r.template.is_some()) {
             self.fold_row();
@@ -436,7 +436,7 @@ impl<'a, 'o> Scanner<'a, 'o> {
     }
 }
 
-/// Makes each type wide enough for one more row's literals, as PostgreSQL resolves a VALUES list.
+/// Widens each type for the literals of one more row, as PostgreSQL resolves a VALUES list.
 fn widen(types: &mut [Oid], literals: &[Literal<'_>], usable: &mut bool) {
     for (t, literal) in types.iter_mut().zip(literals) {
         let other = literal.type_oid();
@@ -451,7 +451,7 @@ fn widen(types: &mut [Oid], literals: &[Literal<'_>], usable: &mut bool) {
     }
 }
 
-/// Words after which a quoted string is a value of its own.
+/// Words after which a quoted string is a separate value.
 const OPENERS: [&str; 19] = [
     "like",
     "ilike",
@@ -474,7 +474,7 @@ const OPENERS: [&str; 19] = [
     "from",
 ];
 
-/// Type names whose parentheses hold modifiers.
+/// Type names with modifiers in parentheses.
 const MODIFIED_TYPES: [&str; 15] = [
     "char",
     "character",

@@ -22,7 +22,7 @@ const PREFIX: &str = "SCRAM-SHA-256$";
 /// A key or digest.
 type Key = [u8; 32];
 
-/// What a proof of a password is compared with.
+/// The stored data with which a proof of a password is compared.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Verifier {
     /// Rounds of PBKDF2.
@@ -49,7 +49,7 @@ impl Verifier {
 
     /// Derives the keys from a password.
     pub fn new(password: &str, salt: Vec<u8>, iterations: u32) -> Verifier {
-        // A text that SASLprep refuses is taken as it is, as PostgreSQL and its clients do.
+        // If SASLprep refuses a text, it is used unchanged, as in PostgreSQL and its clients.
         let prepared = stringprep::saslprep(password).unwrap_or(password.into());
         let salted = salted_password(prepared.as_bytes(), &salt, iterations);
         let stored_key = Sha256::digest(mac(&salted, &[b"Client Key"])).into();
@@ -64,7 +64,7 @@ impl Verifier {
         Verifier { iterations: ITERATIONS, salt, stored_key: unknown, server_key: unknown }
     }
 
-    /// Reads the form that is kept; `None` if it is not of it.
+    /// Reads the stored form. `None` means that the text does not have this form.
     pub fn parse(kept: &str) -> Option<Verifier> {
         let (parameters, keys) = kept.strip_prefix(PREFIX)?.split_once('$')?;
         let (iterations, salt) = parameters.split_once(':')?;
@@ -79,14 +79,14 @@ impl Verifier {
         })
     }
 
-    /// The form that is kept.
+    /// The stored form.
     pub fn to_text(&self) -> String {
         let [salt, stored, server] =
             [&self.salt[..], &self.stored_key, &self.server_key].map(|b| STANDARD.encode(b));
         format!("{PREFIX}{}:{salt}${stored}:{server}", self.iterations)
     }
 
-    /// Checks a client's proof over the messages so far; the server's signature if it is right.
+    /// Checks a client's proof over the previous messages. Returns the server's signature if it is right.
     pub fn check(&self, messages: &[u8], proof: &[u8]) -> Option<Key> {
         let proof = Key::try_from(proof).ok()?;
         let signature = mac(&self.stored_key, &[messages]);

@@ -12,10 +12,10 @@ use varve_engine::{Catalog, Rights, SequenceDef, SequenceId};
 use crate::error::{Result, SqlError, SqlState};
 use crate::rights::{Holder, Kind, Object, Who};
 
-/// One of these lets a role ask what it has drawn.
+/// A role needs one of these rights to read the values that it has taken.
 pub const READ: &[Rights] = &[Rights::USAGE, Rights::SELECT];
 
-/// What a session has drawn from sequences.
+/// The values that a session has taken from sequences.
 #[derive(Default)]
 pub struct SequenceMemory(Mutex<Remembered>);
 
@@ -26,14 +26,14 @@ struct Remembered {
 }
 
 impl SequenceMemory {
-    /// Notes a value that the session has drawn.
+    /// Records a value that the session has taken.
     pub fn note(&self, id: SequenceId, value: i64) {
         let mut remembered = self.0.lock();
         remembered.values.insert(id.0, value);
         remembered.last = Some(id.0);
     }
 
-    /// Forgets everything (DISCARD).
+    /// Removes all values (DISCARD).
     pub fn clear(&self) {
         *self.0.lock() = Remembered::default();
     }

@@ -29,42 +29,43 @@ use shown::shown;
 /// The longest time of a setting, in milliseconds.
 const MILLIS_MAX: f64 = i32::MAX as f64;
 
-/// What values a setting takes.
+/// The values that a setting can have.
 #[derive(Clone, Copy)]
 enum Kind {
     /// Any text.
     Free,
     /// on or off
     Bool,
-    /// Only these, case aside; the first spelling is kept.
+    /// Only these, in upper or lower case. The spelling in the list is stored.
     OneOf(&'static [&'static str]),
-    /// Only the shown value; any other would change results.
+    /// Only the shown value, because any other would change results.
     Fixed(&'static [&'static str]),
     /// Cannot be set.
     ReadOnly,
-    /// Set in the server's configuration, until it is started again.
+    /// Set in the server's configuration, and unchanged until the next start.
     Configured,
-    /// A time of the same kind, kept as milliseconds.
+    /// As `Configured`, for a time, which is stored as milliseconds.
     ConfiguredTime,
     /// A role; the session checks it.
     Role,
-    /// A time, in milliseconds unless it has a unit; kept as milliseconds.
+    /// A time, in milliseconds unless it has a unit. It is stored as milliseconds.
     Duration,
-    /// A time of the same kind that is not 0.
+    /// As `Duration`, but not 0.
     SomeTime,
-    /// The same, or -1 for none at all.
+    /// As `Duration`, or -1 for none.
     DurationOrNone,
-    /// A number in this unit, from the one to the other; kept without the unit.
+    /// A number in this unit, between two limits. It is stored without the unit.
     Number(Unit, f64, f64),
     /// Set when a connection begins, by the server's configuration.
     AtConnection,
     /// A whole number up to this one.
     Count(u32),
-    /// A time in whole seconds, shown as their number; up to so many.
+    /// A time in whole seconds up to a limit, shown as a number.
     Seconds(u32),
-    /// Memory, at least so many kilobytes, which is the unit if none is written; kept as their number.
+    /// Memory of at least this number of kilobytes. Kilobytes are the default unit, and their number is
+    /// stored.
     Memory(u64),
-    /// Memory or space of the same unit, or -1 for no limit.
+    /// Memory or space in kilobytes, or -1 for no limit.
     Limit,
     /// An encoding of characters.
     Encoding,
@@ -84,7 +85,7 @@ struct Setting {
     name: &'static str,
     default: &'static str,
     kind: Kind,
-    /// Told to the client by ParameterStatus.
+    /// Whether it is reported to the client by ParameterStatus.
     reported: bool,
 }
 
@@ -97,7 +98,7 @@ const LOG_LEVELS: &[&str] = &[
     "panic",
 ];
 
-/// What Linux takes: MAX_TCP_KEEPIDLE and MAX_TCP_KEEPINTVL, MAX_TCP_KEEPCNT (include/net/tcp.h).
+/// The limits of Linux: MAX_TCP_KEEPIDLE and MAX_TCP_KEEPINTVL, MAX_TCP_KEEPCNT (include/net/tcp.h).
 const PROBE_SECONDS_MAX: u32 = 32_767;
 const PROBES_MAX: u32 = 127;
 
@@ -179,7 +180,7 @@ const SETTINGS: &[Setting] = &[
     setting("xmloption", "content", Kind::Free),
 ];
 
-/// Spelling of a name where it is not lower case.
+/// The spelling of a name, if it is not lower case.
 fn display_name(name: &'static str) -> &'static str {
     match name {
         "datestyle" => "DateStyle",
@@ -194,25 +195,25 @@ type Values = BTreeMap<String, String>;
 /// The settings of one session.
 #[derive(Debug, Clone, Default)]
 pub struct Settings {
-    /// What differs from the defaults.
+    /// The values that differ from the defaults.
     values: Values,
-    /// What RESET goes back to: given at the start of the session.
+    /// The values for RESET, which were set at the start of the session.
     initial: Values,
-    /// Where an initial value is from; facts that clients cannot set have none.
+    /// The sources of the initial values. Facts that clients cannot set have none.
     sources: BTreeMap<String, InitialSource>,
-    /// What the SETs of the transaction have replaced, in their order.
+    /// The values that SET has replaced in this transaction, in order.
     replaced: Vec<Replaced>,
-    /// Length of `replaced` at the newest savepoint that may still be asked for.
+    /// Length of `replaced` at the newest savepoint that may still be used.
     marked: usize,
-    /// What SET LOCAL has hidden, to come back at the commit.
+    /// The values that SET LOCAL has replaced. They are restored at the commit.
     hidden: BTreeMap<String, Option<String>>,
-    /// What has been told to the client.
+    /// The values that were reported to the client.
     told: Values,
-    /// A value may differ from what the session last looked at.
+    /// Whether a value may have changed since the session last read the settings.
     changed: bool,
 }
 
-/// Where a value is from that a session begins with.
+/// The source of an initial value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InitialSource {
     /// varve.toml or ALTER SYSTEM
@@ -240,7 +241,7 @@ fn find(name: &str) -> Option<&'static Setting> {
     every().find(|s| s.name == name)
 }
 
-/// 42704
+/// The error 42704.
 fn unknown(name: &str) -> SqlError {
     SqlError::new(SqlState::UNDEFINED_OBJECT, format!("unrecognized configuration parameter \"{name}\""))
 }
@@ -269,7 +270,7 @@ impl Settings {
         Ok(())
     }
 
-    /// Notes a fact that clients cannot set.
+    /// Sets a value that clients cannot change.
     pub fn set_fact(&mut self, name: &str, value: &str) {
         self.initial.insert(name.to_owned(), value.to_owned());
         self.values.insert(name.to_owned(), value.to_owned());
@@ -295,24 +296,25 @@ impl Settings {
         Ok(())
     }
 
-    /// SET ROLE and SET SESSION AUTHORIZATION: the name with the role's number, so that both are undone
-    /// together.
+    /// SET ROLE and SET SESSION AUTHORIZATION. The name is stored together with the role's number, so that
+    /// both are undone together.
     pub fn set_role(&mut self, name: &str, value: &str, id: Option<u32>, local: bool) -> Result<()> {
         self.set(name, Some(value), local)?;
         self.replace(number_of(name), id.map(|id| id.to_string()), local);
         Ok(())
     }
 
-    /// The number that came with a role's name.
+    /// The number that was stored with a role's name.
     pub fn role_number(&self, name: &str) -> Option<u32> {
         self.values.get(&number_of(name))?.parse().ok()
     }
 
-    /// Puts a value, and notes what it takes the place of.
+    /// Sets a value, and records the value that it replaces.
     fn replace(&mut self, name: String, value: Option<String>, local: bool) {
         self.changed = true;
         let old = self.values.get(&name).cloned();
-        // A rollback goes to a savepoint or to the beginning: between two of these the first note is enough.
+        // A rollback goes to a savepoint or to the beginning, so between two of these the first record is
+        // enough.
         if !self.replaced[self.marked..].iter().any(|r| r.name == name) {
             let hidden = self.hidden.get(&name).cloned();
             self.replaced.push(Replaced { name: name.clone(), value: old.clone(), hidden });
@@ -327,7 +329,7 @@ impl Settings {
     /// RESET ALL
     pub fn reset_all(&mut self) {
         let names = self.values.keys().chain(self.initial.keys());
-        // Who the session is stays as it is.
+        // The role of the session stays unchanged.
         let names = names.filter(|name| !is_role(name.trim_end_matches(NUMBER)));
         for name in names.cloned().collect::<BTreeSet<_>>() {
             let initial = self.initial.get(&name).cloned();
@@ -335,13 +337,13 @@ impl Settings {
         }
     }
 
-    /// A savepoint: what `rollback_to` goes back to.
+    /// Called at a savepoint. Returns the position for `rollback_to`.
     pub fn mark(&mut self) -> usize {
         self.marked = self.replaced.len();
         self.marked
     }
 
-    /// Every SET since the savepoint is undone.
+    /// Undoes every SET since the savepoint.
     pub fn rollback_to(&mut self, mark: usize) {
         for Replaced { name, value, hidden } in self.replaced.drain(mark..).rev() {
             self.changed = true;
@@ -351,7 +353,7 @@ impl Settings {
         self.marked = mark;
     }
 
-    /// The transaction committed: SET LOCAL ends.
+    /// Called when the transaction commits. Ends SET LOCAL.
     pub fn commit(&mut self) {
         if self.hidden.is_empty() && self.replaced.is_empty() {
             self.marked = 0;
@@ -365,7 +367,7 @@ impl Settings {
         self.marked = 0;
     }
 
-    /// The transaction rolled back: every SET in it is undone.
+    /// Called when the transaction is rolled back. Undoes every SET in it.
     pub fn rollback(&mut self) {
         self.rollback_to(0);
     }
@@ -375,7 +377,7 @@ impl Settings {
         std::mem::take(&mut self.changed)
     }
 
-    /// Whether anything may have to be reported.
+    /// The settings that must be reported to the client, because they have changed.
     pub fn reports(&mut self) -> Vec<(&'static str, String)> {
         let mut out = Vec::new();
         for s in SETTINGS.iter().filter(|s| s.reported) {
@@ -394,7 +396,7 @@ impl Settings {
         known.map_or(Zone::UTC, |(zone, _)| zone)
     }
 
-    /// DateStyle now, and as RESET makes it: what SET does not name stays, or is that.
+    /// The present DateStyle, and the one after RESET. SET keeps the parts that it does not name.
     fn date_styles(&self) -> [DateStyle; 2] {
         [&self.values, &self.initial].map(|values| {
             let set = values.get("datestyle").map(|value| date_style(value, DateStyle::ISO, DateStyle::ISO));
@@ -402,7 +404,7 @@ impl Settings {
         })
     }
 
-    /// How times are written and read.
+    /// The formats of times.
     pub fn forms(&self) -> TimeForms {
         let of = |name: &str| self.values.get(name).map(String::as_str).unwrap_or_default();
         let [dates, _] = self.date_styles();
@@ -413,7 +415,7 @@ impl Settings {
         }
     }
 
-    /// The encoding that the client speaks.
+    /// The encoding of the client.
     pub fn encoding(&self) -> Encoding {
         self.values.get("client_encoding").and_then(|name| Encoding::named(name)).unwrap_or_default()
     }
@@ -424,22 +426,22 @@ impl Settings {
         name.and_then(|name| TableMethod::named(name).ok().flatten()).unwrap_or_default()
     }
 
-    /// Milliseconds of a duration setting.
+    /// The milliseconds of a duration setting.
     pub fn millis(&self, name: &str) -> u64 {
         self.values.get(name).and_then(|v| v.parse().ok()).unwrap_or(0)
     }
 
-    /// The time of a setting that may have none.
+    /// The time of a setting; `None` if it has none.
     pub fn duration(&self, name: &str) -> Option<Duration> {
         self.values.get(name)?.parse().ok().map(Duration::from_millis)
     }
 
-    /// Bytes of memory of a setting that was given some.
+    /// The bytes of memory of a setting; `None` if it is not set.
     pub fn bytes(&self, name: &str) -> Option<u64> {
         self.values.get(name)?.parse::<u64>().ok().map(|kilobytes| kilobytes << 10)
     }
 
-    /// Whether a setting has been given this value, which is not its default.
+    /// Whether a setting was set to this value, which is not its default.
     pub fn is(&self, name: &str, value: &str) -> bool {
         self.values.get(name).is_some_and(|v| v == value)
     }
@@ -450,7 +452,7 @@ impl Settings {
     }
 }
 
-/// Puts a value back. A setting with a prefix, which nobody has declared, is empty once it was set.
+/// Restores a value. A setting with a prefix, which is not declared, becomes empty after it was set.
 fn put_back(values: &mut Values, name: String, value: Option<String>) {
     let value = value.or_else(|| name.contains('.').then(String::new));
     put(values, name, value);
@@ -463,7 +465,7 @@ fn put<V>(map: &mut BTreeMap<String, V>, name: String, value: Option<V>) {
     };
 }
 
-/// 42501 for a setting that only superusers change.
+/// Returns the error 42501 for a setting that only superusers may change.
 pub fn check_for_all(name: &str) -> Result<()> {
     const CONTEXT: usize = 4;
     if crate::system::described(name).is_none_or(|known| known[CONTEXT] != "superuser") {
@@ -473,7 +475,7 @@ pub fn check_for_all(name: &str) -> Result<()> {
     Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message))
 }
 
-/// A value of DateStyle; 22023 for another one.
+/// Reads a value of DateStyle. The error is 22023.
 fn date_style(value: &str, before: DateStyle, reset: DateStyle) -> Result<DateStyle> {
     DateStyle::of_setting(value, before, reset).map_err(|none| {
         let refused = invalid("DateStyle", value);
@@ -484,26 +486,26 @@ fn date_style(value: &str, before: DateStyle, reset: DateStyle) -> Result<DateSt
     })
 }
 
-/// The name of a setting that may be set and does nothing.
+/// The name of a setting that can be set but has no effect.
 pub fn without_effect(name: &str) -> Option<&'static str> {
-    // A deadlock is found when it comes about, and not after a time.
+    // A deadlock is found immediately, and not after a time.
     let names = foreign::WITHOUT_EFFECT.iter().map(|s| s.name).chain(["deadlock_timeout"]);
     names.into_iter().find(|known| known.eq_ignore_ascii_case(name))
 }
 
-/// Whether a setting says who the session is.
+/// Whether a setting is the role of the session.
 pub fn is_role(name: &str) -> bool {
     matches!(find(name).map(|s| s.kind), Some(Kind::Role))
 }
 
-/// What marks the number of a role among the values; no setting has such a name.
+/// The suffix for the number of a role among the values. No setting has such a name.
 const NUMBER: &str = " number";
 
 fn number_of(name: &str) -> String {
     format!("{name}{NUMBER}")
 }
 
-/// Name in lower case and the value as it is kept.
+/// Checks a value. Returns the name in lower case, and the value in its stored form.
 fn checked(name: &str, value: &str, [before, reset]: [DateStyle; 2]) -> Result<(String, String)> {
     let lower = name.to_ascii_lowercase();
     let Some(s) = find(&lower) else {
@@ -567,7 +569,8 @@ fn checked(name: &str, value: &str, [before, reset]: [DateStyle; 2]) -> Result<(
     Ok((lower, kept))
 }
 
-/// The name of an encoding as it is shown; 22023 for none, 0A000 for one that is not converted here.
+/// The name of an encoding as it is shown. The error is 22023 for an unknown encoding, and 0A000 for one that
+/// is not converted here.
 fn encoding(name: &str, value: &str) -> Result<String> {
     let encoding = Encoding::named(value).ok_or_else(|| invalid(name, value))?;
     if !encoding.is_available() {
@@ -575,7 +578,7 @@ fn encoding(name: &str, value: &str) -> Result<String> {
         let refused = invalid(name, value).with_detail(detail);
         return Err(SqlError { sqlstate: SqlState::FEATURE_NOT_SUPPORTED, ..refused });
     }
-    // Old JDBC drivers want to read back what they have said, as PostgreSQL's source explains.
+    // Old JDBC drivers expect the value that they have set, as PostgreSQL's source explains.
     Ok(if value == "UNICODE" { value } else { encoding.name() }.to_owned())
 }
 
@@ -589,7 +592,7 @@ fn one_of(s: &Setting, allowed: &[&str], value: &str) -> Result<String> {
     Err(invalid(s.name, value))
 }
 
-/// What a SET of one of a transaction's own settings says.
+/// The transaction modes of a SET, if it sets a transaction's settings.
 pub fn transaction_modes(name: &str, value: &str) -> Result<Option<Modes>> {
     let flag = || {
         let message = || format!("parameter \"{name}\" requires a Boolean value");
@@ -707,8 +710,8 @@ mod tests {
             ("row_security", "maybe", "22023"),
             ("max_connections", "5", "55P02"),
             ("tcp_keepalives_count", "-1", "22023"),
-            // Finding B13 of review 8: this module did not read the settings of ALTER SYSTEM, so a setting
-            // was shown but was not in force.
+            // Found earlier: this module did not read the settings of ALTER SYSTEM, so a setting was shown
+            // but was not in force.
             ("tcp_keepalives_count", "128", "22023"),
             ("tcp_keepalives_idle", "32768", "22023"),
             ("tcp_keepalives_interval", "2d", "22023"),

@@ -15,16 +15,16 @@ use crate::error::{Result, SqlError};
 use crate::oid::Oid;
 use crate::time::TimeForms;
 
-/// The column of a table or view that a result column shows as it is.
+/// The column of a table or view that a result column shows unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Origin {
     /// OID of the table or view.
     pub relation: Oid,
-    /// Number of the column there, from 1.
+    /// Number of the column in it, from 1.
     pub number: i16,
 }
 
-/// One result column as RowDescription shows it.
+/// A result column as in RowDescription.
 #[derive(Debug, Clone, Eq)]
 pub struct Column {
     /// Name shown to the client.
@@ -33,18 +33,18 @@ pub struct Column {
     pub type_oid: Oid,
     /// Type modifier, -1 for none.
     pub typmod: i32,
-    /// What it shows, if that is a column as it is.
+    /// The column of a relation that it shows unchanged, if it does.
     pub origin: Option<Origin>,
 }
 
-/// Whether a client may take one for the other: the same values, whatever table they come from.
+/// Two columns are equal if a client cannot distinguish them. Their tables do not matter.
 impl PartialEq for Column {
     fn eq(&self, other: &Column) -> bool {
         self.name == other.name && self.type_oid == other.type_oid && self.typmod == other.typmod
     }
 }
 
-/// What CommandComplete says.
+/// The tag in CommandComplete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CommandTag {
     /// `SELECT n`
@@ -63,7 +63,7 @@ pub enum CommandTag {
     Move(u64),
     /// A fixed tag such as `BEGIN`.
     Plain(&'static str),
-    /// The text was empty: EmptyQueryResponse takes the place of a tag.
+    /// The text was empty. EmptyQueryResponse replaces the tag.
     Empty,
 }
 
@@ -94,7 +94,7 @@ impl std::fmt::Display for CommandTag {
     }
 }
 
-/// How an `execute` ended without an error.
+/// The result of an `execute` without an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
     /// The statement is done.
@@ -112,53 +112,53 @@ pub enum Severity {
     Warning,
 }
 
-/// Shape of a COPY that is about to start.
+/// The columns and the format of a COPY.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CopyShape {
-    /// How many columns CopyInResponse or CopyOutResponse announces.
+    /// The number of columns in CopyInResponse or CopyOutResponse.
     pub column_count: usize,
-    /// Whether all of them are in binary format; else all in text.
+    /// Whether all of them are in binary format. Otherwise all are text.
     pub is_binary: bool,
 }
 
-/// Receiver of the results of one statement. Results without a method of their own are dropped; COPY is
-/// refused.
+/// Receives the results of one statement. By default, results are dropped, and COPY is refused.
 pub trait Sink {
-    /// The result has these columns. Called by `Session::simple` only; with `execute` the caller has
-    /// `Prepared::columns` already.
+    /// Receives the columns of the result. Called only by `Session::simple`. With `execute` the caller
+    /// already has `Prepared::columns`.
     fn columns(&mut self, columns: &[Column]) -> Result<()> {
         let _ = columns;
         Ok(())
     }
-    /// The result whose columns come next is in binary format, as a BINARY cursor's is in the simple
-    /// protocol.
+    /// Says that the next result is in binary format, as for a BINARY cursor in the simple protocol.
     fn binary_columns(&mut self) {}
-    /// Whether a column of the result that comes next is wanted in binary: an OID with a name is an OID then.
+    /// Whether a column of the next result is requested in binary. Then an OID that has a name is sent as an
+    /// OID.
     fn is_binary(&self, column: usize) -> bool {
         let _ = column;
         false
     }
-    /// The session's time zone and styles, in which the rows of the next statement are shown; called where a
-    /// statement of `Session::simple` may have changed it.
+    /// Sets the time zone and styles for the rows of the next statement. Called when a statement of
+    /// `Session::simple` may have changed them.
     fn forms(&mut self, forms: &TimeForms) {
         let _ = forms;
     }
-    /// The encoding of texts for the client from now on; called with `forms`.
+    /// Sets the encoding of texts for the client. Called together with `forms`.
     fn encoding(&mut self, encoding: Encoding) {
         let _ = encoding;
     }
-    /// One row, in column order.
+    /// Receives a row, in column order.
     fn row(&mut self, row: &[Datum<'_>]) -> Result<()>;
-    /// A statement of `Session::simple` is done (never called by `execute`, which returns the tag).
+    /// Called when a statement of `Session::simple` is done. (`execute` does not call it, but returns the
+    /// tag.)
     fn complete(&mut self, tag: &CommandTag) -> Result<()> {
         let _ = tag;
         Ok(())
     }
-    /// `Session::simple` was given nothing to do.
+    /// Called if `Session::simple` got an empty text.
     fn empty(&mut self) -> Result<()> {
         Ok(())
     }
-    /// A warning or notice.
+    /// Receives a warning or notice.
     fn notice(&mut self, severity: Severity, notice: &SqlError) {
         let _ = (severity, notice);
     }
@@ -170,17 +170,17 @@ pub trait Sink {
         let _ = (shape, feed);
         Err(SqlError::unsupported("COPY FROM STDIN on this connection"))
     }
-    /// COPY TO STDOUT begins: announce it (CopyOutResponse).
+    /// Called at the beginning of COPY TO STDOUT, which must be announced to the client (CopyOutResponse).
     fn copy_out(&mut self, shape: CopyShape) -> Result<()> {
         let _ = shape;
         Err(SqlError::unsupported("COPY TO STDOUT on this connection"))
     }
-    /// The next piece of COPY TO STDOUT, one row (CopyData).
+    /// Receives the next row of COPY TO STDOUT (CopyData).
     fn copy_data(&mut self, piece: &[u8]) -> Result<()> {
         let _ = piece;
         Err(SqlError::unsupported("COPY TO STDOUT on this connection"))
     }
-    /// COPY TO STDOUT has no more pieces (CopyDone).
+    /// Called at the end of COPY TO STDOUT (CopyDone).
     fn copy_done(&mut self) -> Result<()> {
         Err(SqlError::unsupported("COPY TO STDOUT on this connection"))
     }

@@ -10,30 +10,30 @@ use std::sync::Arc;
 
 use crate::error::{Result, SqlError, SqlState};
 
-/// The settings of the process; implemented by the program.
+/// The settings of the process. The program implements this trait.
 pub trait SystemSettings: Send + Sync {
-    /// All that there are.
+    /// All settings.
     fn all(&self) -> Vec<SystemSetting>;
 
-    /// The one with this name, case aside. Each connection asks for some.
+    /// The setting with this name, in upper or lower case. Each connection reads some.
     fn one(&self, name: &str) -> Option<SystemSetting> {
         self.all().into_iter().find(|setting| setting.name.eq_ignore_ascii_case(name))
     }
 
-    /// Checks a value, keeps it, and applies it if that can be done while the database is open. Without a
-    /// value the setting goes back to what it is without ALTER SYSTEM.
+    /// Checks a value, stores it, and applies it if that is possible while the database is open. Without a
+    /// value, the setting gets the value that it has without ALTER SYSTEM.
     fn alter(&self, name: &str, value: Option<&str>) -> Result<()>;
 
-    /// Takes back all that ALTER SYSTEM has done.
+    /// Undoes all changes of ALTER SYSTEM.
     fn reset_all(&self) -> Result<()>;
 }
 
-/// The settings of the program that runs the database; none where it has none.
+/// The settings of the program that runs the database, if it has any.
 #[derive(Clone, Default)]
 pub struct ProcessSettings(Option<Arc<dyn SystemSettings>>);
 
 impl ProcessSettings {
-    /// Those of this program.
+    /// The settings of this program.
     pub fn of(program: Arc<dyn SystemSettings>) -> ProcessSettings {
         ProcessSettings(Some(program))
     }
@@ -43,12 +43,12 @@ impl ProcessSettings {
         self.0.as_ref()
     }
 
-    /// All of them.
+    /// All settings.
     pub fn all(&self) -> Vec<SystemSetting> {
         self.0.as_ref().map(|program| program.all()).unwrap_or_default()
     }
 
-    /// The setting of a name, whatever its case. Some have PostgreSQL's names, too.
+    /// The setting with a name, in upper or lower case. Some also have PostgreSQL's names.
     pub fn find(&self, name: &str) -> Option<SystemSetting> {
         let name = match name.to_ascii_lowercase().as_str() {
             "default_table_access_method" => "nvm_default_access_method",
@@ -69,25 +69,25 @@ pub struct SystemSetting {
     pub value: String,
     /// The value after the next start.
     pub after_restart: String,
-    /// The value if nobody says anything.
+    /// The default value.
     pub default: String,
-    /// What it is for.
+    /// A description.
     pub description: &'static str,
     /// Whether a change waits for the next start.
     pub needs_restart: bool,
-    /// Who said the value: `default`, `configuration file` or `command line`, as pg_settings has it.
+    /// The source of the value, as in pg_settings: `default`, `configuration file` or `command line`.
     pub source: &'static str,
-    /// Its type, as pg_settings has it: `bool`, `integer`, `string` or `enum`.
+    /// The type, as in pg_settings: `bool`, `integer`, `string` or `enum`.
     pub kind: &'static str,
     /// The unit of a number.
     pub unit: Option<&'static str>,
     /// The least and the greatest value of a number.
     pub bounds: Option<(u64, u64)>,
-    /// The words that it can be.
+    /// The words that it can have.
     pub choices: Vec<&'static str>,
-    /// What the command line hides, if it says something else.
+    /// The value that the command line overrides, if it is different.
     pub hidden: Option<String>,
-    /// What whoever chose the next value should know.
+    /// A warning about the next value, if there is one.
     pub warning: Option<String>,
 }
 
@@ -98,7 +98,7 @@ impl SystemSetting {
     }
 }
 
-/// 55P02: SET of a setting that is the process's.
+/// The error 55P02 for SET of a setting of the process.
 pub fn not_of_a_session(setting: &SystemSetting) -> SqlError {
     let (name, hint) = (setting.name, "ALTER SYSTEM SET changes it.");
     let message = match setting.needs_restart {

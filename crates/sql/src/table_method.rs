@@ -12,9 +12,9 @@ use crate::error::{Result, SqlError, SqlState};
 
 /// The setting that names the method of tables without USING.
 pub const SETTING: &str = "default_table_access_method";
-/// The engine that keeps rows in pages, as the catalog names it.
+/// The name in the catalog of the engine that stores rows in pages.
 pub const PAGED: &str = "paged";
-/// Bytes of PostgreSQL's longest name.
+/// The length limit of names in PostgreSQL, in bytes.
 const NAME_BYTES_MAX: usize = 63;
 const INDEX_METHODS: [&str; 6] = ["btree", "hash", "gist", "gin", "spgist", "brin"];
 
@@ -29,7 +29,7 @@ pub enum TableMethod {
 }
 
 impl TableMethod {
-    /// The method with a name, case not aside; `None` if there is none.
+    /// The method with this name, in which upper and lower case matter; `None` if there is none.
     ///
     /// Errors: 55000 for a method of indexes.
     pub fn named(name: &str) -> Result<Option<TableMethod>> {
@@ -43,7 +43,7 @@ impl TableMethod {
         })
     }
 
-    /// The method of a new table: `written` is what USING says.
+    /// The method of a new table. `written` is the name after USING.
     ///
     /// Errors: 42704 for an unknown one, 55000 for a method of indexes.
     pub fn of_new_table(written: Option<&str>, default: TableMethod) -> Result<TableMethod> {
@@ -52,7 +52,7 @@ impl TableMethod {
         TableMethod::named(name)?.ok_or_else(|| SqlError::new(SqlState::UNDEFINED_OBJECT, unknown()))
     }
 
-    /// The name of its engine, as the catalog has it; `None` for the engine that keeps rows in pages.
+    /// The name of its engine in the catalog; `None` for the engine that stores rows in pages.
     pub fn engine(self) -> Option<String> {
         match self {
             TableMethod::Paged => None,
@@ -61,7 +61,7 @@ impl TableMethod {
     }
 }
 
-/// What is wrong with a value of the setting, in PostgreSQL's words; 55000 for a method of indexes.
+/// The fault of a value of the setting, with PostgreSQL's text. The error is 55000 for a method of indexes.
 pub fn fault_of_setting(value: &str) -> Result<Option<String>> {
     Ok(match value.len() {
         0 => Some(format!("{SETTING} cannot be empty.")),

@@ -27,7 +27,7 @@ pub fn parse_text(text: &str, t: &ColumnType) -> Result<Value> {
     parse_with(text, t, &Reading::plain())
 }
 
-/// Reads the text form of a value of type `t`; times as the session writes them.
+/// Reads the text form of a value of type `t`, with the session's settings for times.
 pub fn parse_with(text: &str, t: &ColumnType, reading: &Reading<'_>) -> Result<Value> {
     Ok(match *t {
         ColumnType::Bool => Value::Bool(parse_bool(text)?),
@@ -67,7 +67,7 @@ pub fn parse_with(text: &str, t: &ColumnType, reading: &Reading<'_>) -> Result<V
     })
 }
 
-/// An array whose elements fit the modifier of their type.
+/// Makes the elements of an array fit the modifier of their type.
 pub fn fit_elements(value: Value, element: ColumnType) -> Result<Value> {
     let has_modifier = match element {
         ColumnType::Char(_) | ColumnType::Varchar(Some(_)) | ColumnType::Rounded(..) => true,
@@ -95,8 +95,8 @@ pub fn fit_elements(value: Value, element: ColumnType) -> Result<Value> {
     Ok(Value::Array(fitted.starting_at(array.as_ref().lower_bound())))
 }
 
-/// Reads the text form of a value of the type `oid`, of which there need not be columns: arrays, oid, "char",
-/// name.
+/// Reads the text form of a value of the type `oid`. The type may be one that columns cannot have: arrays,
+/// oid, "char", name.
 pub fn parse_as(text: &str, oid: Oid, reading: &Reading<'_>) -> Result<Value> {
     match oid {
         oid::OID => parse_oid(text).map(|oid| Value::Int8(i64::from(oid))),
@@ -110,10 +110,11 @@ pub fn parse_as(text: &str, oid: Oid, reading: &Reading<'_>) -> Result<Value> {
     }
 }
 
-/// How many characters a text has.
+/// The number of characters in a text.
 pub fn char_count(text: &str) -> usize {
     const NO_ASCII: u64 = 0x8080_8080_8080_8080;
-    // By words: `is_ascii` of the standard library looks at up to 63 last bytes one by one.
+    // The text is checked by words, because `is_ascii` of the standard library checks up to 63 last bytes one
+    // by one.
     let (words, rest) = text.as_bytes().as_chunks::<8>();
     let seen = words.iter().fold(0, |seen, word| seen | u64::from_ne_bytes(*word));
     let seen = rest.iter().fold(seen, |seen, byte| seen | u64::from(*byte));
@@ -125,7 +126,7 @@ pub fn first_byte(text: &str) -> &str {
     text.get(..1).unwrap_or_default()
 }
 
-/// A text without blanks around it. Other white space of Unicode is no blank.
+/// A text without blanks around it. Other white space of Unicode does not count as blank.
 pub fn trimmed(text: &str) -> &str {
     text.trim_matches(BLANKS)
 }
@@ -145,7 +146,7 @@ pub fn parse_oid(text: &str) -> Result<u32> {
     })
 }
 
-/// Reads 32 hexadecimal digits; a hyphen may stand behind each group of four, braces around them all.
+/// Reads 32 hexadecimal digits. A hyphen may follow each group of four, and braces may surround the digits.
 fn parse_uuid(text: &str) -> Result<[u8; 16]> {
     let bare = text.strip_prefix('{').and_then(|t| t.strip_suffix('}')).unwrap_or(text);
     let mut digits = [0; 32];
@@ -170,8 +171,8 @@ fn parse_uuid(text: &str) -> Result<[u8; 16]> {
     Ok(out)
 }
 
-/// The value, if PostgreSQL has it: 22008 for a date, a time or a timestamp outside its range. For values
-/// that come as bytes.
+/// Checks that a value which was read from bytes is in PostgreSQL's range. The error is 22008 for a date, a
+/// time or a timestamp.
 pub fn check_range(value: Value) -> Result<Value> {
     match value {
         Value::Date(days) if !matches!(days, i32::MIN | i32::MAX) => {
@@ -187,12 +188,12 @@ pub fn check_range(value: Value) -> Result<Value> {
     }
 }
 
-/// Appends the text form of a value, times as ISO and in UTC; nothing for NULL.
+/// Appends the text form of a value, with times in ISO format and UTC. Appends nothing for NULL.
 pub fn write_text(datum: Datum<'_>, out: &mut Vec<u8>) {
     write_with(datum, &time::PLAIN, out);
 }
 
-/// Appends the text form of a value, times in these forms.
+/// Appends the text form of a value, with times in these forms.
 pub fn write_with(datum: Datum<'_>, forms: &TimeForms, out: &mut Vec<u8>) {
     match datum {
         Datum::Null => {}
@@ -203,7 +204,7 @@ pub fn write_with(datum: Datum<'_>, forms: &TimeForms, out: &mut Vec<u8>) {
         Datum::Float4(f) => write_float4(f, out),
         Datum::Float8(f) => write_float(f, out),
         Datum::Numeric(n) => {
-            // A Vec takes all that is written to it.
+            // Writing to a Vec does not fail.
             let _ = write!(out, "{n}");
         }
         Datum::Text(t) => out.extend_from_slice(t.as_bytes()),
@@ -222,7 +223,7 @@ fn write_int(n: i64, out: &mut Vec<u8>) {
     out.extend_from_slice(itoa::Buffer::new().format(n).as_bytes());
 }
 
-/// 22P02 for a value of a type.
+/// The error 22P02 for a value of a type.
 pub fn invalid(ty: &str, text: &str) -> SqlError {
     SqlError::new(SqlState::INVALID_TEXT, format!("invalid input syntax for type {ty}: \"{text}\""))
 }
@@ -246,7 +247,7 @@ fn parse_int(text: &str, ty: Ty) -> Result<i64> {
     }
 }
 
-/// A number of a few digits and nothing else, as most are: it fits into 32 bits.
+/// Reads a number of few digits and nothing else. Most numbers are such, and it fits in 32 bits.
 fn plain_int(text: &str) -> Option<i64> {
     const DIGITS_MAX: usize = 9;
     if text.is_empty() || text.len() > DIGITS_MAX {
@@ -275,7 +276,7 @@ fn parse_any_int(text: &str, ty: Ty) -> Result<i64> {
 
 fn parse_float4(text: &str) -> Result<f32> {
     let wide = parse_float(text, Ty::Float4)?;
-    // Digits are rounded once, to the nearest real, not to a double first.
+    // The digits are rounded only once, to the nearest real, and not first to a double.
     let narrow = trimmed(text).parse::<f32>().unwrap_or(wide as f32);
     if (narrow.is_infinite() && wide.is_finite()) || (narrow == 0.0 && wide != 0.0) {
         return Err(float_range(trimmed(text), Ty::Float4));
@@ -318,12 +319,12 @@ pub fn parse_numeric(text: &str) -> Result<Numeric> {
     })
 }
 
-/// 22003 for a numeric beyond every limit.
+/// The error 22003 for a numeric beyond all limits.
 pub fn numeric_overflow() -> SqlError {
     SqlError::new(SqlState::NUMERIC_OUT_OF_RANGE, "value overflows numeric format")
 }
 
-/// Rounds to a declared precision and scale; 22003 if digits are too many.
+/// Rounds to a declared precision and scale. The error is 22003 if there are too many digits.
 pub fn fit(value: Numeric, precision: Option<(u16, i16)>) -> Result<Numeric> {
     let Some((precision, scale)) = precision else { return Ok(value) };
     value.fit(precision, scale).map_err(|_| {
@@ -338,7 +339,7 @@ pub fn fit(value: Numeric, precision: Option<(u16, i16)>) -> Result<Numeric> {
     })
 }
 
-/// The value of a char(n): trailing blanks cut, at most `n` characters.
+/// The value of a char(n): at most `n` characters, without trailing blanks.
 pub fn fit_char(text: &str, n: usize) -> Result<&str> {
     let kept = text.trim_end_matches(' ');
     if kept.len() > n && kept.chars().count() > n {
@@ -431,17 +432,18 @@ fn write_uuid(bytes: [u8; 16], out: &mut Vec<u8>) {
     }
 }
 
-/// Appends the shortest decimal that reads back as the same double, in PostgreSQL's notation.
+/// Appends the shortest decimal that is read as the same double, in PostgreSQL's notation.
 pub fn write_float(f: f64, out: &mut Vec<u8>) {
     write_shortest(f, &format!("{f:e}"), 15, out);
 }
 
-/// The same for a real.
+/// As `write_float`, for a real.
 pub fn write_float4(f: f32, out: &mut Vec<u8>) {
     write_shortest(f64::from(f), &format!("{f:e}"), 6, out);
 }
 
-/// Writes `shortest`, a number in exponent form, without exponent if that is in -4..`exponent_end`.
+/// Writes `shortest`, a number with an exponent. If the exponent is in -4..`exponent_end`, it is written
+/// without exponent.
 fn write_shortest(f: f64, shortest: &str, exponent_end: i32, out: &mut Vec<u8>) {
     if f.is_nan() {
         return out.extend_from_slice(b"NaN");
@@ -455,7 +457,7 @@ fn write_shortest(f: f64, shortest: &str, exponent_end: i32, out: &mut Vec<u8>) 
         return write_plain(mantissa, exponent, out);
     }
     let sign = if exponent < 0 { '-' } else { '+' };
-    // A Vec takes all that is written to it.
+    // Writing to a Vec does not fail.
     let _ = write!(out, "{mantissa}e{sign}{:02}", exponent.unsigned_abs());
 }
 
@@ -476,7 +478,7 @@ fn write_plain(mantissa: &str, exponent: i32, out: &mut Vec<u8>) {
     }
 }
 
-/// Whether a text is a date, time or interval in the default styles, and another one, or none, in these
+/// Whether a text is a date, time or interval in the default styles, but another value or none in these
 /// styles.
 pub fn is_read_otherwise(text: &str, dates: DateStyle, intervals: IntervalStyle) -> bool {
     let clock = Cell::new(None);
@@ -488,7 +490,7 @@ pub fn is_read_otherwise(text: &str, dates: DateStyle, intervals: IntervalStyle)
     })
 }
 
-/// Whether DateStyle decides which date a text is.
+/// Whether the date in a text depends on DateStyle.
 pub fn has_several_orders(text: &str) -> bool {
     [DateOrder::Dmy, DateOrder::Ymd]
         .into_iter()

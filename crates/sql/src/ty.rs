@@ -66,17 +66,17 @@ pub enum Ty {
     Interval,
     /// uuid
     Uuid,
-    /// json, held as text
+    /// json, stored as text
     Json,
-    /// oid, held as bigint
+    /// oid, stored as bigint
     Oid,
-    /// regclass and its relatives, held as oid
+    /// regclass and similar types, stored as oid
     Reg(Reg),
-    /// An array of elements of a type that is no array.
+    /// An array of elements of a type that is not an array.
     Array(&'static Ty),
-    /// int2vector, held as an array
+    /// int2vector, stored as an array
     Int2Vector,
-    /// oidvector, held as an array
+    /// oidvector, stored as an array
     OidVector,
     /// void
     Void,
@@ -207,7 +207,7 @@ impl Ty {
         }
     }
 
-    /// The type's OID, also of what is not known.
+    /// The type's OID, also if the type is not known.
     pub fn told_oid(self) -> Oid {
         if self == Ty::Unknown { oid::UNKNOWN } else { self.oid() }
     }
@@ -248,12 +248,12 @@ impl Ty {
         })
     }
 
-    /// The type of arrays of this one.
+    /// The type of arrays with elements of this type.
     pub fn array(self) -> Option<Ty> {
         ELEMENTS.iter().find(|(ty, _)| *ty == self).map(|(ty, _)| Ty::Array(ty))
     }
 
-    /// The type of the elements; `None` for what is no array.
+    /// The type of the elements; `None` if this is not an array.
     pub fn element(self) -> Option<Ty> {
         match self {
             Ty::Array(element) => Some(*element),
@@ -263,7 +263,7 @@ impl Ty {
         }
     }
 
-    /// The column type that elements of this type have in a column of arrays.
+    /// The column type of elements of this type in a column of arrays.
     fn column_type_of_elements(self) -> ColumnType {
         if self == Ty::Oid { ColumnType::Oid } else { self.column_type() }
     }
@@ -273,7 +273,7 @@ impl Ty {
         matches!(self, Ty::Char | Ty::Varchar | Ty::Text | Ty::Name | Ty::Char1)
     }
 
-    /// Whether every text is a value as it is: neither "char" nor name, which are cut.
+    /// Whether every text is a value without a change. It is not for "char" and name, which are shortened.
     pub fn keeps_text(self) -> bool {
         self.is_text() && !matches!(self, Ty::Char1 | Ty::Name)
     }
@@ -293,7 +293,7 @@ impl Ty {
         matches!(self, Ty::Int2 | Ty::Int4 | Ty::Int8)
     }
 
-    /// Place in the order in which numbers are promoted.
+    /// Position in the order in which numbers are promoted.
     pub fn number_rank(self) -> Option<u8> {
         Some(match self {
             Ty::Int2 => 0,
@@ -326,8 +326,8 @@ impl Ty {
         self.preferred() == other.preferred()
     }
 
-    /// The column type that stores values of this type, for expressions' storage and text input; bytea for
-    /// arrays, whose text is read by `text::parse_as`.
+    /// The column type for values of this type in expressions and for text input. It is bytea for arrays,
+    /// whose text `text::parse_as` reads.
     pub fn column_type(self) -> ColumnType {
         match self {
             Ty::Bool => ColumnType::Bool,
@@ -365,7 +365,8 @@ impl Typed {
         Typed { ty: Ty::of_oid(oid).unwrap_or(Ty::Text), typmod }
     }
 
-    /// Whether its values may end in blanks that do not count in comparisons: char(n) that lost its length.
+    /// Whether its values may end with blanks that comparisons ignore. That is a char(n) that has lost its
+    /// length.
     pub fn may_have_blanks(&self) -> bool {
         self.ty == Ty::Char && self.length().is_none()
     }
@@ -393,7 +394,7 @@ impl Typed {
         if self.ty == Ty::Interval { IntervalFields::of_typmod(self.typmod) } else { None }
     }
 
-    /// The declared number of digits of a second; of an interval `IntervalFields::code`.
+    /// The declared number of digits of a second. For an interval it is `IntervalFields::code`.
     pub fn digits(self) -> Option<(Moment, u8)> {
         let moment = match self.ty {
             Ty::Timestamp => Moment::Timestamp,
@@ -405,7 +406,7 @@ impl Typed {
         (self.typmod >= 0).then_some((moment, (self.typmod & 0xff) as u8))
     }
 
-    /// The column type for a table; fails for types that columns cannot have.
+    /// The column type for a table. Returns an error for types that columns cannot have.
     pub fn storage(self) -> Result<ColumnType> {
         Ok(match self.ty {
             Ty::Numeric => ColumnType::Numeric { precision: self.precision() },

@@ -28,7 +28,7 @@ use crate::copy::Copy;
 use crate::error::{Result, SqlError};
 use crate::parse::postgres::node::{self, Source};
 
-/// Isolation level as written.
+/// Isolation level in a statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Level {
     /// READ UNCOMMITTED or READ COMMITTED
@@ -39,25 +39,25 @@ pub enum Level {
     Serializable,
 }
 
-/// Transaction modes; `None` where not said.
+/// Transaction modes; `None` if not given.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Modes {
     /// ISOLATION LEVEL
     pub level: Option<Level>,
     /// READ ONLY (true) or READ WRITE
     pub read_only: Option<bool>,
-    /// DEFERRABLE: any snapshot will do for a transaction that only reads, so nothing is waited for.
+    /// DEFERRABLE. It has no effect, because any snapshot is suitable for a transaction that only reads.
     pub deferrable: Option<bool>,
 }
 
-/// What DISCARD throws away.
+/// The kind of DISCARD.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Discarded {
     /// ALL
     All,
     /// PLANS
     Plans,
-    /// SEQUENCES: what `currval` and `lastval` know.
+    /// SEQUENCES: the values of `currval` and `lastval`.
     Sequences,
     /// TEMP, TEMPORARY
     Temporary,
@@ -70,7 +70,7 @@ pub enum Utility {
     Begin(Modes, bool),
     /// COMMIT, END
     Commit {
-        /// AND CHAIN: another transaction of the same modes begins.
+        /// AND CHAIN: another transaction with the same modes begins.
         chain: bool,
     },
     /// ROLLBACK, ABORT
@@ -118,11 +118,11 @@ pub enum Utility {
     Prepare {
         /// The statement's name.
         name: String,
-        /// Types of parameters, as far as they are said.
+        /// Types of parameters, as far as they are given.
         types: Vec<ast::TypeName>,
         /// The statement.
         text: String,
-        /// Characters before it.
+        /// The number of characters before it.
         before: u32,
     },
     /// EXECUTE name (arguments)
@@ -143,16 +143,16 @@ pub enum Utility {
     Fetch {
         /// The cursor.
         name: String,
-        /// Which rows.
+        /// The rows.
         direction: cursor::Direction,
-        /// MOVE: the rows are not given.
+        /// MOVE: the rows are not returned.
         moves: bool,
     },
     /// CLOSE name, ALL is `None`
     Close(Option<String>),
     /// COPY
     Copy(Box<Copy>),
-    /// CREATE ROLE, GRANT and their kin
+    /// CREATE ROLE, GRANT and similar commands
     Role(Box<role::RoleCommand>),
     /// ALTER VIEW ... SET, RESET
     View(Box<view::ViewOptions>),
@@ -169,7 +169,7 @@ pub enum Utility {
 }
 
 impl Utility {
-    /// Its tag, if it runs only in a transaction of its own.
+    /// Its tag, if it runs only outside of a transaction block.
     pub fn tag_if_alone(&self) -> Option<&'static str> {
         match self {
             Utility::Maintain(maintain) if maintain.is_vacuum => Some("VACUUM"),

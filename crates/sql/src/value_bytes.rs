@@ -3,11 +3,11 @@
 
 use varve_engine::{ColumnType, Datum, key};
 
-/// Appends the value in the form in which equal values, whatever their scale or sign of zero, are equal
-/// bytes, and bytes are ordered as values are, NULL last. No form is the beginning of another one.
+/// Appends the value in a form in which equal values have equal bytes, whatever their scale or sign of zero.
+/// The order of the bytes is that of the values, with NULL last. No form is a prefix of another one.
 pub fn push_key(out: &mut Vec<u8>, value: &Datum<'_>) {
     key::push(out, key_type(*value), value);
-    // The stored key of an array that begins at 1 is the beginning of the keys of other arrays.
+    // The stored key of an array that begins at 1 is a prefix of keys of other arrays.
     if let Datum::Array(array) = value
         && array.lower_bound() == 1
     {
@@ -15,7 +15,7 @@ pub fn push_key(out: &mut Vec<u8>, value: &Datum<'_>) {
     }
 }
 
-/// Any column type under which `key::push` encodes the value.
+/// A column type with which `key::push` encodes the value.
 pub fn key_type(value: Datum<'_>) -> ColumnType {
     match value {
         Datum::Numeric(_) => ColumnType::Numeric { precision: None },
@@ -24,8 +24,8 @@ pub fn key_type(value: Datum<'_>) -> ColumnType {
     }
 }
 
-/// Appends the value so that the bytes are the same only for values that nothing tells apart: not those of
-/// 1.0 and 1.00, nor of a month and 30 days.
+/// Appends the value in a form in which only identical values have the same bytes. So 1.0 and 1.00 differ,
+/// and also a month and 30 days.
 pub fn push_image(out: &mut Vec<u8>, value: &Datum<'_>) {
     let (kind, fixed): (u8, &[u8]) = match value {
         Datum::Null => (0, &[]),

@@ -9,13 +9,13 @@ pub struct Insert {
     pub with: Option<With>,
     /// The table.
     pub table: ObjectName,
-    /// Its alias.
+    /// The alias of the table.
     pub alias: Option<Ident>,
-    /// The columns that are named.
+    /// The named columns.
     pub columns: Vec<ObjectName>,
     /// OVERRIDING ... VALUE
     pub overriding: Option<Overriding>,
-    /// Where the rows come from; `None` for DEFAULT VALUES.
+    /// The source of the rows; `None` for DEFAULT VALUES.
     pub source: Option<Box<Query>>,
     /// ON CONFLICT
     pub on_conflict: Option<OnConflict>,
@@ -23,12 +23,12 @@ pub struct Insert {
     pub returning: Option<Vec<SelectItem>>,
 }
 
-/// Whose values an identity column takes.
+/// The source of an identity column's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Overriding {
-    /// OVERRIDING SYSTEM VALUE: those of the statement.
+    /// OVERRIDING SYSTEM VALUE: the values of the statement.
     System,
-    /// OVERRIDING USER VALUE: those of the sequence.
+    /// OVERRIDING USER VALUE: the values of the sequence.
     User,
 }
 
@@ -76,16 +76,16 @@ pub enum Assignment {
 /// ON CONFLICT.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OnConflict {
-    /// Which conflicts are meant.
+    /// The conflicts that are handled.
     pub target: Option<ConflictTarget>,
     /// DO UPDATE; `None` for DO NOTHING.
     pub update: Option<DoUpdate>,
 }
 
-/// Which conflicts ON CONFLICT means.
+/// The conflicts that ON CONFLICT handles.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ConflictTarget {
-    /// Those of the unique index on these columns.
+    /// The conflicts in the unique index on these columns.
     Columns(Vec<Ident>),
     /// ON CONSTRAINT
     OnConstraint(ObjectName),

@@ -58,12 +58,12 @@ impl Definition {
     }
 }
 
-/// An expression that the catalog keeps.
+/// An expression that the catalog stores.
 #[derive(Debug, Clone, PartialEq)]
 pub struct KeptExpr {
-    /// What the statement says, with the places at which it says it.
+    /// The expression in the statement, with its positions.
     pub expr: Expr,
-    /// The same as PostgreSQL's parser writes it out: this is kept.
+    /// The text of the expression as PostgreSQL's parser writes it. The catalog stores this text.
     pub text: String,
 }
 
@@ -97,7 +97,7 @@ pub struct ColumnDefinition {
     pub name: Ident,
     /// Its type.
     pub data_type: TypeName,
-    /// Its constraints in the order in which they are written; keys among them name the column.
+    /// Its constraints in the order of the text. Keys among them name the column.
     pub constraints: Vec<Constraint>,
 }
 
@@ -106,13 +106,13 @@ pub struct ColumnDefinition {
 pub struct Constraint {
     /// CONSTRAINT name
     pub name: Option<Ident>,
-    /// What it asks for.
+    /// The kind of the constraint.
     pub kind: ConstraintKind,
-    /// NOT VALID: rows that are there are not looked at.
+    /// NOT VALID: existing rows are not checked.
     pub not_valid: bool,
 }
 
-/// What a constraint asks for.
+/// The kind of a constraint.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ConstraintKind {
     /// NULL
@@ -136,11 +136,11 @@ pub enum ConstraintKind {
 /// FOREIGN KEY (columns) REFERENCES table (columns).
 #[derive(Debug, Clone, PartialEq)]
 pub struct ForeignKey {
-    /// The columns that refer.
+    /// The referring columns.
     pub columns: Vec<Ident>,
-    /// The table that is referred to.
+    /// The referenced table.
     pub table: ObjectName,
-    /// Its columns; those of its primary key if there are none.
+    /// The referenced columns. If there are none, those of the primary key.
     pub referred: Vec<Ident>,
     /// ON DELETE
     pub on_delete: Action,
@@ -157,9 +157,9 @@ pub struct ForeignKey {
 /// PARTITION OF parent FOR VALUES ...
 #[derive(Debug, Clone, PartialEq)]
 pub struct PartitionOf {
-    /// The table that is partitioned.
+    /// The partitioned table.
     pub parent: ObjectName,
-    /// Which rows the partition has.
+    /// The rows of the partition.
     pub bound: PartitionBound,
 }
 
@@ -206,7 +206,7 @@ pub struct PartitionBy {
     pub columns: Vec<Ident>,
 }
 
-/// How a table is partitioned.
+/// The method of partitioning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PartitionMethod {
     /// HASH
@@ -243,14 +243,14 @@ pub struct CreateTableAs {
     pub method: Option<String>,
     /// The query.
     pub query: Box<Query>,
-    /// Not WITH NO DATA.
+    /// Whether rows are inserted, which WITH NO DATA prevents.
     pub with_data: bool,
 }
 
 /// CREATE INDEX.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CreateIndex {
-    /// Its name, if it is given one.
+    /// Its name, if it has one in the statement.
     pub name: Option<Ident>,
     /// The table.
     pub table: ObjectName,
@@ -269,13 +269,13 @@ pub struct CreateIndex {
 /// A part of an index's key.
 #[derive(Debug, Clone, PartialEq)]
 pub struct IndexKey {
-    /// A column, or an expression over some.
+    /// A column or an expression.
     pub kind: IndexKeyKind,
     /// The operator class, if one is named.
     pub operator_class: Option<String>,
 }
 
-/// What a part of an index's key is.
+/// The kind of a part of an index's key.
 #[derive(Debug, Clone, PartialEq)]
 pub enum IndexKeyKind {
     /// A column.
@@ -297,7 +297,7 @@ pub struct CreateView {
     pub options: Vec<StorageOption>,
     /// The query.
     pub query: Box<Query>,
-    /// The query as PostgreSQL's parser writes it out.
+    /// The query as PostgreSQL's parser writes it.
     pub text: String,
 }
 
@@ -312,7 +312,7 @@ pub struct CreateSequence {
     pub options: SequenceOptions,
 }
 
-/// The options of a sequence; each is `None` where nothing is said.
+/// The options of a sequence. Each is `None` if it is not given.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SequenceOptions {
     /// AS
@@ -333,16 +333,16 @@ pub struct SequenceOptions {
     pub cycle: Option<bool>,
     /// OWNED BY
     pub owned_by: Option<OwnedBy>,
-    /// SEQUENCE NAME of an identity column: schema, if written, and name.
+    /// SEQUENCE NAME of an identity column: schema, if given, and name.
     pub name: Option<(Option<String>, String)>,
 }
 
-/// What stands behind OWNED BY.
+/// The argument of OWNED BY.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OwnedBy {
     /// NONE
     Nothing,
-    /// The names up to the table's, and the column's.
+    /// The names up to that of the table, and the name of the column.
     Column(Vec<String>, String),
 }
 
@@ -364,7 +364,7 @@ pub struct AlterTable {
     pub only: bool,
     /// IF EXISTS
     pub if_exists: bool,
-    /// What is done to it, in the order in which it is written.
+    /// The actions, in the order of the text.
     pub actions: Vec<TableAction>,
 }
 
@@ -471,7 +471,7 @@ pub struct AlterSequence {
     pub action: SequenceAction,
 }
 
-/// What ALTER SEQUENCE asks for.
+/// The action of ALTER SEQUENCE.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SequenceAction {
     /// Other options.
@@ -496,15 +496,15 @@ pub struct RenameIndex {
 /// COMMENT ON.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Comment {
-    /// What is commented on.
+    /// The kind of the object.
     pub kind: CommentKind,
-    /// Its name; a column's or constraint's is behind that of its table.
+    /// The name of the object. That of a column or constraint follows the name of its table.
     pub name: ObjectName,
     /// The comment; `None` removes it.
     pub text: Option<String>,
 }
 
-/// What a comment may be on.
+/// The kinds of objects that can have a comment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CommentKind {
     /// COLUMN
@@ -532,7 +532,7 @@ pub enum CommentKind {
 pub struct Truncate {
     /// Tables.
     pub tables: Vec<ObjectName>,
-    /// For each of them, whether ONLY stands before its name.
+    /// For each of them: whether its name has ONLY.
     pub only: Vec<bool>,
     /// RESTART IDENTITY
     pub restart_identity: bool,
@@ -543,7 +543,7 @@ pub struct Truncate {
 /// DROP.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Drop {
-    /// What goes.
+    /// The kind of the objects.
     pub kind: DropKind,
     /// Their names.
     pub names: Vec<ObjectName>,
@@ -553,7 +553,7 @@ pub struct Drop {
     pub cascade: bool,
 }
 
-/// What DROP may be of.
+/// The kinds of objects of DROP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DropKind {
     /// INDEX
@@ -580,7 +580,7 @@ impl DropKind {
         }
     }
 
-    /// As error messages call it.
+    /// The name in error messages.
     pub fn name(self) -> &'static str {
         match self {
             DropKind::Index => "index",

@@ -8,7 +8,7 @@
 //! 1. Settings that `parse` accepts name only devices that exist.
 //! 2. An empty file gives the defaults.
 //!
-//! What this file doesn't know: whether a path exists, and how much memory there is.
+//! This module does not know whether a path exists, or how much memory there is.
 
 mod checkpoint;
 pub(crate) mod declared;
