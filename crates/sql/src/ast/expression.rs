@@ -17,7 +17,7 @@ pub enum Expr {
     Parameter(usize, TextPosition),
     /// DEFAULT
     Default(TextPosition),
-    /// Parentheses that the binder must not look into when it takes an operation apart.
+    /// Parentheses. When the binder splits an operation, it does not enter them.
     Nested(Box<Expr>),
     /// An operator before its operand.
     UnaryOp {
@@ -32,7 +32,7 @@ pub enum Expr {
         left: Box<Expr>,
         /// The operator.
         op: BinaryOperator,
-        /// The operand behind it.
+        /// The operand after it.
         right: Box<Expr>,
     },
     /// IS NULL
@@ -57,29 +57,29 @@ pub enum Expr {
     IsNotDistinctFrom(Box<Expr>, Box<Expr>),
     /// `expr [NOT] IN (list)`
     InList {
-        /// What is looked for.
+        /// The searched value.
         expr: Box<Expr>,
-        /// Where it is looked for.
+        /// Where the value is searched.
         list: Vec<Expr>,
         /// NOT
         negated: bool,
     },
     /// `expr [NOT] IN (SELECT ...)`
     InSubquery {
-        /// What is looked for.
+        /// The searched value.
         expr: Box<Expr>,
-        /// Where it is looked for.
+        /// Where the value is searched.
         subquery: Box<Query>,
         /// NOT
         negated: bool,
     },
     /// `expr [NOT] BETWEEN [SYMMETRIC] low AND high`
     Between {
-        /// What is compared.
+        /// The compared value.
         expr: Box<Expr>,
         /// NOT
         negated: bool,
-        /// SYMMETRIC: the bounds may stand in either order.
+        /// SYMMETRIC: the bounds may be in either order.
         symmetric: bool,
         /// The first bound.
         low: Box<Expr>,
@@ -88,7 +88,7 @@ pub enum Expr {
     },
     /// `expr [NOT] LIKE pattern`, `expr [NOT] ILIKE pattern`
     Like {
-        /// What is matched.
+        /// The string that is matched.
         expr: Box<Expr>,
         /// NOT
         negated: bool,
@@ -101,7 +101,7 @@ pub enum Expr {
     },
     /// `expr [NOT] SIMILAR TO pattern`
     SimilarTo {
-        /// What is matched.
+        /// The string that is matched.
         expr: Box<Expr>,
         /// NOT
         negated: bool,
@@ -112,27 +112,27 @@ pub enum Expr {
     },
     /// `left op ANY (right)`, of a subquery or an array
     AnyOp {
-        /// What is compared.
+        /// The compared value.
         left: Box<Expr>,
         /// The operator.
         compare_op: BinaryOperator,
-        /// With what it is compared.
+        /// The array or subquery with which it is compared.
         right: Box<Expr>,
     },
     /// `left op ALL (right)`, of a subquery or an array
     AllOp {
-        /// What is compared.
+        /// The compared value.
         left: Box<Expr>,
         /// The operator.
         compare_op: BinaryOperator,
-        /// With what it is compared.
+        /// The array or subquery with which it is compared.
         right: Box<Expr>,
     },
     /// `expr::type`, CAST
     Cast {
-        /// What is cast.
+        /// The value.
         expr: Box<Expr>,
-        /// To which type.
+        /// The type of the result.
         data_type: TypeName,
     },
     /// COLLATE
@@ -151,52 +151,52 @@ pub enum Expr {
     },
     /// `extract(field FROM expr)`
     Extract {
-        /// The field, as it is written.
+        /// The field, as in the text.
         field: String,
         /// The time.
         expr: Box<Expr>,
     },
     /// `position(expr IN in)`
     Position {
-        /// What is looked for.
+        /// The searched value.
         expr: Box<Expr>,
-        /// Where it is looked for.
+        /// Where the value is searched.
         r#in: Box<Expr>,
     },
     /// `substring(expr FROM from FOR for)`, `substr(expr, from, for)`
     Substring {
         /// The string.
         expr: Box<Expr>,
-        /// Where the part begins.
+        /// The start of the part.
         from: Option<Box<Expr>>,
-        /// How long it is.
+        /// The length of the part.
         r#for: Option<Box<Expr>>,
-        /// It is called as `substr`.
+        /// Whether it is written as `substr`.
         shorthand: bool,
     },
     /// `trim(LEADING what FROM expr)`
     Trim {
         /// The string.
         expr: Box<Expr>,
-        /// At which of its ends.
+        /// The ends that are trimmed.
         side: TrimSide,
-        /// The characters that are taken away; blanks if they are not named.
+        /// The characters that are removed. The default is blanks.
         what: Option<Box<Expr>>,
     },
     /// `overlay(expr PLACING what FROM from FOR for)`
     Overlay {
         /// The string.
         expr: Box<Expr>,
-        /// What is put into it.
+        /// The new part.
         what: Box<Expr>,
-        /// Where.
+        /// The position of the new part.
         from: Box<Expr>,
-        /// How many characters it replaces.
+        /// The number of characters that it replaces.
         r#for: Option<Box<Expr>>,
     },
     /// A call of a function.
     Function(Function),
-    /// `CURRENT_DATE` and its kin: functions that are called without parentheses.
+    /// Functions that are called without parentheses, such as `CURRENT_DATE`.
     ValueFunction(ValueFunction),
     /// CASE
     Case(Case),
@@ -221,21 +221,21 @@ pub enum Expr {
     Indirection {
         /// The value.
         root: Box<Expr>,
-        /// What is taken of it, one after the other.
+        /// The fields and elements, one after the other.
         links: Vec<Link>,
     },
 }
 
 impl Expr {
-    /// NULL that stands in no text.
+    /// NULL without a position in a text.
     pub const NULL: Expr = Expr::Value(Constant { value: Value::Null, at: TextPosition::NONE });
 
-    /// A number that stands in no text.
+    /// A number without a position in a text.
     pub fn number(digits: impl Into<String>) -> Expr {
         Expr::Value(Constant { value: Value::Number(digits.into()), at: TextPosition::NONE })
     }
 
-    /// The expression within the parentheses that are around it.
+    /// The expression without the parentheses around it.
     pub fn unnested(&self) -> &Expr {
         match self {
             Expr::Nested(inner) => inner.unnested(),
@@ -247,13 +247,13 @@ impl Expr {
 /// A constant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Constant {
-    /// What it is.
+    /// The value.
     pub value: Value,
-    /// Where it begins.
+    /// The position of its beginning.
     pub at: TextPosition,
 }
 
-/// What a constant is.
+/// The value of a constant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Value {
     /// NULL
@@ -266,7 +266,7 @@ pub enum Value {
     Text(String),
 }
 
-/// At which ends TRIM takes characters away.
+/// The ends at which TRIM removes characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TrimSide {
     /// BOTH
@@ -278,7 +278,7 @@ pub enum TrimSide {
 }
 
 impl TrimSide {
-    /// The function that does it.
+    /// The function with this effect.
     pub fn function(self) -> &'static str {
         match self {
             TrimSide::Both => "btrim",
@@ -297,7 +297,7 @@ pub struct Function {
     pub distinct: bool,
     /// The arguments.
     pub args: Vec<FunctionArg>,
-    /// ORDER BY behind the arguments.
+    /// ORDER BY after the arguments.
     pub order_by: Vec<OrderByExpr>,
     /// WITHIN GROUP (ORDER BY ...)
     pub within_group: Vec<OrderByExpr>,
@@ -312,7 +312,7 @@ pub struct Function {
 pub enum FunctionArg {
     /// A value.
     Expr(Expr),
-    /// A value for the argument of this name.
+    /// A value for the argument with this name.
     Named(Ident, Expr),
     /// `*`
     Star,
@@ -320,12 +320,12 @@ pub enum FunctionArg {
     TableStar(ObjectName),
 }
 
-/// What stands behind OVER.
+/// The window after OVER.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Over {
     /// The name of a window.
     Name(Ident),
-    /// What the window is.
+    /// The definition of the window.
     Spec(WindowSpec),
 }
 
@@ -336,20 +336,20 @@ pub struct ValueFunction {
     pub name: &'static str,
     /// The digits of the seconds.
     pub precision: Option<i32>,
-    /// Where it begins.
+    /// The position of its beginning.
     pub at: TextPosition,
 }
 
 /// CASE.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Case {
-    /// What is compared with the values behind WHEN; without it they are conditions.
+    /// The value that is compared with the values after WHEN. Without it these are conditions.
     pub operand: Option<Box<Expr>>,
     /// WHEN and THEN.
     pub branches: Vec<CaseWhen>,
     /// ELSE
     pub otherwise: Option<Box<Expr>>,
-    /// Where it begins.
+    /// The position of its beginning.
     pub at: TextPosition,
 }
 
@@ -362,7 +362,7 @@ pub struct CaseWhen {
     pub result: Expr,
 }
 
-/// What is taken of a value.
+/// A field or element of a value.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Link {
     /// `.field`

@@ -2,17 +2,17 @@
 
 use super::TextPosition;
 
-/// A name as PostgreSQL's parser gives it: in lower case unless it was quoted, and cut to its longest length.
+/// A name from PostgreSQL's parser: in lower case unless it was quoted, and shortened to the length limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ident {
     /// The name.
     pub value: String,
-    /// Where it begins.
+    /// The position of its beginning.
     pub at: TextPosition,
 }
 
 impl Ident {
-    /// A name that stands in no text.
+    /// A name without a position in a text.
     pub fn new(name: impl Into<String>) -> Ident {
         Ident { value: name.into(), at: TextPosition::NONE }
     }
@@ -35,7 +35,7 @@ impl From<Ident> for ObjectName {
     }
 }
 
-/// As messages show it: without quotes.
+/// The form in messages, without quotes.
 impl std::fmt::Display for ObjectName {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         for (n, part) in self.0.iter().enumerate() {
@@ -46,19 +46,19 @@ impl std::fmt::Display for ObjectName {
     }
 }
 
-/// A type as it is written: `numeric(10, 2)[]`.
+/// A type in a text: `numeric(10, 2)[]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TypeName {
-    /// Its name. The types that SQL has words for are those of `pg_catalog`: `integer` is `pg_catalog.int4`.
+    /// Its name. Types with a word in SQL are those of `pg_catalog`: `integer` is `pg_catalog.int4`.
     pub name: ObjectName,
     /// The type modifiers: the numbers in parentheses. For an interval the first one describes its fields.
     pub modifiers: Vec<i64>,
-    /// Whether it is an array of this. How many dimensions are written does not matter.
+    /// Whether it is an array of this type. The number of dimensions in the text does not matter.
     pub is_array: bool,
 }
 
 impl TypeName {
-    /// The name of a type that is looked for in `pg_catalog`; `None` if it is one of another schema.
+    /// The name of a type in `pg_catalog`; `None` if it is in another schema.
     pub fn system_name(&self) -> Option<&str> {
         match self.name.0.as_slice() {
             [name] => Some(&name.value),

@@ -2,26 +2,26 @@
 
 use super::{Expr, ObjectName, Query, SelectItem, SetExpr, ValueFunction};
 
-/// Where something begins in the text of its statement. Two places are always equal, so that trees are
-/// compared without them.
+/// The position of a part in the text of its statement. Two positions are always equal, so that comparisons
+/// of trees ignore them.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct TextPosition(u32);
 
 impl TextPosition {
-    /// The place of what stands in no text.
+    /// The position of a part that is in no text.
     pub const NONE: TextPosition = TextPosition(0);
 
-    /// The place of this character, counted from 1.
+    /// The position of this character, counted from 1.
     pub fn at(character: u32) -> TextPosition {
         TextPosition(character)
     }
 
-    /// Its character, counted from 1.
+    /// The character, counted from 1.
     pub fn position(self) -> Option<u32> {
         (self.0 != 0).then_some(self.0)
     }
 
-    /// This place, or the other one if this is not known.
+    /// This position, or the other one if this is not known.
     fn or(self, other: impl FnOnce() -> TextPosition) -> TextPosition {
         if self.0 == 0 { other() } else { self }
     }
@@ -35,9 +35,9 @@ impl PartialEq for TextPosition {
 
 impl Eq for TextPosition {}
 
-/// What begins somewhere in a text.
+/// A part of a text.
 pub trait Placed {
-    /// Where it begins: where the first of its parts does whose place is known.
+    /// The position of its beginning. This is that of its first part with a known position.
     fn place(&self) -> TextPosition;
 }
 
@@ -114,7 +114,7 @@ impl Placed for Expr {
     }
 }
 
-/// Where an expression of several operands begins: with the first of them.
+/// The position of the first operand.
 fn first_operand(e: &Expr) -> TextPosition {
     match e {
         Expr::BinaryOp { left, right, .. }

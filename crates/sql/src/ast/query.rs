@@ -4,12 +4,12 @@ use varve_engine::LockStrength;
 
 use super::{Expr, FunctionArg, Ident, ObjectName, TextPosition};
 
-/// A query with all that may stand around it.
+/// A query with all its clauses.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Query {
     /// WITH
     pub with: Option<With>,
-    /// What it shows.
+    /// The body.
     pub body: Box<SetExpr>,
     /// ORDER BY
     pub order_by: Vec<OrderByExpr>,
@@ -19,12 +19,12 @@ pub struct Query {
     pub with_ties: bool,
     /// OFFSET
     pub offset: Option<Expr>,
-    /// FOR UPDATE and its kin: one for each table that is named.
+    /// FOR UPDATE and similar clauses, one for each named table.
     pub locks: Vec<LockClause>,
 }
 
 impl Query {
-    /// A query without any clause around it.
+    /// A query without clauses around its body.
     pub fn bare(body: SetExpr) -> Query {
         Query {
             with: None,
@@ -37,7 +37,7 @@ impl Query {
         }
     }
 
-    /// Whether no clause stands around it.
+    /// Whether there are no clauses around its body.
     pub fn is_bare(&self) -> bool {
         let Query { with, body: _, order_by, limit, with_ties, offset, locks } = self;
         with.is_none()
@@ -48,7 +48,7 @@ impl Query {
             && locks.is_empty()
     }
 
-    /// Whether it says how many rows it gives.
+    /// Whether it limits the number of its rows.
     pub fn is_limited(&self) -> bool {
         self.limit.is_some() || self.with_ties || self.offset.is_some()
     }
@@ -74,18 +74,18 @@ pub struct Cte {
     pub materialized: Option<bool>,
 }
 
-/// What a query shows.
+/// The body of a query.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SetExpr {
     /// SELECT
     Select(Box<Select>),
-    /// A query in parentheses that has clauses of its own.
+    /// A query in parentheses with its own clauses.
     Query(Box<Query>),
     /// UNION, INTERSECT, EXCEPT
     SetOperation {
         /// The first operand.
         left: Box<SetExpr>,
-        /// Which of them.
+        /// The operation.
         op: SetOperator,
         /// ALL
         all: bool,
@@ -107,7 +107,7 @@ pub enum SetOperator {
     Except,
 }
 
-/// SELECT without what stands around a query.
+/// SELECT, without the clauses around a query.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Select {
     /// DISTINCT
@@ -179,7 +179,7 @@ pub struct OrderByExpr {
     pub nulls_first: Option<bool>,
 }
 
-/// Which way rows are sorted.
+/// The direction of an order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// ASC, or nothing
@@ -199,10 +199,10 @@ pub struct NamedWindow {
     pub spec: WindowSpec,
 }
 
-/// What a window is.
+/// The definition of a window.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WindowSpec {
-    /// The window that it adds to.
+    /// The window that it extends.
     pub window_name: Option<Ident>,
     /// PARTITION BY
     pub partition_by: Vec<Expr>,
@@ -217,15 +217,15 @@ pub struct WindowSpec {
 pub struct WindowFrame {
     /// ROWS, RANGE, GROUPS
     pub units: FrameUnits,
-    /// Where it begins.
+    /// The start.
     pub start: FrameBound,
-    /// Where it ends: at the current row if nothing is said.
+    /// The end. The default is the current row.
     pub end: FrameBound,
     /// EXCLUDE
     pub exclude: FrameExclusion,
 }
 
-/// What the bounds of a frame count.
+/// The unit of a frame's bounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FrameUnits {
     /// ROWS
@@ -247,7 +247,7 @@ pub enum FrameBound {
     Following(Option<Box<Expr>>),
 }
 
-/// What is left out of a frame.
+/// The rows that are excluded from a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FrameExclusion {
     /// EXCLUDE NO OTHERS, or nothing
@@ -260,21 +260,21 @@ pub enum FrameExclusion {
     Ties,
 }
 
-/// FOR UPDATE and its kin.
+/// FOR UPDATE and similar clauses.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LockClause {
-    /// How strong the locks are.
+    /// The strength of the locks.
     pub strength: LockStrength,
-    /// OF: all tables if nothing is said.
+    /// OF. The default is all tables.
     pub of: Option<ObjectName>,
-    /// What is done about rows that others have locked.
+    /// How rows that other transactions have locked are handled.
     pub wait: LockWait,
 }
 
-/// What is done about a row that another transaction has locked.
+/// How a row that another transaction has locked is handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LockWait {
-    /// It is waited for.
+    /// The statement waits for it.
     Wait,
     /// SKIP LOCKED
     SkipLocked,
@@ -282,25 +282,25 @@ pub enum LockWait {
     NoWait,
 }
 
-/// An item of FROM with the joins behind it.
+/// An item of FROM with the joins after it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TableWithJoins {
-    /// What stands before the first join.
+    /// The relation before the first join.
     pub relation: TableFactor,
     /// The joins.
     pub joins: Vec<Join>,
 }
 
-/// A join with what stands before it.
+/// A join with the relations before it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Join {
-    /// What is joined.
+    /// The joined relation.
     pub relation: TableFactor,
-    /// How.
+    /// The kind of the join.
     pub operator: JoinOperator,
 }
 
-/// How relations are joined.
+/// The kind of a join.
 #[derive(Debug, Clone, PartialEq)]
 pub enum JoinOperator {
     /// INNER JOIN
@@ -315,7 +315,7 @@ pub enum JoinOperator {
     Cross,
 }
 
-/// Which rows of a join belong together.
+/// The condition of a join.
 #[derive(Debug, Clone, PartialEq)]
 pub enum JoinConstraint {
     /// ON
@@ -365,7 +365,7 @@ pub enum TableFactor {
 pub struct Table {
     /// The name.
     pub name: ObjectName,
-    /// ONLY: without the rows of its parts.
+    /// ONLY: without the rows of its partitions.
     pub only: bool,
     /// Its alias.
     pub alias: Option<TableAlias>,
@@ -376,6 +376,6 @@ pub struct Table {
 pub struct TableAlias {
     /// The name.
     pub name: Ident,
-    /// Names of its columns, from the first on.
+    /// Names of its first columns.
     pub columns: Vec<Ident>,
 }

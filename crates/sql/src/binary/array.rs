@@ -51,7 +51,7 @@ pub fn read(raw: &[u8], oid: Oid) -> Result<Value> {
     array::starting_at(array, lower_bound).map(Value::Array)
 }
 
-/// A cursor over the bytes of an array.
+/// Reads the bytes of an array one after the other.
 pub(super) struct Fields<'a> {
     rest: &'a [u8],
 }
@@ -88,7 +88,7 @@ pub fn write(array: ArrayRef<'_>, oid: Oid, out: &mut Vec<u8>) -> Result<()> {
     let element = oid::element(oid).unwrap_or(oid::TEXT);
     let has_nulls = array.iter().any(|value| value.is_null());
     let mut word = |value: i32| out.extend_from_slice(&value.to_be_bytes());
-    // A vector has its one dimension even when it is empty.
+    // A vector has one dimension even if it is empty.
     let dimensions = i32::from(!array.is_empty() || array.is_vector());
     word(dimensions);
     word(i32::from(has_nulls));

@@ -17,7 +17,7 @@ pub fn to_utf8(raw: &[u8], oid: Oid, encoding: Encoding) -> Result<Cow<'_, [u8]>
     }
 }
 
-/// A value that has been written, with its text in a client's encoding.
+/// Converts the text in an encoded value to a client's encoding.
 pub fn of_utf8(raw: &[u8], oid: Oid, encoding: Encoding) -> Result<Cow<'_, [u8]>> {
     match encoding.converts() {
         true => converted(raw, oid, &|text| encoding.of_utf8(super::utf8(text)?)),
@@ -44,7 +44,7 @@ fn is_text(oid: Oid) -> bool {
     oid != oid::CHAR && oid::column_type(oid).is_some_and(text)
 }
 
-/// The elements of an array, behind its head.
+/// Converts the elements of an array, after its header.
 fn elements(raw: &[u8], convert: &Conversion<'_>) -> Result<Vec<u8>> {
     const WORD_BYTES: usize = 4;
     let mut fields = Fields::new(raw);

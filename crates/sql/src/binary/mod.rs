@@ -33,7 +33,7 @@ use crate::oid::{self, Oid};
 use crate::text;
 use crate::time::{self, Reading};
 
-/// Reads a value of a type: its type for the client, and for the engine.
+/// Reads a value. The type is given for the client and for the engine.
 pub fn read(raw: &[u8], oid: Oid, column_type: ColumnType) -> Result<Value> {
     if oid::element(oid).is_some() {
         return array::read(raw, oid);
@@ -69,7 +69,7 @@ pub fn read(raw: &[u8], oid: Oid, column_type: ColumnType) -> Result<Value> {
     text::check_range(value.ok_or_else(bad_binary)?)
 }
 
-/// Types that the engine holds as text.
+/// Reads a value of a type that the engine stores as text.
 fn read_text_like(raw: &[u8], oid: Oid) -> Result<Value> {
     if oid == oid::CHAR {
         return match raw {
@@ -81,7 +81,7 @@ fn read_text_like(raw: &[u8], oid: Oid) -> Result<Value> {
     text::parse_as(utf8(raw)?, if oid == oid::JSON { oid } else { oid::TEXT }, &Reading::plain())
 }
 
-/// Bytes as text, without zeros; 22021 with the bytes that are none, as PostgreSQL shows them.
+/// Checks that bytes are text without zero bytes. The error is 22021 with the wrong bytes, as in PostgreSQL.
 pub fn utf8(raw: &[u8]) -> Result<&str> {
     let bad = match std::str::from_utf8(raw) {
         Ok(text) if !text.as_bytes().contains(&0) => return Ok(text),
@@ -102,7 +102,7 @@ pub fn utf8(raw: &[u8]) -> Result<&str> {
     Err(SqlError::new(SqlState::CHARACTER_NOT_IN_REPERTOIRE, message))
 }
 
-/// Microseconds, days, months.
+/// Reads microseconds, days and months.
 fn read_interval(raw: [u8; 16]) -> Interval {
     let all = u128::from_be_bytes(raw);
     Interval { micros: (all >> 64) as i64, days: (all >> 32) as i32, months: all as i32 }
@@ -112,7 +112,7 @@ fn fixed<const N: usize>(raw: &[u8]) -> Option<[u8; N]> {
     raw.try_into().ok()
 }
 
-/// 22P03
+/// The error 22P03.
 pub fn bad_binary() -> SqlError {
     SqlError::new(SqlState::BAD_BINARY, "incorrect binary data format")
 }

@@ -45,7 +45,7 @@ fn write_special(special: Special, out: &mut Vec<u8>) {
     }
 }
 
-/// Groups of a number whose unscaled integer fits 64 bits: no allocation.
+/// Writes a number whose unscaled integer fits in 64 bits. This needs no allocation.
 fn write_small(unscaled: i64, scale: u16, out: &mut Vec<u8>) {
     let pad = padding(scale);
     let mut rest = u128::from(unscaled.unsigned_abs()) * 10_u128.pow(pad);
@@ -73,7 +73,7 @@ fn group(digits: &[u8]) -> i16 {
     digits.iter().fold(0, |value, digit| value * 10 + i16::from(digit - b'0'))
 }
 
-/// Zeros that bring the digits after the point to whole groups.
+/// The number of zeros that fill up the last group of digits after the point.
 fn padding(scale: u16) -> u32 {
     (GROUP_DIGITS as u32 - u32::from(scale) % GROUP_DIGITS as u32) % GROUP_DIGITS as u32
 }
@@ -98,7 +98,7 @@ fn put(out: &mut Vec<u8>, groups: &[i16], weight: i16, sign: u16, scale: u16) {
     groups.iter().for_each(|group| out.extend_from_slice(&group.to_be_bytes()));
 }
 
-/// Reads the binary form; `None` if it is none.
+/// Reads the binary form. `None` means that it is not valid.
 pub fn read(raw: &[u8]) -> Option<Numeric> {
     let (header, raw_groups) = raw.split_at_checked(8)?;
     let field = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);

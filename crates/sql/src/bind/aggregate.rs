@@ -22,7 +22,7 @@ use crate::plan::{AggCall, AggKind, OrderKey};
 use crate::ty::{Ty, Typed};
 
 impl AggKind {
-    /// The same aggregate, beside an argument of this type.
+    /// The variant of this aggregate for a first argument of this type.
     fn beside(self, first: Option<&Bound>) -> AggKind {
         let is_list = first.and_then(|b| b.t.ty.element()).is_some_and(Ty::is_number);
         match self {
@@ -32,7 +32,7 @@ impl AggKind {
         }
     }
 
-    /// 0A000 if values are not told apart.
+    /// Returns the error 0A000 if DISTINCT is not supported for this aggregate.
     fn may_be_distinct(self) -> Result<()> {
         match self {
             AggKind::JsonAgg(_) | AggKind::JsonObjectAgg => {
@@ -43,18 +43,19 @@ impl AggKind {
         }
     }
 
-    /// Whether PostgreSQL has several of this name, none of which is the one for an argument without a type.
+    /// Whether PostgreSQL has several aggregates with this name, and does not choose one for an argument
+    /// without a type.
     fn has_several(self) -> bool {
         use AggKind::{ArrayAgg, Avg, BitAnd, BitOr, BitXor, Sum};
         matches!(self, Sum | Avg | BitAnd | BitOr | BitXor | ArrayAgg)
     }
 
-    /// 42725 or 42883 for arguments of these types.
+    /// The error 42725 or 42883 for arguments of these types.
     fn no_such_call(self, f: &ast::Function, types: &str) -> SqlError {
         if types == Ty::Unknown.name() && self.has_several() { not_unique(f) } else { no_such_call(f, types) }
     }
 
-    /// How many arguments it takes in parentheses.
+    /// The number of arguments in parentheses.
     fn arity(self) -> usize {
         match self {
             AggKind::StringAgg | AggKind::JsonObjectAgg => 2,
@@ -64,7 +65,7 @@ impl AggKind {
         }
     }
 
-    /// Type that the argument is cast to, and type of the result.
+    /// The type to which the argument is cast, and the type of the result.
     fn signature(self, t: Ty) -> Option<(Ty, Ty)> {
         Some(match (self, t) {
             (AggKind::Count, Ty::Unknown) => (Ty::Text, Ty::Int8),
@@ -111,8 +112,8 @@ impl AggKind {
 }
 
 impl Binder<'_> {
-    /// An aggregate call: becomes a slot of the group. It belongs to the nearest query whose columns its
-    /// argument reads.
+    /// Binds an aggregate call, which becomes a slot of the group. It belongs to the nearest query whose
+    /// columns its argument reads.
     pub(super) fn aggregate(
         &mut self,
         kind: AggKind,
@@ -136,11 +137,13 @@ impl Binder<'_> {
             grouping.calls.push(WrittenAggregate { written: f.clone(), call });
             grouping.calls.len() - 1
         });
-        // Slots of aggregates are counted from the top; the plan renumbers them behind the keys.
+        // Slots of aggregates are counted down from the highest number. The plan gives them numbers after
+        // those of the keys.
         Ok(Bound { expr: Expr::Slot(usize::MAX - index), t, at })
     }
 
-    /// The second argument as a value of its type; no error of its own if the call takes none such.
+    /// The second argument as a value of its type. If no call with this argument exists, there is no error of
+    /// its own.
     fn second(&mut self, kind: AggKind, d: Bound, input: Ty) -> std::result::Result<Expr, Option<SqlError>> {
         let ty = kind.second_type(input);
         let fits = match kind {
@@ -168,7 +171,7 @@ impl Binder<'_> {
         Ok(out.into_iter().map(|(order, _)| order).collect())
     }
 
-    /// The call, bound over the rows that are grouped.
+    /// Binds the call over the rows that are grouped.
     fn argument_of(
         &mut self,
         kind: AggKind,
@@ -182,7 +185,7 @@ impl Binder<'_> {
         call
     }
 
-    /// Whether the call reads columns of queries around, and none of this one.
+    /// Whether the call reads columns of outer queries, and none of this query.
     fn is_of_query_around(
         &mut self,
         kind: AggKind,
@@ -195,7 +198,7 @@ impl Binder<'_> {
         }
         self.probed()?;
         let grouping = scope.grouping.take();
-        // What an operator does not compute, beside NULL, is read all the same.
+        // Operands that are not computed, because another one is NULL, count as read.
         let before = std::mem::replace(&mut self.keeps_operands, true);
         let call = self.without_trace(|b| b.argument_of(kind, f, at, scope));
         self.keeps_operands = before;
@@ -205,7 +208,8 @@ impl Binder<'_> {
         Ok(call.exprs().any(Expr::reads_outer) && !call.exprs().any(Expr::reads_columns))
     }
 
-    /// The values that are written in a call, those behind WITHIN GROUP last; those of json as json.
+    /// The values in a call, with those of WITHIN GROUP last. Values of a json aggregate are converted to
+    /// json.
     fn values_of_call(
         &mut self,
         mut kind: AggKind,
@@ -289,7 +293,7 @@ impl Binder<'_> {
         }
         let second = second.map(|d| self.second(kind, d, input).map_err(|e| e.unwrap_or_else(undefined)));
         let second = second.transpose()?;
-        // A parameter has got its type by now.
+        // The parameter has its type now.
         if let (true, Expr::Param(_), [only]) = (kind.is_ordered_set(), &argument, order.as_mut_slice()) {
             (only.expr, only.ty) = (argument.clone(), input);
         }
@@ -315,8 +319,8 @@ fn names_relation(argument: &ast::Expr, scope: &Scope) -> bool {
     scope.find(None, &name) == ColumnMatch::Nothing && scope.relation(&name).is_some()
 }
 
-/// The argument as it is written, before it was cast to what the aggregate takes, stands for the argument in
-/// an order.
+/// Replaces the argument in an order: the argument as written, before its cast for the aggregate, stands for
+/// the argument.
 fn order_by_argument(order: &mut [OrderKey], written: &Expr, argument: &Expr, input: Ty) {
     let written = format!("{written:?}");
     for by in order.iter_mut().filter(|by| format!("{:?}", by.expr) == written) {
@@ -324,8 +328,8 @@ fn order_by_argument(order: &mut [OrderKey], written: &Expr, argument: &Expr, in
     }
 }
 
-/// The order in which values are taken. Where it makes no difference, it is none; values that are taken once
-/// are sorted.
+/// The order in which an aggregate gets its values. If the order has no effect, there is none. With DISTINCT,
+/// values are sorted.
 fn ordered_values(
     kind: AggKind,
     distinct: bool,
@@ -333,7 +337,7 @@ fn ordered_values(
     input: Ty,
     order: Vec<OrderKey>,
 ) -> Result<Vec<OrderKey>> {
-    // The same subquery, written twice, was given its numbers twice: it may pass for the same.
+    // The same subquery, written twice, has different numbers, so any subquery is accepted here.
     let is_it = |o: &OrderKey| o.expr.has_subquery() || format!("{:?}", o.expr) == format!("{argument:?}");
     if distinct && !order.iter().all(is_it) {
         let message = "in an aggregate with DISTINCT, ORDER BY expressions must appear in argument list";
@@ -378,7 +382,7 @@ fn nested(e: SqlError) -> SqlError {
     e
 }
 
-/// 42725
+/// The error 42725.
 fn not_unique(f: &ast::Function) -> SqlError {
     let message = format!("function {}(unknown) is not unique", written_name(f));
     SqlError::new(SqlState::AMBIGUOUS_FUNCTION, message)

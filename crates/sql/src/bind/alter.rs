@@ -24,13 +24,13 @@ pub enum Alteration {
     Unique(String, Vec<usize>),
     /// ADD CHECK
     Check(Check),
-    /// ADD FOREIGN KEY, to be bound when the table has the columns.
+    /// ADD FOREIGN KEY, which is bound when the table has the columns.
     Foreign(Box<NewForeignKey>),
     /// ADD CHECK or FOREIGN KEY ... NOT VALID
     NotValid(Box<Alteration>),
     /// VALIDATE CONSTRAINT
     Validate(ObjectId),
-    /// SET / DROP DEFAULT, SET / DROP NOT NULL: column, its default and whether NULL is refused, afterwards.
+    /// SET / DROP DEFAULT, SET / DROP NOT NULL: the column, its new default, and whether NULL is refused.
     Column(usize, Option<String>, bool),
     /// ALTER COLUMN ... TYPE
     Type(Box<TypeChange>),
@@ -56,36 +56,36 @@ pub enum Alteration {
     Storage(StorageOptions),
     /// DROP CONSTRAINT: name, CASCADE
     DropConstraint(String, bool),
-    /// IF [NOT] EXISTS found that there is nothing to do: what to tell the client.
+    /// IF [NOT] EXISTS has found that nothing must be done: the notice for the client.
     Nothing(String),
 }
 
-/// RENAME COLUMN, understood.
+/// The bound form of RENAME COLUMN.
 pub struct Renaming {
     /// The column.
     pub ordinal: usize,
     /// Its new name.
     pub name: String,
-    /// The texts of the CHECK constraints with it.
+    /// The new texts of the CHECK constraints.
     pub checks: Vec<String>,
-    /// The indexes over expressions with it.
+    /// The new definitions of the indexes over expressions.
     pub derived: Vec<Derived>,
 }
 
-/// ADD COLUMN, understood.
+/// The bound form of ADD COLUMN.
 pub struct NewColumn {
     /// The column.
     pub column: ColumnDef,
-    /// The value of rows that are there.
+    /// The value in existing rows.
     pub default: Expr,
     /// The sequence of a serial or identity column.
     pub sequence: Option<NewSequence>,
-    /// Constraints that are written behind it, to be added after it.
+    /// Constraints in its definition, which are added after it.
     pub constraints: Vec<Alteration>,
 }
 
 impl Binder<'_> {
-    /// One action of ALTER TABLE.
+    /// Binds one action of ALTER TABLE.
     pub fn alter_table(&mut self, table: &TableDef, action: &TableAction) -> Result<Alteration> {
         match action {
             TableAction::AddConstraint(constraint) => self.add_constraint(table, constraint),
@@ -225,7 +225,7 @@ impl Binder<'_> {
         Ok(Alteration::AddColumn(Box::new(NewColumn { column, default, sequence, constraints })))
     }
 
-    /// A column's default as an expression of its type; NULL without one.
+    /// A column's default as an expression of its type. Without a default it is NULL.
     pub fn bound_default(&mut self, column: &ColumnDef) -> Result<Expr> {
         let Some(text) = &column.default else { return Ok(Expr::NULL) };
         let parsed = crate::parse::expression(text)?;
@@ -281,7 +281,7 @@ impl Binder<'_> {
     }
 }
 
-/// A table's columns, for constraints and columns to be added to.
+/// A table's columns, to which constraints and columns can be added.
 fn parts_of(table: &TableDef) -> TableParts {
     TableParts { table: table.name.clone(), columns: table.columns.clone(), ..TableParts::default() }
 }
@@ -314,7 +314,7 @@ fn drop_column(table: &TableDef, name: &str, if_exists: bool, cascade: bool) -> 
     Ok(Alteration::DropColumns(columns, cascade))
 }
 
-/// The constraint without a look at the rows that are there.
+/// The constraint without a check of existing rows.
 fn not_valid_yet(added: Alteration) -> Result<Alteration> {
     let kind = match &added {
         Alteration::PrimaryKey(_) => "PRIMARY KEY",

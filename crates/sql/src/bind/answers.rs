@@ -24,8 +24,8 @@ pub(super) struct Answers {
 }
 
 impl Answers {
-    /// Takes the subqueries out of an expression: the answer of the n-th stands at `first + n` then. `column`
-    /// says which of the new row's columns one of the expression's is; `None` if it is none.
+    /// Moves the subqueries out of an expression. The result of the n-th is then at `first + n`. `column`
+    /// returns the column of the new row for a column in the expression, or `None` if it is not one.
     pub(super) fn take(
         &mut self,
         e: &mut Expr,
@@ -60,14 +60,14 @@ impl Answers {
         state
     }
 
-    /// The source whose rows have the answers, too.
+    /// The source with the results of the subqueries added to its rows.
     pub(super) fn asked_by(self, source: InsertSource) -> Result<InsertSource> {
         if self.subqueries.is_empty() {
             return Ok(source);
         }
         match source {
             InsertSource::Values(rows) => self.beside_values(rows),
-            // Subqueries within the rows are columns of theirs already: they are read from there.
+            // Subqueries within the rows are already columns of the rows, and are read from there.
             InsertSource::Queried(query, rows) => self.beside_query(query, rows),
             InsertSource::Query(query, row) => match self.beside_query(query, vec![row])? {
                 InsertSource::Queried(query, mut rows) if rows.len() == 1 => {
@@ -123,7 +123,7 @@ impl Answers {
     }
 }
 
-/// The subquery with what is written into the columns that it reads.
+/// The subquery, with the expressions of the columns that it reads.
 fn over(subquery: &Expr, row: &[Expr]) -> Result<Expr> {
     let mut subquery = subquery.clone();
     let mut is_certain = true;

@@ -9,32 +9,32 @@ use super::bound::Bound;
 use super::scope::Scope;
 use crate::eval::Expr;
 
-/// The queries around the one that is bound.
+/// The outer queries of the query that is bound.
 #[derive(Debug, Default)]
 pub(super) struct QueriesAround {
-    /// The queries, outermost first; behind them, while LATERAL items are bound, items of the innermost
-    /// query's FROM.
+    /// The queries, outermost first. While LATERAL items are bound, items of the innermost query's FROM
+    /// follow.
     pub(super) levels: Vec<QueryAround>,
-    /// How many of the levels are queries around.
+    /// The number of levels that are outer queries.
     pub(super) outside: usize,
-    /// How many subqueries in expressions are around what is bound.
+    /// The number of subqueries in expressions that surround the bound part.
     pub(super) subqueries: usize,
 }
 
-/// A query around the one that is bound, and what it gives to it.
+/// An outer query, and the values that it passes to the query that is bound.
 #[derive(Debug)]
 pub(super) struct QueryAround {
-    /// What names mean there.
+    /// The scope of names there.
     pub(super) scope: Scope,
-    /// The values given, over its rows.
+    /// The passed values, over its rows.
     pub(super) given: Vec<Bound>,
-    /// It is around the place where a query of WITH is used, not where that is written; or an item of FROM
-    /// beside what is not LATERAL.
+    /// Whether its names are hidden. It surrounds the use of a query of WITH and not its definition, or it is
+    /// an item of FROM next to an item that is not LATERAL.
     pub(super) hidden: bool,
 }
 
 impl QueryAround {
-    /// The value as the query within gets it.
+    /// The value in the form for the inner query.
     pub(super) fn give(&mut self, value: Bound) -> Bound {
         let same = |b: &Bound| match (&b.expr, &value.expr) {
             (Expr::Column(m), Expr::Column(n))

@@ -62,8 +62,8 @@ impl Binder<'_> {
         scope: &mut Scope,
     ) -> Result<Bound> {
         let right = right.unnested();
-        // A list that is written out is IN, which finds rows by index. But char(n) is compared with strings
-        // in an array as text, blanks and all.
+        // A list in the text is bound as IN, which can use an index. But char(n) is compared with strings in
+        // an array as text, including blanks.
         if let (Ast::Array(list), BinaryOperator::Eq, false) = (right, op, all)
             && !list.is_empty()
             && !self.is_char_among_strings(left, list, scope)?
@@ -81,7 +81,7 @@ impl Binder<'_> {
         };
         let right = match right.t.ty {
             Ty::Unknown => {
-                // An operator of varchar is that of text.
+                // varchar uses the operators of text.
                 let element = match left.t.ty {
                     Ty::Unknown | Ty::Varchar => Ty::Text,
                     other => other,
@@ -108,7 +108,7 @@ impl Binder<'_> {
             let message = "op ANY/ALL (array) requires array on right side";
             return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message).at(at));
         };
-        // What a comparison of the two would cast, is cast here: the value, and the array as a whole.
+        // The casts of a comparison of the two are made here: for the value, and for the array as a whole.
         let sample = Bound { expr: Expr::Held(usize::MAX), t: Typed::plain(element), at };
         let (left, sample) = self.comparable(cmp.symbol(), left, sample, at)?;
         let right = match sample {
@@ -129,7 +129,7 @@ impl Binder<'_> {
         {
             return bound;
         }
-        // t.column[n] comes as fields of t.
+        // The parser returns t.column[n] as fields of t.
         let fields = links.iter().take_while(|link| matches!(link, Link::Field(_))).count();
         let mut names = match root {
             Ast::Identifier(ident) => vec![ident.clone()],
@@ -156,7 +156,7 @@ impl Binder<'_> {
                 Link::Field(_) => return Err(SqlError::unsupported("a field of an element").at(bound.at)),
             };
             if bound.t.ty == Ty::Name {
-                // A name is an array of "char" to PostgreSQL, counted from 0.
+                // In PostgreSQL, a name is an array of "char" that is counted from 0.
                 let at = bound.at;
                 let index = self.expression(index, scope)?;
                 bound = self.call_function("name_letter", vec![bound, index], at)?;
@@ -174,8 +174,7 @@ impl Binder<'_> {
         Ok(bound)
     }
 
-    /// Whether char(n) is compared with an array of nothing but untyped literals, which is text[] whatever
-    /// stands beside it.
+    /// Whether char(n) is compared with an array of only untyped literals, which always is text[].
     fn is_char_among_strings(&mut self, left: &Ast, list: &[Ast], scope: &mut Scope) -> Result<bool> {
         if !list.iter().all(|e| matches!(e, Ast::Value(_) | Ast::Parameter(..)))
             || self.expression(left, scope)?.t.ty != Ty::Char
@@ -190,7 +189,7 @@ impl Binder<'_> {
         Ok(true)
     }
 
-    /// array[from:to]; a bound that is left out is the array's.
+    /// array[from:to]. A missing bound is that of the array.
     fn slice(&mut self, array: Bound, bounds: [Option<&Ast>; 2], scope: &mut Scope) -> Result<Bound> {
         if !matches!(array.t.ty, Ty::Array(_)) {
             return Err(no_subscript(array.t.ty.name()).at(array.at));
@@ -215,7 +214,7 @@ impl Binder<'_> {
         Ok(Expr::Call(function, arguments.into()))
     }
 
-    /// A function of arrays; `None` if the call is of something else.
+    /// Binds a function of arrays; `None` if the call is of another function.
     pub(super) fn array_function(
         &mut self,
         name: &str,
@@ -223,13 +222,13 @@ impl Binder<'_> {
         at: Option<u32>,
     ) -> Option<Result<Bound>> {
         let mut types: Vec<Ty> = arguments.iter().map(|a| a.t.ty).collect();
-        // These take the type that the elements and the values beside the array have in common.
+        // These functions use the common type of the elements and of the other values.
         let is_compatible = matches!(
             name,
             "array_append" | "array_prepend" | "array_cat" | "array_position" | "array_positions"
         ) || matches!(name, "array_remove" | "array_replace");
-        // A literal or parameter that stands for the array is one of the element beside it; of nothing but
-        // such, all are text.
+        // A literal or parameter in place of the array is an array of the type of the other value. If there
+        // are only such values, all are text.
         let is_untyped = is_compatible && types.iter().all(|ty| *ty == Ty::Unknown);
         match (name, types.as_mut_slice()) {
             ("array_prepend", [_, array]) | (_, [array, ..]) if is_untyped => *array = Ty::Array(&Ty::Text),
@@ -262,7 +261,7 @@ impl Binder<'_> {
         }
         let element = of_array.element()?;
         let common = |ty: Ty, t: &Ty| crate::ty::common(ty, t.element().unwrap_or(*t));
-        // Where to begin is no value of the array.
+        // The start position is not a value of the array.
         let values = if name == "array_position" { &types[..2] } else { &types[..] };
         let (of_array, element) = match is_compatible.then(|| values.iter().try_fold(Ty::Unknown, common)) {
             Some(None) => return Some(Err(super::call::undefined(name, &types).at(at))),
@@ -300,7 +299,7 @@ impl Binder<'_> {
         };
         let mut exprs = arguments.into_iter().zip(wanted).map(cast).collect::<Result<Vec<_>>>()?;
         if let Some(place) = ["array_append", "array_prepend"].iter().position(|n| *n == name) {
-            // A NULL array is an empty one of its type.
+            // A NULL array counts as an empty array of its type.
             let empty = Expr::Const(varve_engine::Value::Array(crate::array::of(element.oid())));
             let array = std::mem::replace(&mut exprs[place], Expr::NULL);
             exprs[place] = Expr::Coalesce(Box::new([array, empty]));

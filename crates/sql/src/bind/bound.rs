@@ -12,7 +12,7 @@ pub struct Bound {
     pub expr: Expr,
     /// Its type.
     pub t: Typed,
-    /// Where it began in the text.
+    /// The position of its beginning in the text.
     pub at: Option<u32>,
 }
 
@@ -21,12 +21,12 @@ pub struct Bound {
 pub struct BoundQuery {
     /// The plan.
     pub select: Select,
-    /// Names and types of what the client sees.
+    /// Names and types of the columns for the client.
     pub columns: Vec<Column>,
 }
 
 impl BoundQuery {
-    /// What its columns show.
+    /// The origins of its columns.
     pub(super) fn origins(&self) -> Vec<Option<Origin>> {
         self.columns.iter().map(|column| column.origin).collect()
     }

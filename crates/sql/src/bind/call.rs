@@ -8,11 +8,11 @@ use crate::eval::func;
 use crate::names::fold;
 use crate::ty::Ty;
 
-/// Functions that PostgreSQL has and Varve does not run yet, in order: 0A000 rather than 42883. One that is
-/// there by now doesn't count, so the list need not follow.
+/// Functions that PostgreSQL has and Varve does not have yet, in order. Their error is 0A000 and not 42883. A
+/// function that Varve has is ignored in the list, so the list need not be updated.
 const FOREIGN: &str = include_str!("foreign-functions.txt");
 
-/// Lower-case name without `pg_catalog.`
+/// The name in lower case without `pg_catalog.`
 pub(super) fn function_name(f: &ast::Function) -> Result<String> {
     let parts: Vec<String> = f.name.0.iter().map(fold).collect();
     match parts.as_slice() {
@@ -26,7 +26,7 @@ pub(super) fn function_name(f: &ast::Function) -> Result<String> {
     }
 }
 
-/// An argument that is just an expression.
+/// The expression of an argument without a name.
 pub(super) fn plain_argument(argument: &FunctionArg) -> Result<&Ast> {
     match argument {
         FunctionArg::Expr(e) => Ok(e),
@@ -44,7 +44,7 @@ pub(super) fn written_argument(argument: &FunctionArg) -> Result<&Ast> {
     }
 }
 
-/// 0A000 for `t.*`, or the name of a relation, where a value is wanted.
+/// The error 0A000 for `t.*`, or the name of a relation, in place of a value.
 pub(super) fn whole_row() -> SqlError {
     SqlError::unsupported("a whole row as a value")
 }
@@ -55,7 +55,7 @@ pub(super) fn shown(name: &str, types: &[Ty]) -> String {
     format!("{name}({})", names.join(", "))
 }
 
-/// A call with its types, and with its names.
+/// A call with the types and the names of its arguments.
 pub(super) fn shown_call(name: &str, names: &[Option<String>], types: &[Ty]) -> String {
     let shown = |(written, ty): (&Option<String>, &Ty)| match written {
         Some(written) => format!("{written} => {}", ty.name()),
@@ -65,7 +65,7 @@ pub(super) fn shown_call(name: &str, names: &[Option<String>], types: &[Ty]) -> 
     format!("{name}({})", arguments.join(", "))
 }
 
-/// 42883, or 0A000 if PostgreSQL has such a function, for arguments of these types.
+/// The error 42883, or 0A000 if PostgreSQL has such a function, for arguments of these types.
 pub(super) fn undefined(name: &str, types: &[Ty]) -> SqlError {
     undefined_call(name, &shown(name, types))
 }
@@ -81,7 +81,7 @@ pub(super) fn undefined_call(name: &str, shown: &str) -> SqlError {
     )
 }
 
-/// 42804 for an argument of any array type that is an untyped literal or parameter.
+/// The error 42804 for an argument of any array type that is an untyped literal or parameter.
 pub(super) fn no_polymorphic_type(at: Option<u32>) -> SqlError {
     let message = "could not determine polymorphic type because input has type unknown";
     SqlError::new(SqlState::DATATYPE_MISMATCH, message).at(at)

@@ -4,8 +4,8 @@
 use crate::ast::Query;
 use crate::error::{Result, SqlError, SqlState};
 
-/// `(inner) ORDER BY ... LIMIT ... FOR UPDATE`: PostgreSQL reads the clauses as the inner query's own, and so
-/// do we.
+/// Merges the clauses of `(inner) ORDER BY ... LIMIT ... FOR UPDATE` into the inner query, as PostgreSQL
+/// does.
 pub(super) fn without_parentheses(outer: &Query, inner: &Query) -> Result<Query> {
     let twice = |there: bool, clause: &str| match there {
         true => Err(SqlError::new(SqlState::SYNTAX_ERROR, format!("multiple {clause} clauses not allowed"))),

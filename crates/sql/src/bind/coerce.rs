@@ -18,7 +18,7 @@ use crate::time::{IntervalFields, IntervalStyle, Reading};
 use crate::ty::{CastLevel, Reg, Ty, Typed, cast_level};
 
 impl Binder<'_> {
-    /// Casts implicitly to `ty` without modifier; fails as the operator or clause `what` would.
+    /// Casts implicitly to `ty` without modifier. `what` is the operator or clause in the error.
     pub fn implicit(&mut self, b: Bound, ty: Ty, what: &str) -> Result<Bound> {
         if b.t.ty == ty {
             return Ok(b);
@@ -46,7 +46,7 @@ impl Binder<'_> {
         Ok(self.cast(b, to, false)?.expr)
     }
 
-    /// A cast that the client wrote.
+    /// Binds a cast in the client's text.
     pub fn explicit(&mut self, mut b: Bound, to: Typed) -> Result<Bound> {
         if cast_level(b.t.ty, to.ty).is_none() {
             let message = format!("cannot cast type {} to {}", b.t.ty.name(), to.ty.name());
@@ -55,7 +55,8 @@ impl Binder<'_> {
         if let (Ty::Reg(kind), Expr::Const(Value::Text(name))) = (to.ty, &mut b.expr) {
             let path = self.path.unwrap_or(Path::public());
             reg::find(kind, name, self.catalog, path).map_err(|e| e.at(b.at))?;
-            // It is looked up again when it runs, along the search path of the session that reads the text.
+            // The name is looked up again at run time, with the search path of the session that reads the
+            // text.
             if kind == Reg::Class && self.path.is_none() && Path::public().is_in_public(self.catalog, name) {
                 name.insert_str(0, "public.");
             }
@@ -63,7 +64,7 @@ impl Binder<'_> {
         self.cast(b, to, true)
     }
 
-    /// Casts without asking whether that is allowed.
+    /// Casts without a check whether the cast is allowed.
     pub fn cast(&mut self, b: Bound, to: Typed, explicit: bool) -> Result<Bound> {
         let at = b.at;
         let b = if b.t.ty == Ty::Unknown { self.settle(b, to)? } else { b };
@@ -94,7 +95,7 @@ impl Binder<'_> {
                 Ok(Bound { expr: Expr::Param(n), t: Typed::plain(self.params[n]), at: b.at })
             }
             Expr::Const(Value::Null) => Ok(Bound { expr: Expr::NULL, t, at: b.at }),
-            // Nearly all intervals are read alike under every IntervalStyle.
+            // Nearly all intervals have the same value with every IntervalStyle.
             Expr::Const(Value::Text(ref literal)) if to.ty == Ty::Interval => {
                 let fields = to.fields().unwrap_or(IntervalFields::ALL);
                 let read = |style| crate::time::parse_interval_of(literal, style, fields);
@@ -109,7 +110,7 @@ impl Binder<'_> {
             {
                 let value = text::parse_as(literal, to.ty.oid(), &Reading::plain());
                 let value = value.map_err(|e| e.at(b.at))?;
-                // `now` and what all orders read alike is read when it is asked for.
+                // `now`, and texts that have the same value in all orders, are read at run time.
                 if !text::has_several_orders(literal) {
                     return Ok(Bound { t: Typed::plain(Ty::Text), ..b });
                 }
@@ -126,18 +127,18 @@ impl Binder<'_> {
         }
     }
 
-    /// Types what is still unknown as text, for results.
+    /// Gives an expression of unknown type the type text, for results.
     pub fn known(&mut self, b: Bound) -> Result<Bound> {
         if b.t.ty == Ty::Unknown { self.cast(b, Typed::plain(Ty::Text), false) } else { Ok(b) }
     }
 
-    /// A condition of WHERE, HAVING, CASE and the like.
+    /// Binds a condition of WHERE, HAVING, CASE or similar clauses.
     pub fn condition(&mut self, b: Bound, clause: &str) -> Result<Expr> {
         let what = format!("argument of {clause}");
         Ok(self.implicit(b, Ty::Bool, &what)?.expr)
     }
 
-    /// Brings several expressions to one type, for CASE, COALESCE, VALUES.
+    /// Casts several expressions to one type, for CASE, COALESCE, VALUES.
     pub fn unify(&mut self, items: Vec<Bound>, clause: &str) -> Result<(Vec<Expr>, Typed)> {
         let mut ty = Ty::Unknown;
         for item in &items {
@@ -158,7 +159,7 @@ impl Binder<'_> {
     }
 }
 
-/// Any string as a value of `bpchar`: a text keeps the blanks at its end.
+/// Any string as a value of `bpchar`. A text keeps the blanks at its end.
 pub(super) fn as_bpchar(b: Bound) -> Bound {
     match (b.t.ty, &b.expr) {
         (Ty::Text | Ty::Varchar, _) | (Ty::Unknown, Expr::Const(Value::Text(_))) => {
@@ -168,7 +169,7 @@ pub(super) fn as_bpchar(b: Bound) -> Bound {
     }
 }
 
-/// What has the type char(n) as a value of `bpchar`, which has no length to show it by and keeps the blanks.
+/// A char(n) as a value of `bpchar`, which has no length for its output and keeps the blanks.
 pub(super) fn with_blanks(b: Bound) -> Bound {
     match (b.t.ty, b.t.length()) {
         (Ty::Char, Some(n)) => {
@@ -178,7 +179,7 @@ pub(super) fn with_blanks(b: Bound) -> Bound {
     }
 }
 
-/// What the output of char(n) shows, as a text: the blanks are part of it.
+/// A char(n) as text, including the blanks that its output shows.
 pub(super) fn shown_as_text(b: Bound) -> Bound {
     match b.t.ty {
         Ty::Char => Bound { t: Typed::plain(Ty::Text), ..with_blanks(b) },
@@ -186,7 +187,7 @@ pub(super) fn shown_as_text(b: Bound) -> Bound {
     }
 }
 
-/// The type a parameter takes where a value of type `ty` is wanted.
+/// The type of a parameter in place of a value of type `ty`.
 fn param_type(ty: Ty) -> Ty {
     match ty {
         Ty::Reg(_) | Ty::Void | Ty::Unknown => Ty::Text,
@@ -209,7 +210,7 @@ fn needs_cast(from: Typed, to: Typed) -> bool {
     }
 }
 
-/// Whether the cast needs the clock, the time zone, or how dates and intervals are to be shown.
+/// Whether the cast needs the clock, the time zone, or the output format of dates and intervals.
 fn depends_on_session(from: Ty, to: Ty) -> bool {
     let zoned = |t: Ty| t == Ty::TimestampTz;
     let named = |t: Ty| matches!(t, Ty::Reg(_));

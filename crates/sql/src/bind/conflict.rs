@@ -18,7 +18,7 @@ use crate::names::object_name;
 use crate::plan::{Arbiter, OnConflict, Upsert};
 
 impl Binder<'_> {
-    /// ON CONFLICT; `relation` is the table under its name in the statement.
+    /// Binds ON CONFLICT. `relation` is the table with its name in the statement.
     pub(super) fn on_conflict(
         &mut self,
         on: Option<&ast::OnConflict>,
@@ -96,7 +96,7 @@ impl Binder<'_> {
         for column in columns {
             wanted.push(self.column_of(table, &column.clone().into())?);
         }
-        // PostgreSQL lets a column be named twice.
+        // PostgreSQL allows a column to be named twice.
         wanted.sort_unstable();
         wanted.dedup();
         if let Some(key) = table.primary_key.as_ref().filter(|k| same_columns(&k.columns, &wanted)) {

@@ -24,7 +24,7 @@ use crate::names::{cannot_create, fold, object_name, split_name};
 use crate::nextval::drawn_from;
 use crate::ty;
 
-/// CREATE TABLE, understood.
+/// The bound form of CREATE TABLE.
 pub struct TableSpec {
     /// The table.
     pub table: NewTable,
@@ -32,7 +32,7 @@ pub struct TableSpec {
     pub sequences: Vec<(usize, NewSequence)>,
     /// UNIQUE constraints: name and columns.
     pub uniques: Vec<(String, Vec<usize>)>,
-    /// FOREIGN KEY constraints, to be bound once the table exists: they may refer to it.
+    /// FOREIGN KEY constraints, which are bound after the table is created, because they may refer to it.
     pub foreign_keys: Vec<NewForeignKey>,
     /// IF NOT EXISTS
     pub if_not_exists: bool,
@@ -105,7 +105,7 @@ impl Binder<'_> {
         Ok(TableSpec { table, sequences, uniques, foreign_keys, if_not_exists: t.if_not_exists })
     }
 
-    /// CHECK constraints as they are kept, with names that are not among `taken`.
+    /// CHECK constraints in their stored form, with names that are not in `taken`.
     pub(super) fn checks(
         &mut self,
         checks: Vec<(Option<String>, KeptExpr)>,
@@ -132,8 +132,8 @@ impl Binder<'_> {
         Ok(made)
     }
 
-    /// A name for an index, which is a relation: none that another relation of the schema has, nor one of
-    /// `taken`.
+    /// A name for an index. An index is a relation, so the name is not that of another relation in the
+    /// schema, and not in `taken`.
     pub(super) fn key_name(
         &self,
         schema: &str,
@@ -147,7 +147,7 @@ impl Binder<'_> {
         free_among(table, columns, key, label, &|name| is_free(name) && !taken.iter().any(|t| t == name))
     }
 
-    /// A name that no relation of the schema has: the wanted one, or that with a number.
+    /// A name that no relation of the schema has: the wanted name, if necessary with a number.
     pub(super) fn free_name(&self, schema: &str, wanted: &str) -> String {
         let numbered = |n: u32| if n == 0 { wanted.to_owned() } else { format!("{wanted}{n}") };
         (0..)
@@ -180,7 +180,7 @@ impl Binder<'_> {
         c.constraints.iter().try_for_each(|constraint| self.constraint(constraint, Some(ordinal), parts))
     }
 
-    /// A constraint of a table, or of the column with this ordinal.
+    /// Binds a constraint of a table, or of the column with this ordinal.
     pub(super) fn constraint(
         &mut self,
         c: &Constraint,
@@ -221,7 +221,7 @@ impl Binder<'_> {
         Ok(())
     }
 
-    /// A default must be an expression of no columns that can be stored in the column.
+    /// Checks a default. It must have no columns, and its value must fit in the column.
     pub(super) fn check_default(&mut self, default: &KeptExpr, column: &ColumnDef) -> Result<()> {
         let e = &default.expr;
         let mut scope = Scope { no_aggregates: Some("DEFAULT expressions"), ..Scope::default() };
@@ -254,7 +254,7 @@ impl Binder<'_> {
     }
 }
 
-/// A default as the text that is kept of it; refused if that text would be read as something else.
+/// The stored text of a default. If the text would be read as another expression, it is refused.
 pub(super) fn kept_default(default: &KeptExpr) -> Result<String> {
     let KeptExpr { expr, text } = default;
     match crate::parse::expression(text) {
@@ -264,8 +264,8 @@ pub(super) fn kept_default(default: &KeptExpr) -> Result<String> {
     }
 }
 
-/// 42601 for constraints of a column that exclude each other. `serial` is NOT NULL and has a default, and an
-/// identity is NOT NULL.
+/// Returns the error 42601 for constraints of a column that exclude each other. `serial` is NOT NULL and has
+/// a default, and an identity is NOT NULL.
 fn check_together(c: &ColumnDefinition, is_serial: bool, table: &str) -> Result<()> {
     let has = |is: fn(&ConstraintKind) -> bool| c.constraints.iter().any(|c| is(&c.kind));
     let is_null = has(|kind| matches!(kind, ConstraintKind::Null));

@@ -39,7 +39,7 @@ pub struct BoundDml {
     pub columns: Option<Vec<Column>>,
 }
 
-/// What SET gives to a column.
+/// The value of a column in SET.
 enum Assigned {
     Written(Box<Ast>),
     /// A column of a query.
@@ -75,7 +75,7 @@ impl Binder<'_> {
         let on_conflict = self.on_conflict(i.on_conflict.as_ref(), &table, &relation, &mut answers)?;
         let returned = self.returning(i.returning.as_deref(), &mut Scope::of(relation))?;
         let (mut returning, columns) = unzip(returned);
-        // Which row comes back of DO UPDATE is known only when it is written.
+        // With DO UPDATE, the returned row is known only when it is written.
         let is_new = !matches!(on_conflict, OnConflict::Update(_));
         for e in outputs_mut(&mut returning) {
             let own = |n: usize| is_new.then_some(n);
@@ -90,7 +90,7 @@ impl Binder<'_> {
         Ok(BoundDml { plan: Plan::Insert(Insert { table, rules, source, returning, on_conflict }), columns })
     }
 
-    /// Ordinals of the columns that values are given for.
+    /// Ordinals of the columns with given values.
     fn insert_columns(&mut self, table: &TableDef, named: &[ast::ObjectName]) -> Result<Vec<usize>> {
         if named.is_empty() {
             return Ok((0..table.columns.len()).collect());
@@ -200,7 +200,8 @@ impl Binder<'_> {
         row.into_iter().enumerate().map(fill).collect()
     }
 
-    /// OVERRIDING USER VALUE: an identity column takes the next value of its sequence, whatever is given.
+    /// OVERRIDING USER VALUE: an identity column takes the next value of its sequence, and ignores a given
+    /// value.
     fn takes_own_value(&self, column: &ColumnDef) -> bool {
         column.identity.is_some() && self.overriding == Some(Overriding::User)
     }
@@ -264,7 +265,7 @@ impl Binder<'_> {
         Ok(assignments)
     }
 
-    /// `(a, b) = (1, 2)` as `a = 1, b = 2`; of a subquery, one for each of its columns.
+    /// Splits `(a, b) = (1, 2)` into `a = 1, b = 2`. A subquery gives one assignment for each of its columns.
     fn single_assignments(
         &mut self,
         written: &[Assignment],
@@ -295,7 +296,7 @@ impl Binder<'_> {
         Ok(single)
     }
 
-    /// Binds what stands behind SET, where no aggregates are.
+    /// Binds a value of SET, in which aggregates are not allowed.
     fn assigned<T>(
         &mut self,
         scope: &mut Scope,
@@ -319,7 +320,7 @@ impl Binder<'_> {
         Ok(BoundDml { plan: Plan::Delete(delete), columns })
     }
 
-    /// The table whose rows are changed, behind the relations that are joined with it.
+    /// The table whose rows are changed. Its columns follow those of the joined relations.
     fn target(&mut self, written: &ast::Table, others: &[ast::TableWithJoins]) -> Result<ChangedTable> {
         let ast::Table { name, only, alias } = written;
         let from = self.from(others)?;
@@ -331,7 +332,7 @@ impl Binder<'_> {
             let message = format!("table name \"{}\" specified more than once", relation.alias);
             return Err(SqlError::new(SqlState::DUPLICATE_ALIAS, message));
         }
-        // What RETURNING * shows begins with the target.
+        // RETURNING * begins with the columns of the target.
         let mut relations = vec![relation];
         relations.extend(from.relations);
         let scope = Scope { relations, merged: from.merged, ..Scope::default() };
@@ -342,9 +343,9 @@ impl Binder<'_> {
 /// The table whose rows UPDATE or DELETE changes.
 struct ChangedTable {
     table: Arc<TableDef>,
-    /// What is joined with it.
+    /// The relations that are joined with it.
     others: Source,
-    /// How many columns that has.
+    /// The number of columns of these relations.
     width: usize,
     /// Names: columns of the others, then those of the table.
     scope: Scope,
@@ -352,18 +353,18 @@ struct ChangedTable {
 
 /// How UPDATE and DELETE find their rows.
 struct RowAccess {
-    /// The table and the way to its rows.
+    /// The table, and the access path to its rows.
     target: TableAccess,
     /// Condition on rows found by the access path.
     filter: Option<Expr>,
     /// The whole condition, for the version that is changed.
     recheck: Option<Expr>,
-    /// What finds the rows, if a general query does.
+    /// The part that finds the rows, if a general query does.
     found: Option<Box<RowFinder>>,
 }
 
 impl ChangedTable {
-    /// How the rows are found that meet the conditions. `values` are the other expressions about such a row.
+    /// The access to the rows that fulfil the conditions. `values` are the other expressions over such a row.
     fn rows<'v>(self, conditions: Vec<Expr>, values: impl Iterator<Item = &'v mut Expr>) -> RowAccess {
         let mut values: Vec<&mut Expr> = values.collect();
         let queries = conditions.iter().any(Expr::has_subquery) || values.iter().any(|e| e.has_subquery());
@@ -379,7 +380,8 @@ impl ChangedTable {
         let outputs = std::iter::once(key).chain(self.other_columns()).collect();
         let mut taken =
             Taken { width: self.width, columns: self.table.columns.len(), outputs, seen: BTreeSet::new() };
-        // A condition with a subquery holds for a found row as long as what it reads there is the same.
+        // A condition with a subquery stays true for a found row as long as the columns that it reads are
+        // unchanged.
         let (queries, plain): (Vec<Expr>, Vec<Expr>) = conditions.into_iter().partition(Expr::has_subquery);
         queries.iter().for_each(|e| taken.note(e));
         values.iter_mut().for_each(|e| taken.subqueries(e));
@@ -426,13 +428,13 @@ fn beside(others: Source, width: usize, table: &Arc<TableDef>) -> Source {
     Source::Join(Box::new(join))
 }
 
-/// What the query that finds rows gives of each.
+/// The outputs of the query that finds rows.
 struct Taken {
-    /// How many columns the other relations have, and the target.
+    /// The number of columns of the other relations, and of the target.
     width: usize,
     columns: usize,
     outputs: Vec<Output>,
-    /// Columns of the target that were read where a subquery is.
+    /// Columns of the target that expressions with subqueries have read.
     seen: BTreeSet<usize>,
 }
 
@@ -448,7 +450,7 @@ impl Taken {
         });
     }
 
-    /// Makes each subquery an output; in its place stands a column behind those of the row.
+    /// Makes each subquery an output, and replaces it by a column after those of the row.
     fn subqueries(&mut self, e: &mut Expr) {
         if let Expr::Subquery(_, subquery) = e {
             let t = subquery.result();
@@ -462,8 +464,8 @@ impl Taken {
     }
 }
 
-/// Subqueries of RETURNING are answered before rows are changed: for a changed column they read what is
-/// assigned to it.
+/// Prepares subqueries of RETURNING, which run before rows are changed. For a changed column they read the
+/// assigned value.
 fn ask_of_changed(e: &mut Expr, width: usize, assignments: &[(usize, Expr)]) -> Result<()> {
     let mut is_certain = true;
     let mut change = |e: &mut Expr| {
@@ -488,7 +490,7 @@ fn replaced_in_subqueries(e: &mut Expr, change: &mut dyn FnMut(&mut Expr)) {
     }
 }
 
-/// What is put in a column's place is not looked at again: it may read the column as it was.
+/// Replaces columns. The new expressions are not searched again, because they may read the old column.
 fn replaced_columns(e: &mut Expr, change: &mut dyn FnMut(&mut Expr)) {
     match e {
         Expr::Column(_) => change(e),
@@ -503,7 +505,7 @@ fn outputs_mut(returning: &mut Option<Box<[Output]>>) -> impl Iterator<Item = &m
 /// Table, ordinals of the columns named, and defaults of the others.
 pub type CopyTargets = (Arc<TableDef>, Vec<usize>, Vec<(usize, Expr)>);
 
-/// What COPY writes to.
+/// The table and columns to which COPY writes.
 pub fn insert_targets(
     b: &mut Binder<'_>,
     name: &ast::ObjectName,
@@ -528,7 +530,7 @@ fn unzip(returned: Option<Returned>) -> (Option<Box<[Output]>>, Option<Vec<Colum
     }
 }
 
-/// 428C9
+/// The error 428C9.
 fn always_generated(column: &str) -> SqlError {
     let message = format!("cannot insert a non-DEFAULT value into column \"{column}\"");
     SqlError::new(SqlState::GENERATED_ALWAYS, message)

@@ -126,7 +126,7 @@ impl Binder<'_> {
         }
     }
 
-    /// Functions of strings whose arguments have words between them.
+    /// Binds functions of strings whose arguments are separated by words.
     fn string_function(&mut self, e: &Ast, scope: &mut Scope) -> Result<Bound> {
         match e {
             Ast::Substring { expr, from, r#for, shorthand } => {
@@ -152,7 +152,7 @@ impl Binder<'_> {
         }
     }
 
-    /// `x op ANY (...)`, `x op ALL (...)`: of a subquery or an array.
+    /// Binds `x op ANY (...)` and `x op ALL (...)`, with a subquery or an array.
     fn any_or_all(
         &mut self,
         left: &Ast,
@@ -184,7 +184,7 @@ impl Binder<'_> {
         if let Some(bound) = self.row_operation(left, op, right, scope)? {
             return Ok(bound);
         }
-        // Comparisons do not associate; parentheses would be a node of their own.
+        // Comparisons do not associate. Parentheses would be a separate node.
         if op.is_comparison() && matches!(left, Ast::BinaryOp { op: inner, .. } if inner.is_comparison()) {
             let message = format!("syntax error at or near \"{op}\"");
             let at = self.operator_position(left, op, right);
@@ -196,7 +196,7 @@ impl Binder<'_> {
         self.binary(op, l, r, at)
     }
 
-    /// The operator stands between its operands.
+    /// The position of an operator, which is between its operands.
     pub(super) fn operator_position(&self, left: &Ast, op: &BinaryOperator, right: &Ast) -> Option<u32> {
         let (from, to) = (self.at(left)?, self.at(right)?);
         if !self.ascii {
@@ -208,7 +208,7 @@ impl Binder<'_> {
         Some(from + written.unwrap_or(0) as u32)
     }
 
-    /// AND or OR: walks down the left spine in a loop.
+    /// Binds AND or OR. Descends the left side of the tree in a loop.
     fn chain(&mut self, e: &Ast, op: &BinaryOperator, scope: &mut Scope) -> Result<Bound> {
         let mut operands = Vec::new();
         let mut at = e;
@@ -225,7 +225,8 @@ impl Binder<'_> {
             }
         }
         operands.reverse();
-        // The chain begins where its first operand does; to ask the whole tree is to walk it.
+        // The chain begins with its first operand. A search of the whole tree for the position would take
+        // long.
         let at = operands.first().and_then(|o| self.at(*o));
         let clause = op.symbol();
         let bind = |o: &Ast| {
@@ -273,7 +274,7 @@ impl Binder<'_> {
         self.column_value(expr, t, name, at, scope)
     }
 
-    /// What a column's value is in a query: of a grouped one, that of a group.
+    /// The value of a column in a query. In a grouped query it is that of a group.
     pub(super) fn column_value(
         &mut self,
         expr: Expr,
@@ -383,7 +384,7 @@ impl Binder<'_> {
         self.explicit(inner, to)
     }
 
-    /// A function that is called by a word.
+    /// Binds a function that is called by a word.
     fn value_function(&mut self, f: &ast::ValueFunction) -> Result<Bound> {
         let at = f.at.position();
         let ty = match f.name {
@@ -405,7 +406,7 @@ impl Binder<'_> {
     }
 }
 
-/// The OID of the system table that a qualifier (or the only relation) stands for.
+/// The OID of the system table to which a qualifier, or the only relation, refers.
 fn system_oid(qualifier: Option<&str>, scope: &Scope) -> Option<u32> {
     let relation = match qualifier {
         Some(alias) => scope.relation(alias)?,
@@ -415,8 +416,7 @@ fn system_oid(qualifier: Option<&str>, scope: &Scope) -> Option<u32> {
     crate::system::table("pg_catalog", name).map(|table| table.oid)
 }
 
-/// A number as PostgreSQL types it: integer, bigint, else numeric.
-/// A number as it is written, with its sign; the narrowest type that holds it.
+/// Reads a number with its sign. The type is the narrowest one that fits: integer, bigint or numeric.
 fn number(digits: &str) -> Result<(Value, Ty)> {
     if digits.bytes().all(|b| b.is_ascii_digit() || b == b'-')
         && let Ok(n) = digits.parse::<i64>()
@@ -429,8 +429,8 @@ fn number(digits: &str) -> Result<(Value, Ty)> {
     Ok((Value::Numeric(text::parse_numeric(digits)?), Ty::Numeric))
 }
 
-/// The operand of a minus, if that is a number: the sign belongs to the literal then, and makes the type of
-/// two of them narrower. A cast binds tighter than the minus, so what was cast is no literal any more.
+/// The operand of a minus, if it is a number. The sign then belongs to the literal, so that the type of two
+/// numbers is narrower. A cast binds tighter than the minus, so a cast number is not a literal any more.
 fn negative_number(operand: &Ast) -> Option<String> {
     let (mut operand, mut is_negative) = (operand, true);
     loop {
@@ -454,7 +454,7 @@ fn is_power(e: &Ast) -> bool {
     matches!(e, Ast::BinaryOp { op: BinaryOperator::Power, .. })
 }
 
-/// The parser reads -a ^ b as -(a ^ b); PostgreSQL as (-a) ^ b.
+/// The parser reads -a ^ b as -(a ^ b), and PostgreSQL reads it as (-a) ^ b.
 fn minus_first(e: &Ast) -> Ast {
     match e {
         Ast::BinaryOp { left, op: BinaryOperator::Power, right } => {
