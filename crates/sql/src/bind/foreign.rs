@@ -18,17 +18,17 @@ use crate::made_name::unique_name;
 use crate::names::{fold, object_name, undefined_table};
 use crate::ty::Typed;
 
-/// A foreign key that is yet to be bound.
+/// A foreign key that is not yet bound.
 #[derive(Debug, Clone)]
 pub struct NewForeignKey {
-    /// Its name, if it is given one.
+    /// The name, if the statement gives one.
     pub name: Option<String>,
-    /// What it says.
+    /// The syntax tree of the key.
     pub key: ast::ForeignKey,
 }
 
 impl Binder<'_> {
-    /// A foreign key of a table that exists; its id is the engine's to give.
+    /// Binds a foreign key of an existing table. The engine assigns its id.
     pub fn foreign_key(&mut self, table: &Arc<TableDef>, new: &NewForeignKey) -> Result<ForeignKey> {
         let key = &new.key;
         let columns = ordinals(&key.columns, table)?;
@@ -121,13 +121,14 @@ pub fn same_columns(a: &[usize], b: &[usize]) -> bool {
     a.len() == b.len() && a.iter().all(|c| b.contains(c)) && b.iter().all(|c| a.contains(c))
 }
 
-/// As `check_types`, for all columns of a foreign key that exists.
+/// Checks all columns of an existing foreign key, like `check_types`.
 pub fn check_key_types(child: &TableDef, key: &ForeignKey, parent: &TableDef) -> Result<()> {
     let mut pairs = key.columns.iter().zip(&key.parent_columns);
     pairs.try_for_each(|(own, theirs)| check_types(&key.name, (child, *own), (parent, *theirs)))
 }
 
-/// 42804 if the values of two columns cannot be compared; 0A000 if they can, but not here.
+/// Fails with 42804 if the values of two columns cannot be compared. Fails with 0A000 if PostgreSQL can
+/// compare them, but this server cannot.
 fn check_types(name: &str, own: (&TableDef, usize), theirs: (&TableDef, usize)) -> Result<()> {
     let (a, b) = (&own.0.columns[own.1], &theirs.0.columns[theirs.1]);
     if class(a.column_type) == class(b.column_type) {
@@ -149,7 +150,7 @@ fn check_types(name: &str, own: (&TableDef, usize), theirs: (&TableDef, usize)) 
     Err(SqlError::new(SqlState::DATATYPE_MISMATCH, message).with_detail(detail))
 }
 
-/// Types of one class hold values that are equal if they look equal.
+/// The class of a type. Values of two types in one class can be compared without a conversion.
 fn class(t: ColumnType) -> std::mem::Discriminant<ColumnType> {
     std::mem::discriminant(&match t {
         ColumnType::Int2 | ColumnType::Int4 => ColumnType::Int8,

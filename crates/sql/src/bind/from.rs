@@ -24,7 +24,7 @@ use crate::system::{self, SystemTable};
 use crate::ty::{Ty, Typed};
 
 impl Binder<'_> {
-    /// FROM: where rows come from, and what their columns are called.
+    /// Binds FROM: the source of the rows and the names of their columns.
     pub(super) fn from(&mut self, from: &[ast::TableWithJoins]) -> Result<BoundFrom> {
         let Some((first, rest)) = from.split_first() else { return Ok(BoundFrom::nothing()) };
         let outside = std::mem::replace(&mut self.around.outside, self.around.levels.len());
@@ -46,8 +46,7 @@ impl Binder<'_> {
         Ok(all)
     }
 
-    /// One item of FROM with the joins that are written behind it. What is LATERAL in it sees the items
-    /// before it.
+    /// Binds one item of FROM with the joins that follow it. A LATERAL item in it sees the items before it.
     fn joined(&mut self, item: &ast::TableWithJoins) -> Result<BoundFrom> {
         let mut left = self.factor(&item.relation, &BoundFrom::nothing())?;
         for join in &item.joins {
@@ -71,8 +70,8 @@ impl Binder<'_> {
             let message = "the combining JOIN type must be INNER or LEFT for a LATERAL reference";
             return Err(SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, message));
         }
-        // A recursive query that is bound is one like any other; its own second part reads its work table,
-        // and may.
+        // A recursive query that is already bound is treated like any other query. Its own second part may
+        // read its work table.
         let is_open = |id| self.is_within_recursion(id);
         let is_optional = |side: &BoundFrom, kinds: [JoinKind; 2]| {
             kinds.contains(&kind) && side.source.reads_work(&is_open)
@@ -117,7 +116,7 @@ impl Binder<'_> {
         Ok(access::conjuncts(condition))
     }
 
-    /// One column of USING: the condition, and the column that both become.
+    /// Binds one column of USING. Returns the condition and the merged column.
     fn merge(&mut self, name: &str, kind: JoinKind, left: &Scope, right: &Scope) -> Result<(Expr, Merged)> {
         let (l, mut hides) = using_column(name, left, "left")?;
         let (r, more) = using_column(name, right, "right")?;
@@ -193,11 +192,11 @@ impl Binder<'_> {
         }
     }
 
-    /// ONLY: a table without partitions is all there is of itself.
+    /// Checks ONLY. It changes nothing for a table without partitions.
     pub(super) fn only(&mut self, table: &TableDef, only: bool) -> Result<()> {
         self.uses.only |= only;
         match table.partitions {
-            // A part has none of its own.
+            // A part has no partitions.
             Some(_) if only && self.part.is_none() => {
                 Err(SqlError::unsupported("ONLY of a partitioned table"))
             }
@@ -205,7 +204,7 @@ impl Binder<'_> {
         }
     }
 
-    /// Binds an item that may read those before it.
+    /// Binds an item that may read the items before it.
     fn beside(
         &mut self,
         before: &BoundFrom,
@@ -220,13 +219,13 @@ impl Binder<'_> {
         Ok(BoundFrom { given, ..found })
     }
 
-    /// Binds what does not see the other items of FROM, only the queries around.
+    /// Binds an item that sees only the enclosing queries, not the other items of FROM.
     fn apart<T>(&mut self, bind: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         let outside = self.around.outside;
         self.hiding(outside, bind)
     }
 
-    /// A query in FROM.
+    /// Binds a query in FROM.
     fn derived(&mut self, query: &ast::Query, alias: Option<&ast::TableAlias>) -> Result<BoundFrom> {
         let Some(alias) = alias else {
             let message = "subquery in FROM must have an alias";
@@ -241,7 +240,7 @@ impl Binder<'_> {
         Ok(from)
     }
 
-    /// A query that WITH has named; `None` if the name means none.
+    /// Finds a query of WITH by its name. Returns `None` if no query has this name.
     fn named_query(
         &mut self,
         name: &ast::ObjectName,
@@ -259,7 +258,8 @@ impl Binder<'_> {
         query_relation(bound, &self.named.queries[place].columns, shown, alias).map(Some)
     }
 
-    /// A table by name, or by the name of one of its parts, whose condition is then due (`part_condition`).
+    /// Finds a table by its name or by the name of one of its parts. In the second case, the caller must add
+    /// the part's condition (`part_condition`).
     pub(super) fn table_or_part(&mut self, name: &ast::ObjectName) -> Result<Arc<TableDef>> {
         let (schema, last) = self.find_name(name)?;
         let Some((table, part)) = self.catalog.part(&schema, &last) else { return self.table(name) };
@@ -268,7 +268,7 @@ impl Binder<'_> {
         Ok(table)
     }
 
-    /// The relation that a table, or its part that was named, is under its alias.
+    /// The relation of a table, or of its named part, under its alias.
     pub(super) fn named_relation(
         &self,
         table: &TableDef,
@@ -285,7 +285,7 @@ impl Binder<'_> {
         Ok(relation)
     }
 
-    /// A table by name; 42P01 with its position.
+    /// Finds a table by its name. Fails with 42P01 and the position of the name.
     pub(super) fn table(&mut self, name: &ast::ObjectName) -> Result<Arc<TableDef>> {
         let at = self.at(name);
         let (schema, table) = self.find_name(name).map_err(|e| e.at(at))?;
@@ -301,7 +301,7 @@ impl Binder<'_> {
             && schema != "information_schema"
             && !self.catalog.has_schema(&schema)
         {
-            // PostgreSQL, too, speaks of the relation here.
+            // PostgreSQL also names the relation here.
             return Err(undefined_table(name).at(at));
         }
         if self.catalog.part(&schema, &table).is_some() {
@@ -316,8 +316,8 @@ impl Binder<'_> {
         Err(undefined_table(name).at(at))
     }
 
-    /// The system table that a name stands for: those of pg_catalog come before all others, unless the path
-    /// says otherwise.
+    /// Finds a system table by its name. The tables of pg_catalog come before all others, unless the search
+    /// path has another order.
     fn system_table(&self, name: &ast::ObjectName) -> Option<&'static SystemTable> {
         match name.0.as_slice() {
             [table] => match self.path.filter(|path| path.number() != 0) {
@@ -408,7 +408,7 @@ fn using_names(names: &[ast::Ident]) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// A column of USING on one side, and the ordinals that it stands for.
+/// Finds a column of USING on one side. Returns it with the ordinals of the columns that it represents.
 fn using_column(name: &str, scope: &Scope, side: &str) -> Result<(Bound, Vec<usize>)> {
     let bound = |expr, t| Bound { expr, t, at: None };
     match scope.find(None, name) {

@@ -30,7 +30,7 @@ pub fn is_special_function(name: &str) -> bool {
 }
 
 impl Binder<'_> {
-    /// A call as written.
+    /// Binds a call in the form of the syntax tree.
     pub(super) fn function(&mut self, f: &ast::Function, scope: &mut Scope) -> Result<Bound> {
         let at = self.at(&f.name);
         let name = function_name(f).map_err(|e| e.at(at))?;
@@ -94,7 +94,7 @@ impl Binder<'_> {
         }
     }
 
-    /// Arguments of which not all are computed.
+    /// Binds arguments of a form that does not compute all of them.
     fn chosen_among(&mut self, f: &ast::Function, scope: &mut Scope) -> Result<Vec<Bound>> {
         let before = scope.refuse_sets(Some("COALESCE"));
         self.choices += 1;
@@ -172,9 +172,10 @@ impl Binder<'_> {
         })
     }
 
-    /// Functions that see the blanks of char(n).
+    /// Binds a call of a function that sees the blanks of char(n).
     fn call_padded(&mut self, name: &str, arguments: Vec<Bound>, at: Option<u32>) -> Result<Bound> {
-        // Of concat_ws and format the first argument is a text, as which char(n) has no blanks.
+        // The first argument of concat_ws and format is a text. A char(n) that is converted to text has no
+        // blanks.
         let from = match name {
             "concat" | "octet_length" => 0,
             "concat_ws" | "format" => 1,
@@ -217,7 +218,7 @@ impl Binder<'_> {
             };
             exprs.push(cast.expr);
         }
-        // As in PostgreSQL, a strict function of a constant NULL is NULL, and its other arguments are not
+        // As in PostgreSQL, a strict function of a constant NULL is NULL. Its other arguments are not
         // computed.
         let is_null = chosen.strict
             && !self.keeps_operands

@@ -44,14 +44,14 @@ impl Binder<'_> {
         }
     }
 
-    /// A query is grouped if it says so, or from the first aggregate on that is met while its outputs are
-    /// bound. If something was bound before that which is wrong in a grouped query, it is bound again, as one
-    /// from the start, to say so.
+    /// Binds a SELECT. A query with GROUP BY or HAVING is grouped from the start. Another query becomes
+    /// grouped at the first aggregate in its outputs. An output that was bound before may be wrong in a
+    /// grouped query. The query is then bound again as grouped from the start, to report the error.
     fn select(&mut self, s: &ast::Select, q: &ast::Query) -> Result<BoundQuery> {
         let says_so = !s.group_by.is_empty() || s.having.is_some();
         let (mut late, uses) = (false, self.work_uses());
         match self.select_as(says_so, s, q, &mut late) {
-            // Queries around this one need not do so again.
+            // The enclosing queries do not repeat this.
             Err(_) if late && !self.failed_as_grouped => {
                 self.set_work_uses(&uses);
                 let again = self.select_as(true, s, q, &mut false);
@@ -76,7 +76,7 @@ impl Binder<'_> {
         bound
     }
 
-    /// The clauses behind FROM.
+    /// Binds the clauses after FROM.
     fn clauses(
         &mut self,
         grouped: bool,
@@ -128,7 +128,7 @@ impl Binder<'_> {
         };
         let mut windows = scope.windows.take().unwrap_or_default();
         let mut width = scope.width();
-        // It stays in the scope, so that an error from here on is known to be one of a grouped query.
+        // The grouping stays in the scope. A later error is then recognized as an error of a grouped query.
         if let Some(grouping) = scope.grouping.as_mut().map(std::mem::take) {
             width = grouping.width();
             let aggregate = renumbered(grouping, &mut items, (&mut windows, &mut sets), having);
@@ -148,7 +148,8 @@ impl Binder<'_> {
         Ok(BoundQuery { select, columns })
     }
 
-    /// ORDER BY. Outputs that are compared have a type, whatever a set operation around makes of them.
+    /// Binds ORDER BY. A compared output gets a type here, even if an enclosing set operation later converts
+    /// it.
     fn compared_order(
         &mut self,
         q: &ast::Query,
@@ -186,25 +187,26 @@ impl Binder<'_> {
         self.condition(bound?, "HAVING").map(Some)
     }
 
-    /// Decides whether the executor of this crate runs it, which needs an access path, or the runner of
-    /// general queries.
+    /// Decides whether this crate's executor or the runner of general queries runs the query. The executor
+    /// needs an access path.
     fn placed(&mut self, select: &mut Select) -> Result<()> {
         let locks_beside = select.lock.as_ref().is_some_and(|lock| !lock.beside.is_empty());
         select.general = self.in_from || select.needs_runner() || self.is_forced(select) || locks_beside;
         if !select.general {
             place_filter(select);
-            // A join that is none of the short ones.
+            // This crate's executor does not run this join.
             select.general = matches!(select.source, Source::Join(_));
         }
         Ok(())
     }
 
-    /// Sequences and locks are the executor's.
+    /// Whether the query is forced to the runner of general queries. A query with volatile functions or row
+    /// locks is not forced: only the executor handles sequences and locks.
     fn is_forced(&self, select: &Select) -> bool {
         self.forced && select.lock.is_none() && !select.expressions().any(Expr::is_volatile)
     }
 
-    /// WHERE, without aggregates.
+    /// Binds WHERE, which has no aggregates.
     pub(super) fn filter(&mut self, selection: Option<&Ast>, scope: &mut Scope) -> Result<Vec<Expr>> {
         let part = self.part_condition(scope)?;
         let Some(selection) = selection else { return Ok(part.into_iter().collect()) };
@@ -253,7 +255,7 @@ impl Binder<'_> {
         Ok(BoundQuery { select, columns })
     }
 
-    /// Rows of VALUES, each column of one type.
+    /// Binds the rows of VALUES. Each column gets one type.
     fn value_rows(&mut self, rows: &[Vec<Ast>]) -> Result<(Vec<Vec<Expr>>, Vec<Typed>)> {
         let mut scope = Scope { no_aggregates: Some("VALUES"), ..Scope::default() };
         let mut columns: Vec<Vec<Bound>> = Vec::new();
@@ -296,7 +298,7 @@ impl Binder<'_> {
         Ok(Some(self.cast(b, Typed::plain(Ty::Int8), false)?.expr))
     }
 
-    /// What a DML statement returns.
+    /// Binds the RETURNING clause of a DML statement.
     pub(super) fn returning(
         &mut self,
         written: Option<&[SelectItem]>,
@@ -319,8 +321,8 @@ fn is_distinct(s: &ast::Select, items: &Items) -> Result<bool> {
     Ok(distinct)
 }
 
-/// What may not be in a grouped query; one that was not `grouped` from the start has perhaps bound columns as
-/// they are.
+/// Refuses what a grouped query must not contain. If the query was not `grouped` from the start, it may have
+/// bound columns without grouping.
 fn check_grouped(
     grouped: bool,
     items: &Items,
@@ -338,7 +340,7 @@ fn check_grouped(
     Ok(())
 }
 
-/// Types of the values that the outputs are over.
+/// The types of the input values of the outputs.
 fn row_types(select: &Select, scope: &Scope) -> Vec<Typed> {
     let mut row: Vec<Typed> = match &select.aggregate {
         Some(aggregate) => {
@@ -363,7 +365,7 @@ fn place_filter(select: &mut Select) {
     let target = match std::mem::replace(&mut select.source, Source::Nothing) {
         Source::Table(target) => target,
         source => {
-            // What is no table has no rows to lock.
+            // A source other than a table has no rows to lock.
             select.lock = None;
             if let Err(conditions) = loops::place(select, &source, conditions, order.as_ref()) {
                 select.source = source;
@@ -389,7 +391,7 @@ fn place_filter(select: &mut Select) {
     select.source = Source::Table(target);
 }
 
-/// The columns of its rows that a query over one table reads.
+/// The columns that a query over one table reads.
 fn columns_read(select: &Select) -> Vec<usize> {
     let mut columns = Vec::new();
     for expression in select.expressions() {
@@ -398,7 +400,8 @@ fn columns_read(select: &Select) -> Vec<usize> {
     columns
 }
 
-/// ORDER BY as plain columns in one direction with the index's place for NULL, if it is that.
+/// ORDER BY as plain columns in one direction, with NULL where an index has it. Returns `None` for any other
+/// ORDER BY.
 fn wanted_order(select: &Select) -> Option<WantedOrder> {
     let first = select.order.first()?;
     if select.aggregate.is_some() || select.distinct {
@@ -416,7 +419,7 @@ fn wanted_order(select: &Select) -> Option<WantedOrder> {
     Some(WantedOrder { columns, descending: first.descending })
 }
 
-/// Gives the aggregates their final slots, behind the keys.
+/// Gives the aggregates their final slots, after the keys.
 fn renumbered(
     grouping: Grouping,
     items: &mut Items,
