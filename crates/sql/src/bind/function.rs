@@ -228,7 +228,7 @@ impl Binder<'_> {
     }
 }
 
-/// The type whose name, called like a function, is a cast.
+/// The type for a call of a type's name, which is a cast.
 fn type_function(name: &str) -> Option<Ty> {
     if func::overloads(name).next().is_some() {
         return None;
@@ -297,7 +297,7 @@ fn takes(b: &Builtin, count: usize) -> bool {
     b.arguments.len() == count || (b.variadic && count >= b.arguments.len())
 }
 
-/// Whether every argument reaches its type by implicit casts.
+/// Whether implicit casts convert every argument to its parameter type.
 fn reachable(b: &Builtin, types: &[Ty]) -> bool {
     types.iter().enumerate().all(|(i, t)| {
         let wanted = argument_type(b, i);

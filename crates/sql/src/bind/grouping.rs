@@ -23,7 +23,7 @@ use crate::names::fold;
 use crate::ty::{Ty, Typed};
 use varve_engine::Value;
 
-/// Most sets of one GROUP BY, and most elements of CUBE, as in PostgreSQL.
+/// The maximum numbers of sets in one GROUP BY and of elements in CUBE, as in PostgreSQL.
 const SETS_MAX: usize = 4096;
 const CUBE_MAX: usize = 12;
 
@@ -31,7 +31,7 @@ const CUBE_MAX: usize = 12;
 type Set = Vec<Ast>;
 
 impl Binder<'_> {
-    /// Binds GROUP BY of a grouped query.
+    /// Binds the GROUP BY clause of a grouped query.
     pub(super) fn grouping(&mut self, s: &ast::Select, scope: &mut Scope) -> Result<()> {
         let mut sets: Vec<Set> = vec![Vec::new()];
         for item in &s.group_by {
@@ -59,7 +59,7 @@ impl Binder<'_> {
         Ok(())
     }
 
-    /// The ordinal of a key, which is added unless it is there.
+    /// Returns the ordinal of a key. Adds the key if it is missing.
     fn key(
         &mut self,
         item: &Ast,
@@ -194,7 +194,7 @@ fn keyed(grouping: &Grouping, scope: &Scope) -> Vec<std::ops::Range<usize>> {
     scope.relations.iter().filter(is_keyed).map(|r| r.first..r.first + r.columns.len()).collect()
 }
 
-/// The sets that an item of GROUP BY stands for.
+/// The sets of an item of GROUP BY.
 fn sets_of(item: &GroupItem) -> Result<Vec<Set>> {
     Ok(match item {
         GroupItem::Rollup(parts) => (0..=parts.len()).rev().map(|n| parts[..n].concat()).collect(),
@@ -212,7 +212,7 @@ fn sets_of(item: &GroupItem) -> Result<Vec<Set>> {
     })
 }
 
-/// All subsets of the parts, the whole first.
+/// All subsets of the parts. The first is the whole set.
 fn cube(parts: &[Set]) -> Result<Vec<Set>> {
     if parts.len() > CUBE_MAX {
         let message = format!("CUBE is limited to {CUBE_MAX} elements");
@@ -225,7 +225,7 @@ fn cube(parts: &[Set]) -> Result<Vec<Set>> {
     Ok((0..1usize << parts.len()).rev().map(subset).collect())
 }
 
-/// Each set of one with each set of the other.
+/// Combines each set of one list with each set of the other.
 fn product(left: &[Set], right: &[Set]) -> Result<Vec<Set>> {
     if left.len() * right.len() > SETS_MAX {
         let message = format!("too many grouping sets present (maximum {SETS_MAX})");

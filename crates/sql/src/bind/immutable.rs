@@ -6,7 +6,7 @@ use crate::text;
 use crate::time::{DateOrder, DateStyle, IntervalStyle, Reading, TimeForms, Zone};
 use crate::ty::Ty;
 
-/// Functions without effects whose results depend on settings of the session.
+/// The functions without effects whose results depend on settings of the session.
 const STABLE: [&str; 19] = [
     json::OF,
     json::OF_ARRAY,
@@ -48,7 +48,7 @@ impl Expr {
             folded &= match e {
                 Expr::Param(_) => true,
                 Expr::Column(_) => false,
-                // A literal has its type from the start.
+                // A literal has its type before any computation.
                 Expr::Cast(operand, ..) if matches!(operand.as_ref(), Expr::Const(_)) => true,
                 other => is_immutable_node(other, &|_| Ty::Unknown),
             }
@@ -79,7 +79,7 @@ fn is_immutable_function(f: &Builtin) -> bool {
     !f.volatile && !f.world && (!zoned || names_zone) && !asks_for_nothing && !STABLE.contains(&f.name)
 }
 
-/// Whether the cast asks for the session's time zone, its style of dates, or names of the catalog.
+/// Whether the cast depends on the session's time zone, its style of dates, or names in the catalog.
 fn asks_session(from: Ty, to: Ty) -> bool {
     let element = |t: Ty| t.element().unwrap_or(t);
     let (from, to) = (element(from), element(to));
@@ -94,7 +94,7 @@ fn asks_session(from: Ty, to: Ty) -> bool {
         || (is_string(from) && is_styled(to))
 }
 
-/// Whether a literal is the same value in every session.
+/// Whether a literal has the same value in every session.
 fn is_fixed_literal(literal: &str, from: Ty, to: Ty) -> bool {
     if !asks_session(from, to) {
         return true;

@@ -26,9 +26,9 @@ use crate::ty::{Ty, Typed};
 /// Functions that give other values in other sessions, in an index.
 const NOT_IMMUTABLE: SqlState = SqlState("42P17");
 
-/// CREATE INDEX, understood.
+/// A bound CREATE INDEX.
 pub struct IndexSpec {
-    /// The index; the columns of a derived one are those that it reads.
+    /// The index. The columns of a derived index are the columns that it reads.
     pub new: NewIndex,
     /// Expressions and condition.
     pub derived: Option<Derived>,
@@ -153,14 +153,14 @@ impl Binder<'_> {
         Ok(columns)
     }
 
-    /// What the kept text of an index means.
+    /// Binds the stored text of an index.
     pub fn expression_of_index(&mut self, table: &TableDef, text: &str) -> Result<Bound> {
         let mut inner = Binder::of_kept(self.catalog, text)?;
         let bound = inner.expression(&crate::parse::expression(text)?, &mut Scope::of(relation_of(table)))?;
         inner.known(bound)
     }
 
-    /// A derived index after columns of its table have got other types.
+    /// Binds a derived index again after columns of its table changed their types.
     pub fn retyped_index(&mut self, table: &TableDef, derived: &Derived) -> Result<Derived> {
         let mut retyped = derived.clone();
         for key in &mut retyped.keys {
@@ -176,7 +176,7 @@ impl Binder<'_> {
         Ok(retyped)
     }
 
-    /// PostgreSQL's name for an index that was given none.
+    /// PostgreSQL's default name for an index.
     fn index_name(&self, table: &TableDef, keys: &[IndexKey]) -> String {
         let name = |key: &IndexKey| match &key.kind {
             IndexKeyKind::Column(column) => fold(column),
@@ -200,7 +200,7 @@ fn column_of(e: &Ast) -> Option<&Ident> {
     }
 }
 
-/// The type as which an expression stands in a key.
+/// The type of an expression in a key.
 fn key_type(t: Typed) -> Result<ColumnType> {
     match t.ty {
         Ty::Char => Ok(ColumnType::Char(1)),
@@ -211,7 +211,7 @@ fn key_type(t: Typed) -> Result<ColumnType> {
 
 fn check_operator_class(key: &IndexKey) -> Result<()> {
     let Some(class) = &key.operator_class else { return Ok(()) };
-    // Text is in the order of its bytes, which is what the pattern classes ask for.
+    // Text is ordered by its bytes, as the pattern operator classes require.
     match class.as_str() {
         "text_pattern_ops"
         | "varchar_pattern_ops"

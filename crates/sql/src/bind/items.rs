@@ -15,7 +15,7 @@ use crate::plan::{Output, SortKey};
 use crate::sink::{Column, Origin};
 use crate::ty::{Ty, Typed};
 
-/// Outputs while they are collected.
+/// The outputs during the collection.
 #[derive(Default)]
 pub(super) struct Items {
     pub(super) outputs: Vec<Output>,
@@ -27,7 +27,7 @@ pub(super) struct Items {
 }
 
 impl Items {
-    /// The columns that a client sees: the first ones.
+    /// The first columns: the client sees only these.
     pub(super) fn columns(&self, visible: usize) -> Vec<Column> {
         let named = self.names.iter().zip(&self.outputs).take(visible).enumerate();
         let column = |(n, (name, output)): (usize, (&String, &Output))| Column {
@@ -138,7 +138,7 @@ impl Binder<'_> {
         Ok(())
     }
 
-    /// The columns of USING of a join that begins at this ordinal: `*` shows them first.
+    /// The USING columns of a join that begins at this ordinal. `*` shows them first.
     fn merged_columns(&mut self, first: usize, scope: &mut Scope, items: &mut Items) -> Result<()> {
         let merged: Vec<_> = scope.merged.iter().filter(|m| m.first == first).cloned().collect();
         for Merged { name, expr, t, .. } in merged {
@@ -268,7 +268,7 @@ fn key_item(e: &Ast, slot: usize, name: String, scope: &Scope, items: &mut Items
     items.written.push(Some(e.clone()));
 }
 
-/// The number of an item like ORDER BY 2; no other constant may stand there.
+/// The number of an item like ORDER BY 2. No other constant is allowed there.
 pub(super) fn literal_position(e: &Ast, clause: &str) -> Result<Option<i64>> {
     let (literal, sign) = match e {
         Ast::UnaryOp { op: ast::UnaryOperator::Minus, expr } => (expr.as_ref(), -1),

@@ -17,13 +17,13 @@ use crate::eval::Expr;
 use crate::eval::func::{self, json};
 use crate::ty::{Ty, Typed};
 
-/// Whether the function of this name makes json.
+/// Whether the function with this name makes JSON.
 pub(super) fn makes_json(name: &str) -> bool {
     matches!(name, "to_json" | "array_to_json" | "row_to_json" | "json_build_object" | "json_build_array")
 }
 
 impl Binder<'_> {
-    /// A call of a function that makes json.
+    /// Binds a call of a function that makes JSON.
     pub(super) fn json_function(
         &mut self,
         name: &str,
@@ -88,7 +88,7 @@ impl Binder<'_> {
         Err(super::call::undefined(name, &types).at(at))
     }
 
-    /// An argument as json; and whether it is an array or a row.
+    /// Converts an argument to JSON. Also returns whether it is an array or a row.
     pub(super) fn json_of(&mut self, written: &Ast, scope: &mut Scope) -> Result<(Expr, bool)> {
         if let Some(row) = self.row(written, scope)? {
             return Ok((row, true));

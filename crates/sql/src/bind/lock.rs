@@ -38,8 +38,7 @@ pub(super) fn row_lock(
     Ok(Some(RowLock { wait, strength, recheck: None, beside: Box::default(), shown: 0, limit: (None, None) }))
 }
 
-/// Has a general query give what is needed to lock its rows: behind its outputs, the columns of each table
-/// that is locked.
+/// Adds the columns of each locked table after the outputs of a general query. The lock of a row needs them.
 pub(super) fn give_locked(select: &mut Select, q: &ast::Query, relations: &[Relation]) -> Result<()> {
     let mut found = Vec::new();
     leaves(&select.source, 0, false, &mut found);
@@ -59,7 +58,7 @@ pub(super) fn give_locked(select: &mut Select, q: &ast::Query, relations: &[Rela
     }
     if let Some(lock) = &mut select.lock {
         (lock.beside, lock.shown) = (beside.into(), select.visible);
-        // Rows that are passed by do not count.
+        // Skipped rows do not count.
         if lock.wait == LockWait::Skip {
             lock.limit = (select.limit.take(), select.offset.take());
         }
@@ -69,7 +68,7 @@ pub(super) fn give_locked(select: &mut Select, q: &ast::Query, relations: &[Rela
     Ok(())
 }
 
-/// Whether a clause is about the relation of this name.
+/// Whether a clause applies to the relation with this name.
 fn names(lock: &ast::LockClause, alias: &str) -> bool {
     lock.of.as_ref().is_none_or(|of| of.last() == alias)
 }
@@ -78,7 +77,7 @@ fn names(lock: &ast::LockClause, alias: &str) -> bool {
 struct Leaf<'s> {
     source: &'s Source,
     first: usize,
-    /// A row of the join may have nothing of it.
+    /// Whether a row of the join may have no row of this relation.
     may_be_missing: bool,
 }
 
@@ -117,7 +116,7 @@ fn lockable<'s>(lock: &ast::LockClause, leaf: &Leaf<'s>) -> Result<Option<&'s Ar
     }
 }
 
-/// VALUES has no rows that could be locked.
+/// Refuses a lock on VALUES, which has no rows to lock.
 pub(super) fn refuse_on_values(q: &ast::Query) -> Result<()> {
     match q.locks.first() {
         None => Ok(()),
@@ -141,7 +140,7 @@ fn refused(lock: &ast::LockClause, how: &str, what: &str) -> SqlError {
     SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message)
 }
 
-/// `OF name` must name one of the query's relations.
+/// Checks that `OF name` names a relation of the query.
 fn check_target(lock: &ast::LockClause, relations: &[Relation]) -> Result<()> {
     let Some(of) = &lock.of else { return Ok(()) };
     let [wanted] = of.0.as_slice() else {
@@ -156,7 +155,8 @@ fn check_target(lock: &ast::LockClause, relations: &[Relation]) -> Result<()> {
     Err(SqlError::new(SqlState::UNDEFINED_TABLE, message))
 }
 
-/// NOWAIT wins over SKIP LOCKED, which wins over waiting, as in PostgreSQL.
+/// The stricter wait policy. NOWAIT overrides SKIP LOCKED, and SKIP LOCKED overrides waiting, as in
+/// PostgreSQL.
 fn strictest(locks: &[ast::LockClause]) -> LockWait {
     match locks.iter().map(|lock| lock.wait).max() {
         Some(ast::LockWait::NoWait) => LockWait::Fail,
@@ -165,7 +165,7 @@ fn strictest(locks: &[ast::LockClause]) -> LockWait {
     }
 }
 
-/// 0A000 for locks of what a set operation gives.
+/// Fails with 0A000 for locks on the result of a set operation.
 pub(super) fn refuse_on_set(strength: Option<LockStrength>) -> Result<()> {
     let Some(strength) = strength else { return Ok(()) };
     let message = format!("{} is not allowed with UNION/INTERSECT/EXCEPT", clause(strength));
@@ -186,7 +186,7 @@ pub fn clause(strength: LockStrength) -> &'static str {
     }
 }
 
-/// 0A000 for locks of rows that functions spread.
+/// Fails with 0A000 for locks on rows of set-returning functions in the select list.
 pub fn refuse_with_sets(select: &Select) -> Result<()> {
     let Some(lock) = &select.lock else { return Ok(()) };
     let message =
@@ -194,7 +194,7 @@ pub fn refuse_with_sets(select: &Select) -> Result<()> {
     Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message))
 }
 
-/// 0A000 for locks of rows that windows have been computed of.
+/// Fails with 0A000 for locks on rows of a query with window functions.
 pub fn refuse_with_windows(select: &Select) -> Result<()> {
     let Some(lock) = select.lock.as_ref().filter(|_| !select.windows.is_empty()) else { return Ok(()) };
     let message = format!("{} is not allowed with window functions", clause(lock.strength));

@@ -20,7 +20,7 @@ use crate::eval::{CmpOp, Expr};
 use crate::ty::{Ty, Typed};
 
 impl Binder<'_> {
-    /// Lets subqueries that lock rows be bound. The caller then has to run them before the statement.
+    /// Allows subqueries that lock rows. The caller must then run them before the statement.
     pub fn hold_locked(&mut self) {
         self.locked.allowed = true;
     }
@@ -82,7 +82,7 @@ impl Binder<'_> {
     }
 }
 
-/// The largest number behind a `$` of the text.
+/// The largest number after a `$` in the text.
 fn highest_parameter(text: &str) -> usize {
     let number = |piece: &str| {
         let digits = piece.find(|c: char| !c.is_ascii_digit()).unwrap_or(piece.len());

@@ -8,7 +8,7 @@ use crate::ty::Ty;
 pub(super) struct LockedQueries {
     /// The queries, in the order in which they run.
     pub(super) queries: Vec<LockedQuery>,
-    /// There may be such queries. The session that binds the statement then runs them.
+    /// Whether such queries are allowed. The session that binds the statement then runs them.
     pub(super) allowed: bool,
 }
 
@@ -17,7 +17,7 @@ pub(super) struct LockedQueries {
 pub struct LockedQuery {
     /// The query.
     pub query: BoundQuery,
-    /// The parameter that its answer becomes, from 0.
+    /// The number of the parameter for its answer, from 0.
     pub place: usize,
     /// The type of the elements, if all its rows are wanted, as an array.
     pub list_of: Option<Ty>,

@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::parse::{self, Token};
 use crate::system::names::quoted;
 
-/// What something in the text means.
+/// The meaning of a place in the text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Meaning {
     /// A name of a table or view: one of this schema.
@@ -25,7 +25,7 @@ pub(super) enum Meaning {
     Output(usize),
 }
 
-/// How much of it is written out.
+/// The names that the new text qualifies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Extent {
     /// All.
@@ -40,7 +40,7 @@ pub(super) struct Meanings {
     places: BTreeMap<u32, Meaning>,
     /// NATURAL joins: the columns, by the place where the right side begins.
     pub(super) natural: BTreeMap<u32, Vec<String>>,
-    /// Places that have meant several things.
+    /// The places with several meanings.
     unclear: BTreeSet<u32>,
 }
 
