@@ -86,81 +86,87 @@ use crate::path::Path;
 use crate::rights::{Need, Needed, Object};
 use crate::ty::{Ty, Typed};
 
-/// How deep expressions may nest.
+/// The maximum nesting depth of expressions.
 const DEPTH_MAX: usize = 256;
 
-/// More stack than one level needs in an unoptimised program, where a view within a view takes about 40 KiB.
+/// The stack space for one level. It is more than one level needs in an unoptimized program, where a view
+/// within a view takes about 40 KiB.
 const LEVEL_STACK_BYTES: usize = 256 << 10;
 
-/// Most items of FROM in a statement, because the runner of general queries walks them by recursion. A query
-/// of WITH counts as often as it is used.
+/// The maximum number of FROM items in a statement. The runner of general queries walks them by recursion. A
+/// query of WITH counts once for each use.
 const SOURCES_MAX: usize = 500;
 
-/// Most parts of a statement that are bound twice, those within them as well: arguments of aggregates within
-/// subqueries, unions of WITH RECURSIVE that do not read themselves.
+/// The maximum number of parts of a statement that are bound twice, with the nested parts. Examples:
+/// arguments of aggregates within subqueries, unions of WITH RECURSIVE that do not read themselves.
 const PROBES_MAX: usize = 10_000;
 
-/// Most parameters of one statement, as in PostgreSQL's protocol.
+/// The maximum number of parameters of one statement, as in PostgreSQL's protocol.
 const PARAM_MAX: usize = 65_535;
 
 /// Binds one statement.
 pub struct Binder<'c> {
-    /// What names stand for.
+    /// The catalog that names refer to.
     pub catalog: &'c Catalog,
-    /// Where names without a schema are looked for; in `public` for a text that is kept.
+    /// The search path for names without a schema. `None` for a stored text, whose names are searched in
+    /// `public`.
     path: Option<&'c Path>,
-    /// What names mean, noted for a text that is to be kept.
+    /// The meanings of names, collected for a text to store.
     meanings: Option<Meanings>,
     /// The statement's text.
     source: &'c str,
-    /// The text has only one-byte characters.
+    /// Whether the text has only one-byte characters.
     ascii: bool,
-    /// Parameter types so far.
+    /// The parameter types so far.
     params: Vec<Ty>,
     depth: usize,
     /// Literals in the select list of INSERT ... SELECT stay untyped until the column is known.
     keep_unknown: bool,
-    /// How many CASE, COALESCE and WITH are around what is bound: a constant there that cannot be computed is
-    /// an error only if it is needed.
+    /// The number of CASE, COALESCE and WITH forms around the current expression. If a constant there cannot
+    /// be computed, this is an error only when the constant is needed.
     choices: usize,
-    /// A query that had turned out to be grouped was bound again as such, and failed again.
+    /// Whether a query was bound again as a grouped query and failed again.
     failed_as_grouped: bool,
-    /// What was bound only to see what it is.
+    /// The number of parts that were bound twice so far.
     probes: usize,
-    /// The statement asks for the catalog when it runs: system tables, catalog functions, OIDs with names.
+    /// Whether the statement reads the catalog when it runs: system tables, catalog functions, OIDs with
+    /// names.
     pub reads_world: bool,
-    /// A parameter is an interval with fields. A literal in its place would be read by them: '3' for DAY is
-    /// three days, for `$1` seconds.
+    /// Whether a parameter is an interval with fields. The fields apply to a literal but not to a parameter:
+    /// '3' with DAY is three days, but `$1` is three seconds.
     pub has_interval_fields: bool,
-    /// Operators of a constant NULL keep their other side: what is bound is only looked at.
+    /// Whether operators of a constant NULL keep their other operand. Set if the bound expression is only
+    /// examined.
     keeps_operands: bool,
-    /// The text is kept; its dates and intervals are read by the default styles.
+    /// Whether the text is stored. Its dates and intervals are read with the default styles.
     is_kept: bool,
-    /// A query in FROM is bound. It keeps its conditions and its order, because the runner of general queries
-    /// chooses the access paths.
+    /// Whether the current query is in FROM. Such a query keeps its conditions and its order, because the
+    /// runner of general queries chooses the access paths.
     in_from: bool,
-    /// The part by whose name a table was named, until its condition is taken.
+    /// The part whose name the statement used for a table. It stays until its condition is taken.
     part: Option<Part>,
-    /// A sequence function was called so far.
+    /// Whether the statement called a sequence function so far.
     pub calls_sequences: bool,
-    /// OVERRIDING ... VALUE of the INSERT that is bound.
+    /// The OVERRIDING ... VALUE clause of the current INSERT.
     overriding: Option<ast::Overriding>,
-    /// Queries that both a runner and this crate's executor run are for the runner: tests compare the two.
+    /// Whether the runner of general queries gets each query that it can run. Tests use this to compare it
+    /// with this crate's executor.
     forced: bool,
-    /// What the statement uses so far.
+    /// The objects that the statement uses so far.
     uses: Uses,
-    /// The queries around the one that is bound.
+    /// The enclosing queries.
     around: QueriesAround,
-    /// The queries that WITH has named.
+    /// The queries of WITH.
     named: NamedQueries,
-    /// Items of FROM so far.
+    /// The number of FROM items so far.
     sources: usize,
     /// The queries that run before the statement.
     locked: LockedQueries,
 }
 
 impl<'c> Binder<'c> {
-    /// A binder for `source`; `types` are the declared parameter types (0: to be inferred).
+    /// Creates a binder for `source`. `types` are the declared parameter types. The binder infers a type that
+    /// is 0.
     pub fn new(catalog: &'c Catalog, source: &'c str, types: &[Oid]) -> Result<Self> {
         let known = |(i, oid): (usize, &Oid)| {
             Ty::of_oid(*oid).ok_or_else(|| {
@@ -197,18 +203,18 @@ impl<'c> Binder<'c> {
         })
     }
 
-    /// For a text that is kept (a default, a condition, a view): its dates and intervals mean the same in
-    /// each session.
+    /// Creates a binder for a stored text: a default, a condition or a view. Its dates and intervals have the
+    /// same meaning in each session.
     pub fn of_kept(catalog: &'c Catalog, source: &'c str) -> Result<Self> {
         Ok(Binder { is_kept: true, ..Binder::new(catalog, source, &[])? })
     }
 
-    /// Names without a schema are those that this path leads to.
+    /// Sets the search path for names without a schema.
     pub fn along(self, path: &'c Path) -> Self {
         Binder { path: Some(path), ..self }
     }
 
-    /// Schema and name of an object that there may be.
+    /// The schema and the name of an object that may exist.
     fn find_name(&mut self, name: &ast::ObjectName) -> Result<(String, String)> {
         let found = match self.path {
             Some(path) => path.find(self.catalog, name)?,
@@ -218,12 +224,12 @@ impl<'c> Binder<'c> {
         Ok(found)
     }
 
-    /// Gives to a runner of general queries all that it can run.
+    /// Makes the runner of general queries run each query that it can run.
     pub fn force_general(&mut self) {
         self.forced = true;
     }
 
-    /// The parameter types at the end; 42P18 if one was never settled by its use.
+    /// The parameter types after binding. Fails with 42P18 if no use of a parameter set its type.
     pub fn param_types(&self) -> Result<Vec<Ty>> {
         let settle = |(i, t): (usize, &Ty)| match t {
             Ty::Unknown => Err(SqlError::new(
@@ -235,27 +241,28 @@ impl<'c> Binder<'c> {
         self.params.iter().enumerate().map(settle).collect()
     }
 
-    /// The relations that the statement reads, and the role whose rights count. Taken once, after binding.
+    /// Takes the relations that the statement reads, with the role whose rights are checked. Called once,
+    /// after binding.
     pub fn take_needs(&mut self) -> Vec<Need> {
         std::mem::take(&mut self.uses.needs)
     }
 
-    /// Notes that it reads a table or view.
+    /// Records that the statement reads a table or view.
     fn need_relation(&mut self, object: Object, schema: &str) {
         self.uses.need(Needed::Relation { object, schema: schema.to_owned() });
     }
 
-    /// Whether what is bound holds for this version of the catalog only.
+    /// Whether the bound statement is valid only for this version of the catalog.
     pub fn is_of_version(&self) -> bool {
         self.uses.sequence || !self.uses.views.is_empty()
     }
 
-    /// Where a part of the tree begins in the text.
+    /// The position in the text where a part of the tree begins.
     fn at(&self, node: &impl Placed) -> Option<u32> {
         node.place().position()
     }
 
-    /// Runs `f` one level deeper; 54001 beyond the limit.
+    /// Runs `f` one level deeper. Fails with 54001 beyond the limit.
     fn deeper<T>(&mut self, f: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         if self.depth >= DEPTH_MAX {
             return Err(SqlError::new(SqlState::STATEMENT_TOO_COMPLEX, "stack depth limit exceeded")
@@ -267,7 +274,7 @@ impl<'c> Binder<'c> {
         result
     }
 
-    /// Notes that something is bound twice; 54001 beyond the limit.
+    /// Counts a part that is bound twice. Fails with 54001 beyond the limit.
     fn probed(&mut self) -> Result<()> {
         self.probes += 1;
         if self.probes > PROBES_MAX {
@@ -277,7 +284,7 @@ impl<'c> Binder<'c> {
         Ok(())
     }
 
-    /// Parameter `number` (from 1) as an expression.
+    /// Makes an expression of parameter `number`, from 1.
     fn param(&mut self, number: usize, at: Option<u32>) -> Result<Bound> {
         if number == 0 || number > PARAM_MAX {
             let message = format!("there is no parameter ${number}");

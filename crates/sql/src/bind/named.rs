@@ -19,7 +19,7 @@ use crate::ty::{Ty, Typed};
 struct Signature {
     function: &'static str,
     names: &'static [&'static str],
-    /// Those that are left out are 0.
+    /// Whether a call may omit arguments. An omitted argument is 0.
     has_defaults: bool,
 }
 
@@ -42,7 +42,7 @@ const fn of(function: &'static str, names: &'static [&'static str], has_defaults
     Signature { function, names, has_defaults }
 }
 
-/// The names that arguments are written with.
+/// The names of the arguments in a call.
 pub(super) fn names(arguments: &[FunctionArg]) -> Result<Vec<Option<String>>> {
     let mut names: Vec<Option<String>> = Vec::with_capacity(arguments.len());
     for argument in arguments {
@@ -63,7 +63,7 @@ pub(super) fn names(arguments: &[FunctionArg]) -> Result<Vec<Option<String>>> {
     Ok(names)
 }
 
-/// The arguments in the order of the function; 42883 if there is none with these names.
+/// Puts the arguments in the order of the function. Fails with 42883 if no function has these names.
 pub(super) fn placed(function: &str, names: &[Option<String>], bound: Vec<Bound>) -> Result<Vec<Bound>> {
     let mut signatures = SIGNATURES.iter().filter(|s| s.function == function);
     let Some(places) = signatures.find_map(|s| s.places(names)) else {
@@ -82,7 +82,7 @@ pub(super) fn placed(function: &str, names: &[Option<String>], bound: Vec<Bound>
 }
 
 impl Signature {
-    /// The place of each argument, if these names are those of arguments, and none is missing.
+    /// The place of each argument. `None` if a name is unknown or an argument is missing.
     fn places(&self, names: &[Option<String>]) -> Option<Vec<usize>> {
         if names.len() > self.names.len() || (!self.has_defaults && names.len() < self.names.len()) {
             return None;

@@ -13,7 +13,7 @@ use crate::names::fold;
 
 const WITHOUT_ONLY: &str = "Do not specify the ONLY keyword.";
 
-/// TRUNCATE ONLY: refused for every partitioned table, as in PostgreSQL.
+/// Refuses TRUNCATE ONLY of each partitioned table, as PostgreSQL does.
 pub fn truncates(table: &TableDef) -> Result<()> {
     if table.partitions.is_none() {
         return Ok(());
@@ -23,7 +23,7 @@ pub fn truncates(table: &TableDef) -> Result<()> {
         .with_hint(hint))
 }
 
-/// ALTER TABLE ONLY: refuses an action that would reach the partitions.
+/// Refuses an action of ALTER TABLE ONLY that changes the partitions.
 pub fn alters(table: &TableDef, action: &TableAction) -> Result<()> {
     if !has_partitions(table) {
         return Ok(());
@@ -52,7 +52,7 @@ pub fn alters(table: &TableDef, action: &TableAction) -> Result<()> {
             let message = format!("inherited constraint \"{name}\" must be renamed in child tables too");
             if is_check { refused(message) } else { Ok(()) }
         }
-        // Of the table itself, also without ONLY.
+        // These actions change only the table itself, also without ONLY.
         TableAction::Rename(_)
         | TableAction::SetSchema(_)
         | TableAction::SetOptions(_)
@@ -60,7 +60,7 @@ pub fn alters(table: &TableDef, action: &TableAction) -> Result<()> {
     }
 }
 
-/// CREATE INDEX ... ON ONLY: an index that the partitions don't have, which is not supported.
+/// Refuses CREATE INDEX ... ON ONLY. An index that the partitions do not have is not supported.
 pub fn indexes(table: &TableDef) -> Result<()> {
     if has_partitions(table) { Err(missing()) } else { Ok(()) }
 }

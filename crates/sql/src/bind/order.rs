@@ -6,7 +6,7 @@ use crate::ast::Direction;
 use crate::error::{Result, SqlError, SqlState};
 use crate::ty::{Ty, Typed};
 
-/// 42883 for values without an order, as PostgreSQL says it for its clause.
+/// Fails with 42883 for values without an order. The message is PostgreSQL's for the clause.
 pub(super) fn orderable(t: Typed, clause: &str) -> Result<()> {
     if t.ty != Ty::Json {
         return Ok(());
@@ -22,7 +22,7 @@ pub(super) fn orderable(t: Typed, clause: &str) -> Result<()> {
     Err(if hint.is_empty() { error } else { error.with_hint(hint) })
 }
 
-/// 42704 for a type without an order.
+/// Fails with 42704 for a type without an order.
 pub(super) fn check_orderable(column_type: ColumnType) -> Result<()> {
     let ty = Typed::of_column(column_type).ty;
     if ty != Ty::Json {

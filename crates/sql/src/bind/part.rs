@@ -32,7 +32,7 @@ pub type ValueOf<'a> = &'a dyn Fn(&Expr) -> Result<Value>;
 const INVALID_OBJECT_DEFINITION: SqlState = SqlState("42P17");
 
 impl Binder<'_> {
-    /// The condition that a row is in the part that was named, if one was.
+    /// The condition for a row of the named part, if the statement names one.
     pub(super) fn part_condition(&mut self, scope: &Scope) -> Result<Option<Expr>> {
         let Some(part) = self.part.take() else { return Ok(None) };
         if scope.relations.len() != 1 {
@@ -48,8 +48,8 @@ impl Binder<'_> {
         Ok(Some(condition(partitions, &part.bound)))
     }
 
-    /// CREATE TABLE ... PARTITION OF: the table and its new part, whose bound is not yet checked against the
-    /// others.
+    /// Binds CREATE TABLE ... PARTITION OF. Returns the table and its new part. The bound is not yet checked
+    /// against the other parts.
     pub fn create_part(
         &mut self,
         t: &CreateTable,
@@ -177,7 +177,7 @@ fn hash_bound(written: &PartitionBound) -> Result<Bound> {
     }
 }
 
-/// 42804 if a value follows MINVALUE or MAXVALUE.
+/// Fails with 42804 if a value follows MINVALUE or MAXVALUE.
 fn only_like_it(edges: Vec<Edge>) -> Result<Vec<Edge>> {
     let word = |edge: &Edge| match edge {
         Edge::Least => Some("MINVALUE"),
@@ -238,7 +238,7 @@ fn key_column(ident: &Ident, columns: &[ColumnDef], method: PartitionMethod) -> 
     }
 }
 
-/// 0A000 if a unique key of a partitioned table leaves out a column of the partition key.
+/// Fails with 0A000 if a unique key of a partitioned table omits a column of the partition key.
 pub(super) fn check_unique_key(
     kind: &str,
     table: &str,
@@ -256,12 +256,12 @@ pub(super) fn check_unique_key(
     Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message).with_detail(detail))
 }
 
-/// The partition key of a table that exists.
+/// The partition key of an existing table.
 pub(super) fn partition_by(table: &TableDef) -> Option<&[usize]> {
     table.partitions.as_ref().map(|p| p.columns.as_slice())
 }
 
-/// A bound must take something, and nothing that another takes.
+/// Checks that a bound accepts some row and does not overlap another bound.
 pub fn check_bound(parts: &[Part], new: &Part) -> Result<()> {
     match &new.bound {
         Bound::Hash { modulus, remainder } => check_hash(parts, &new.name, (*modulus, *remainder)),
@@ -303,7 +303,8 @@ fn overlap(new: &str, part: &str) -> SqlError {
     )
 }
 
-/// The rules of PostgreSQL's hash bounds: each modulus divides the next larger one, no row fits two parts.
+/// Checks the rules of PostgreSQL's hash bounds. Each modulus divides the next larger one. No row fits two
+/// parts.
 fn check_hash(parts: &[Part], name: &str, (modulus, remainder): (u32, u32)) -> Result<()> {
     if modulus == 0 {
         return Err(invalid("modulus for hash partition must be an integer value greater than zero"));
