@@ -46,6 +46,8 @@ const FIGURES: &[Figure] = &[
     figure("log", "/tps/median", "throughput", "transactions a second, median of the rounds"),
     figure("rollback-write", "/write_ms", "write-ms", "milliseconds of the drive for a write"),
     figure("rollback-read", "/seconds", "scan-seconds", "seconds of the scan"),
+    figure("sort-pattern", "/merge_io_s", "merge-seconds", "seconds of the drive for merges"),
+    figure("hash-pattern", "/second_io_s", "second-phase", "seconds of the drive for the second phase"),
     figure("load", "/seconds", "seconds", "seconds of the load"),
     figure("load", "/allocated_bytes", "bytes", "bytes of the files' blocks"),
     figure("wear", "/host_bytes", "host-bytes", "bytes written to the drive a transaction"),
@@ -67,6 +69,14 @@ const FIGURES: &[Figure] = &[
         "part of the pages that the cache had, during the scan",
     ),
     figure("scan", "/hit_rate_after", "hits-after", "part of the pages that the cache had, after the scan"),
+];
+
+/// The figures that are shown as lines over the numeric factor with the most values.
+const BY_NUMBER: &[Figure] = &[
+    figure("point", "/tps/median", "throughput", "transactions a second"),
+    figure("join", "/io_s/median", "io-seconds", "seconds of I/O"),
+    figure("join", "/total_s/median", "total-seconds", "seconds of I/O and processor"),
+    figure("sort", "/io_s/median", "io-seconds", "seconds of I/O"),
 ];
 
 /// The figures that are shown over time. Their rows have a field `seconds`.
@@ -101,7 +111,9 @@ impl Charts<'_> {
         for figure in FIGURES {
             charts.extend(self.figure_bars(figure)?);
         }
-        charts.extend(self.by_number()?);
+        for figure in BY_NUMBER {
+            charts.extend(self.by_number(figure)?);
+        }
         for figure in COURSES {
             charts.extend(self.course(figure)?);
         }
@@ -152,21 +164,22 @@ impl Charts<'_> {
         Ok(Some((figure.name.to_owned(), chart::bars(&caption, figure.axis, &bars)?)))
     }
 
-    /// A chart of throughput by the numeric factor with the most values. Each combination of the other
-    /// factors is a line.
-    fn by_number(&self) -> Result<Option<(String, String)>> {
-        let rows = self.of_kind("point");
+    /// A chart of a figure by the numeric factor with the most values. Each combination of the other factors
+    /// is a line.
+    fn by_number(&self, figure: &Figure) -> Result<Option<(String, String)>> {
+        let rows = self.of_kind(figure.row);
         let Some((factor, values)) = numbers(&rows) else { return Ok(None) };
         let labels = Labels::without(&rows, &factor);
         let mut series: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
         for row in &rows {
             let value = row["factors"][&factor].as_f64().unwrap_or(f64::NAN);
             let at = values.iter().position(|known| *known == value);
-            if let (Some(at), Some(tps)) = (at, row["tps"]["median"].as_f64()) {
-                series.entry(labels.text(row)).or_default().push((at as f64, tps));
+            if let (Some(at), Some(shown)) = (at, row.pointer(figure.field).and_then(Value::as_f64)) {
+                series.entry(labels.text(row)).or_default().push((at as f64, shown));
             }
         }
-        if series.len() > SERIES_MAX || series.values().all(|points| points.len() < 2) {
+        series.retain(|_, points| points.len() > 1);
+        if series.is_empty() || series.len() > SERIES_MAX {
             return Ok(None);
         }
         let sorted = |mut points: Vec<(f64, f64)>| {
@@ -176,9 +189,13 @@ impl Charts<'_> {
         let series: Vec<Series> =
             series.into_iter().map(|(name, points)| Series { name, points: sorted(points) }).collect();
         let ticks: Vec<String> = values.iter().map(f64::to_string).collect();
-        let axes = Axes { x: &factor, y: "transactions a second", ticks: &ticks };
-        let caption = self.caption(&format!("throughput by {factor}"), &rows, &[doubtful(&rows)]);
-        Ok(Some((format!("throughput-by-{}", file_name(&factor)), chart::lines(&caption, axes, &series)?)))
+        let axes = Axes { x: &factor, y: figure.axis, ticks: &ticks };
+        let by = format!("{} by {factor}", figure.name);
+        let caption = self.caption(&by, &rows, &[doubtful(&rows)]);
+        Ok(Some((
+            format!("{}-by-{}", figure.name, file_name(&factor)),
+            chart::lines(&caption, axes, &series)?,
+        )))
     }
 
     /// A chart of a figure over time, with a line for each row.
@@ -478,6 +495,25 @@ mod tests {
             assert!(svg.contains("flash-x") && svg.contains("Do 2012") && svg.contains("hdd-8"), "{svg}");
             assert!(svg.contains("dilation 2") && svg.contains("2 of 4 points count"), "{svg}");
             assert!(svg.contains("a pool") && svg.contains("clients 64"), "{svg}");
+        }
+    }
+
+    /// A join is a line over the size of the buffer, and a sort over that of its clusters.
+    #[test]
+    fn joins_and_sorts_become_lines() {
+        let join = |megabytes: u64, name: &str, seconds: f64| {
+            json!({
+                "row": "join", "factors": {"megabytes": megabytes, "join": name}, "device": "hdd-5400",
+                "io_s": {"median": seconds}, "total_s": {"median": seconds + 1.0},
+            })
+        };
+        let rows = [join(100, "sort-merge", 3.0), join(200, "sort-merge", 2.0), join(100, "Grace hash", 3.0)];
+        let charts = written(&rows);
+        let names: Vec<&str> = charts.keys().map(String::as_str).collect();
+        assert_eq!(names, ["flash-x-io-seconds-by-megabytes.svg", "flash-x-total-seconds-by-megabytes.svg"]);
+        for svg in charts.values() {
+            assert!(svg.contains("Emulated drive: hdd-5400") && svg.contains("sort-merge"), "{svg}");
+            assert!(!svg.contains("Grace hash"), "one point is no line: {svg}");
         }
     }
 

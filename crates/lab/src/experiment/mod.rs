@@ -40,9 +40,11 @@ mod order;
 mod paired;
 mod row;
 mod scale;
+mod spilled;
 mod stand;
 mod table;
 mod tell;
+mod trace;
 mod verdict;
 mod warm;
 mod watched;
@@ -396,6 +398,42 @@ const EXPERIMENTS: &[Experiment] = &[
         source: "Lee 2008, figure 5 and table 4",
         about: "the scan of a table under a snapshot after three updates of all rows, on a disk and on flash",
         run: lee::rollback_read,
+    },
+    Experiment {
+        name: "join-buffer",
+        source: "Do 2012, figure 2.1, tables 2.3 and 2.4",
+        about: "four joins of customer and orders by the size of the buffer, on a disk and on flash",
+        run: spilled::join_buffer,
+    },
+    Experiment {
+        name: "join-page-size",
+        source: "Do 2012, figure 2.2",
+        about: "the same joins by the size of a page, with requests of several pages",
+        run: spilled::join_page_size,
+    },
+    Experiment {
+        name: "join-page-io",
+        source: "Do 2012, figure 2.3",
+        about: "the same joins by the size of a page, with requests of one page and of several",
+        run: spilled::join_page_io,
+    },
+    Experiment {
+        name: "sort-pattern",
+        source: "Lee 2008, figure 6",
+        about: "requests of a sort of 200 MB in time and address, on a disk and on flash",
+        run: spilled::sort_pattern,
+    },
+    Experiment {
+        name: "sort-cluster",
+        source: "Lee 2008, figure 7",
+        about: "the same sort by the bytes of a request of the merge, and by the size of the buffer",
+        run: spilled::sort_cluster,
+    },
+    Experiment {
+        name: "hash-pattern",
+        source: "Lee 2008, figure 8",
+        about: "requests of a hash join of two tables of 200 MB in time and address, on a disk and on flash",
+        run: spilled::hash_pattern,
     },
 ];
 

@@ -8,4 +8,5 @@ mod engines;
 mod experiment;
 mod lee;
 mod linkbench;
+mod spilled;
 mod tpce_like;

@@ -21,9 +21,9 @@ use super::super::scale::Scale;
 use super::super::stand::Sizes;
 use super::super::table::TextTable;
 use super::super::tell;
+use super::super::trace::DrawnTrace;
 use super::super::verdict::Better;
 use super::stand::{MemoryStand, OpenMemoryStand, StudiedSpace};
-use super::write::DrawnTrace;
 use super::{DISK, DRIVES, PAGE_BYTES, PublishedRatio, judge, judge_unless};
 
 /// The number of the table's pages (section 5.2).

@@ -20,6 +20,7 @@ use super::super::scale::ByScale;
 use super::super::stand::Sizes;
 use super::super::table::TextTable;
 use super::super::tell;
+use super::super::trace::DrawnTrace;
 use super::super::verdict::Better;
 use super::stand::{MemoryStand, StudiedSpace};
 use super::{DISK, DRIVES, PAGE_BYTES, PublishedRatio, judge_unless, not_judged};
@@ -32,35 +33,13 @@ const POOL_BYTES: ByScale<usize> = ByScale { quick: 64 << 20, full: 256 << 20 };
 /// time.
 const LOG_BYTES_OF_POOL: u64 = 8;
 const LOG_SEGMENTS: u64 = 8;
-/// The most requests that are traced, and the most of them that are drawn.
+/// The most requests that are traced.
 const TRACE_MAX: usize = 1_000_000;
-const DRAWN_MAX: usize = 20_000;
 const EXTENT_BYTES: u64 = 1 << 20;
 /// The time of a write is judged only if there are at least this many writes for each read.
 const WRITES_A_READ_MIN: u64 = 100;
 /// Milliseconds of a write on the disk and on flash (section 5.1).
 const PUBLISHED_MS: [f64; 2] = [7.1, 6.8];
-
-/// Requests to a space, as points: seconds since the start, and MiB from the beginning of the space.
-#[derive(Debug, Default, Serialize)]
-pub struct DrawnTrace {
-    read: Vec<[f64; 2]>,
-    write: Vec<[f64; 2]>,
-}
-
-impl DrawnTrace {
-    /// The trace of the requests to a space. If there are too many, only every n-th one is drawn.
-    pub fn of(entries: &[TraceEntry], space: Space) -> Self {
-        let every = entries.len().div_ceil(DRAWN_MAX).max(1);
-        let mut drawn = Self::default();
-        for entry in entries.iter().filter(|entry| entry.space == space).step_by(every) {
-            let at = [entry.start_ns as f64 / 1e9, entry.offset as f64 / EXTENT_BYTES as f64];
-            let way = if entry.what == Timed::Read { &mut drawn.read } else { &mut drawn.write };
-            way.push(at);
-        }
-        drawn
-    }
-}
 
 /// How sequential some writes are.
 #[derive(Debug, Clone, Copy, Serialize)]
