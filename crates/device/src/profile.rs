@@ -95,6 +95,9 @@ pub struct Profile {
     /// first.
     #[serde(default)]
     pub under_way_per_s: f64,
+    /// The same for writes, if they have another rate. 0: the rate of reads.
+    #[serde(default)]
+    pub under_way_write_per_s: f64,
     /// The time of a flush with data to write, in microseconds. If this and `write_ack_us` are 0, the drive
     /// has no cache: an acknowledged write is on the medium.
     pub flush_us: f64,
@@ -166,7 +169,7 @@ impl Profile {
     pub fn without_time(mut self) -> Profile {
         let at_once = f64::INFINITY;
         (self.fixed_us, self.flush_us, self.write_ack_us, self.trim_us) = (0.0, 0.0, 0.0, 0.0);
-        self.under_way_per_s = 0.0;
+        (self.under_way_per_s, self.under_way_write_per_s) = (0.0, 0.0);
         self.merges = None;
         self.operations_per_s = OperationsPerSecond {
             random_read: at_once,
@@ -183,8 +186,9 @@ impl Profile {
         if self.channels == 0 || self.anchor_bytes == 0 {
             return Err("channels and anchor_bytes must be at least 1".into());
         }
-        if !(self.under_way_per_s.is_finite() && self.under_way_per_s >= 0.0) {
-            return Err("under_way_per_s must be at least 0".into());
+        let under_way = [self.under_way_per_s, self.under_way_write_per_s];
+        if !under_way.iter().all(|rate| rate.is_finite() && *rate >= 0.0) {
+            return Err("under_way_per_s and under_way_write_per_s must be at least 0".into());
         }
         let times_us = [self.fixed_us, self.flush_us, self.write_ack_us, self.trim_us];
         if !times_us.iter().all(|time_us| time_us.is_finite() && *time_us >= 0.0) {
@@ -218,7 +222,9 @@ impl Profile {
         let anchor_ns = f64::from(self.channels) * 1e9 / rate;
         let anchors = request.bytes as f64 / self.anchor_bytes as f64;
         if self.merges() {
-            let under_way_ns = f64::from(self.channels) * 1e9 / self.under_way_per_s;
+            let of_writes = request.write && self.under_way_write_per_s > 0.0;
+            let rate = if of_writes { self.under_way_write_per_s } else { self.under_way_per_s };
+            let under_way_ns = f64::from(self.channels) * 1e9 / rate;
             return (anchor_ns + under_way_ns * (anchors - 1.0).max(0.0)) as u64;
         }
         (fixed_ns + (anchor_ns - fixed_ns) * anchors) as u64

@@ -119,6 +119,13 @@ fn the_profiles_say_what_their_sources_say() {
     ] {
         assert_near(name, once(name, kind, page), ms(latency_ms, mb_per_s), 0.002);
         assert_near(name, then(name, kind, page), ms(0.0, mb_per_s), 0.002);
+        let long = (1 << 20) as f64 / mb_per_s / 1e3;
+        assert_near(name, once(name, kind, 1 << 20), latency_ms + long, 0.002);
+    }
+    for (name, latency_ms, mb_per_s) in
+        [("hdd-5400", 17.56, 34.0), ("ssd-ocz", 0.35, 120.0), ("ssd-2008", 0.2, 56.0)]
+    {
+        assert_near(name, once(name, read, 2048), latency_ms + 2048.0 / mb_per_s / 1e3, 0.002);
     }
     for (name, mb_per_s) in [("sas-hdd", 80.0), ("sas-ssd", 550.0), ("smart-ssd-internal", 1560.0)] {
         assert_near(name, then(name, read, 1 << 18), f64::from(1 << 18) / mb_per_s / 1e3, 0.001);

@@ -17,7 +17,7 @@ use super::tell;
 use varve_bench::Result;
 
 /// The most lines of a chart. With more lines a reader could not distinguish them.
-const SERIES_MAX: usize = 14;
+const SERIES_MAX: usize = 16;
 /// If a row has no field `factors`, its text fields are its factors, except for these.
 const NO_FACTORS: [&str; 7] = ["row", "experiment", "figure", "device", "configuration", "scale", "flash"];
 
@@ -71,12 +71,13 @@ const FIGURES: &[Figure] = &[
     figure("scan", "/hit_rate_after", "hits-after", "part of the pages that the cache had, after the scan"),
 ];
 
-/// The figures that are shown as lines over the numeric factor with the most values.
-const BY_NUMBER: &[Figure] = &[
-    figure("point", "/tps/median", "throughput", "transactions a second"),
-    figure("join", "/io_s/median", "io-seconds", "seconds of I/O"),
-    figure("join", "/total_s/median", "total-seconds", "seconds of I/O and processor"),
-    figure("sort", "/io_s/median", "io-seconds", "seconds of I/O"),
+/// The figures that are shown as lines over a numeric factor: the named one, or the one with the most values.
+const BY_NUMBER: &[(Figure, Option<&str>)] = &[
+    (figure("point", "/tps/median", "throughput", "transactions a second"), None),
+    (figure("join", "/io_s/median", "io-seconds", "seconds of I/O"), None),
+    (figure("join", "/total_s/median", "total-seconds", "seconds of I/O and processor"), None),
+    (figure("sort", "/io_s/median", "io-seconds", "seconds of I/O"), Some("cluster KiB")),
+    (figure("sort", "/io_s/median", "io-seconds", "seconds of I/O"), Some("buffer MiB")),
 ];
 
 /// The figures that are shown over time. Their rows have a field `seconds`.
@@ -111,8 +112,8 @@ impl Charts<'_> {
         for figure in FIGURES {
             charts.extend(self.figure_bars(figure)?);
         }
-        for figure in BY_NUMBER {
-            charts.extend(self.by_number(figure)?);
+        for (figure, factor) in BY_NUMBER {
+            charts.extend(self.by_number(figure, *factor)?);
         }
         for figure in COURSES {
             charts.extend(self.course(figure)?);
@@ -164,11 +165,11 @@ impl Charts<'_> {
         Ok(Some((figure.name.to_owned(), chart::bars(&caption, figure.axis, &bars)?)))
     }
 
-    /// A chart of a figure by the numeric factor with the most values. Each combination of the other factors
-    /// is a line.
-    fn by_number(&self, figure: &Figure) -> Result<Option<(String, String)>> {
+    /// A chart of a figure by a numeric factor: the named one, or the one with the most values. Each
+    /// combination of the other factors is a line.
+    fn by_number(&self, figure: &Figure, by: Option<&str>) -> Result<Option<(String, String)>> {
         let rows = self.of_kind(figure.row);
-        let Some((factor, values)) = numbers(&rows) else { return Ok(None) };
+        let Some((factor, values)) = numbers(&rows, by) else { return Ok(None) };
         let labels = Labels::without(&rows, &factor);
         let mut series: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
         for row in &rows {
@@ -405,7 +406,7 @@ impl Labels {
 }
 
 /// The numeric factor with the most values, and these values in increasing order.
-fn numbers(rows: &[&Value]) -> Option<(String, Vec<f64>)> {
+fn numbers(rows: &[&Value], by: Option<&str>) -> Option<(String, Vec<f64>)> {
     let names: BTreeSet<String> = rows.iter().flat_map(|row| factors(row).into_keys()).collect();
     let values = |name: String| {
         let of = |row: &&Value| row["factors"][&name].as_f64();
@@ -414,7 +415,8 @@ fn numbers(rows: &[&Value]) -> Option<(String, Vec<f64>)> {
         values.dedup();
         Some((name, values))
     };
-    let all = names.into_iter().filter_map(values).filter(|(_, values)| values.len() > 1);
+    let is_asked = |name: &String| by.is_none_or(|by| by == name);
+    let all = names.into_iter().filter(is_asked).filter_map(values).filter(|(_, values)| values.len() > 1);
     // If several factors have equally many values, the first one is chosen.
     all.rev().max_by_key(|(_, values)| values.len())
 }
