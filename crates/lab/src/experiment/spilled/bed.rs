@@ -116,6 +116,11 @@ impl SpillBed {
         self.drive.report().modelled_ns as f64 / self.dilation / 1e9
     }
 
+    /// Seconds of merges of super-blocks since the bed was made. They are a part of the seconds of the drive.
+    pub fn merge_s(&self) -> f64 {
+        self.drive.merges().took_ns as f64 / 1e9
+    }
+
     /// Ends the measurement, and gives the report of the emulation.
     pub fn end(&self) -> Option<Emulation> {
         let report = self.drive.report();

@@ -51,6 +51,8 @@ pub struct JoinTimes {
     pub first_io: f64,
     /// I/O of the second phase.
     pub second_io: f64,
+    /// Merges of super-blocks, a part of the I/O.
+    pub merges: f64,
     /// Processor.
     pub processor: f64,
 }
@@ -160,6 +162,7 @@ impl JoinBed {
         let join = self.join(method, megabytes);
         let (build_size, probe_size) = (input_size(&self.customer), input_size(&self.orders));
         let mut counter = ResultCounter { bed: &self.bed, rows: 0, first_io: None };
+        let merges_before = self.bed.merge_s();
         self.bed.begin();
         let processor_ns = thread_cpu_ns();
         let build = JoinInput { source: &mut self.customer, size: build_size };
@@ -175,7 +178,8 @@ impl JoinBed {
                 "{rows} results of {orders} orders, each of one customer"
             )));
         }
-        Ok(JoinTimes { first_io, second_io: io - first_io, processor })
+        let merges = self.bed.merge_s() - merges_before;
+        Ok(JoinTimes { first_io, second_io: io - first_io, merges, processor })
     }
 
     /// The join that the cost model chooses.

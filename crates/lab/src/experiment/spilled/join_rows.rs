@@ -64,6 +64,8 @@ pub struct JoinRow {
     pub first_io_s: f64,
     /// Of the second phase, the median.
     pub second_io_s: f64,
+    /// Of merges of super-blocks in both phases, the median.
+    pub merges_s: f64,
     /// Seconds of the processor, the median.
     pub processor_s: f64,
     /// I/O and processor.
@@ -174,6 +176,7 @@ impl JoinRows {
             "I/O s",
             "first phase s",
             "second phase s",
+            "merges s",
             "processor s",
             "total s",
             "processor %",
@@ -191,6 +194,7 @@ impl JoinRows {
                 seconds(row.io_s.median),
                 seconds(row.first_io_s),
                 seconds(row.second_io_s),
+                seconds(row.merges_s),
                 seconds(row.processor_s),
                 seconds(row.total_s.median),
                 format!("{:.0}", 100.0 * row.processor_s / row.total_s.median),
@@ -230,6 +234,7 @@ fn row_of(lab: &Lab<'_>, of: &Measured, scale: u64) -> Result<JoinRow> {
         io_s: spread(JoinTimes::io),
         first_io_s: spread(|times| times.first_io).median,
         second_io_s: spread(|times| times.second_io).median,
+        merges_s: spread(|times| times.merges).median,
         processor_s: spread(|times| times.processor).median,
         processor_least_s: spread(|times| times.processor).min,
         total_s: spread(JoinTimes::total),
