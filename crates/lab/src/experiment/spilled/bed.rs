@@ -78,6 +78,19 @@ pub fn refused(error: SpillError) -> BenchError {
     std::io::Error::other(error).into()
 }
 
+/// Sizes of a heap file.
+#[derive(Debug, Clone, Copy)]
+pub struct HeapShape {
+    /// Bytes of a page.
+    pub page_bytes: usize,
+    /// How full pages are, in percent.
+    pub fill_percent: usize,
+    /// Rows.
+    pub rows: u64,
+    /// Bytes of a row beside its key.
+    pub payload_bytes: usize,
+}
+
 /// A temporary space on an emulated drive.
 pub struct SpillBed {
     drive: Arc<Emulated>,
@@ -128,14 +141,9 @@ impl SpillBed {
         Emulation::worst(&[report], 0.0)
     }
 
-    /// Writes a heap file whose pages are `fill_percent` full, without the drive's times.
-    pub fn heap_file(
-        &self,
-        (page_bytes, fill_percent): (usize, usize),
-        rows: u64,
-        payload_bytes: usize,
-        key: impl Fn(u64) -> u32,
-    ) -> Result<Spool> {
+    /// Writes a heap file, without the drive's times. Row n has the key `key(n)`.
+    pub fn heap_file(&self, shape: HeapShape, key: impl Fn(u64) -> u32) -> Result<Spool> {
+        let HeapShape { page_bytes, fill_percent, rows, payload_bytes } = shape;
         let settings = SpoolSettings { page_bytes, write_pages: LOAD_PAGES, fill_percent };
         let memory = MemoryBudget::new(LOAD_BYTES);
         let mut writer = SpoolWriter::new(&self.space, &memory, settings).map_err(refused)?;

@@ -22,7 +22,7 @@ use super::super::table::TextTable;
 use super::super::tell;
 use super::super::trace::DrawnTrace;
 use super::super::verdict::Better;
-use super::bed::{DriveKind, LEE_DRIVES, SpillBed, refused, scattered, with_access_divided};
+use super::bed::{DriveKind, HeapShape, LEE_DRIVES, SpillBed, refused, scattered, with_access_divided};
 use super::judge::ClaimPlace;
 use super::traced::{self, RequestOrder};
 
@@ -99,9 +99,11 @@ fn measure(lab: &Lab<'_>, drive: DriveKind, published_s: f64) -> Result<HashRow>
     let bed = SpillBed::new(profile.clone(), traced::dilation(lab.scale()))?;
     let tables = SpillBed::new(profile, 1.0)?;
     let rows = ROWS / divisor;
+    let shape =
+        HeapShape { page_bytes: PAGE_BYTES, fill_percent: FULL_PERCENT, rows, payload_bytes: PAYLOAD_BYTES };
     let heap = |salt| {
         let key = move |number: u64| scattered((number + salt) % rows);
-        tables.heap_file((PAGE_BYTES, FULL_PERCENT), rows, PAYLOAD_BYTES, key)
+        tables.heap_file(shape, key)
     };
     let (mut build, mut probe) = (heap(0)?, heap(rows / 2)?);
     let size = InputSize { rows, bytes: build.bytes() };

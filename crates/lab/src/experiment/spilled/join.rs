@@ -17,7 +17,7 @@ use varve_spill::{
     JoinShape, Joined, MemoryBudget, PartitionFiles, ProcessorTimes, Side, Spool,
 };
 
-use super::bed::{DO_DRIVES, DriveKind, SpillBed, mixed, refused, scattered, with_access_divided};
+use super::bed::{DO_DRIVES, DriveKind, HeapShape, SpillBed, mixed, refused, scattered, with_access_divided};
 
 /// Rows of customer and orders, and bytes of a row beside its key (section 2.4.2).
 const CUSTOMERS: u64 = 4_500_000;
@@ -132,10 +132,16 @@ impl JoinBed {
         let salt = of.seed << 40;
         let first = mixed(salt) % (1 << 30);
         let key = |number: u64| scattered(first + number);
-        let pages = (of.page_bytes, FILL_PERCENT);
-        let customer = bed.heap_file(pages, customers, CUSTOMER_BYTES, key)?;
+        let of_customers = HeapShape {
+            page_bytes: of.page_bytes,
+            fill_percent: FILL_PERCENT,
+            rows: customers,
+            payload_bytes: CUSTOMER_BYTES,
+        };
+        let of_orders = HeapShape { rows: orders, payload_bytes: ORDER_BYTES, ..of_customers };
+        let customer = bed.heap_file(of_customers, key)?;
         let of_order = |number: u64| key(mixed(salt + number + 1) % customers);
-        let orders = bed.heap_file(pages, orders, ORDER_BYTES, of_order)?;
+        let orders = bed.heap_file(of_orders, of_order)?;
         Ok(Self { of, bed, customer, orders })
     }
 

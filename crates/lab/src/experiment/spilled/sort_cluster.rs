@@ -1,5 +1,7 @@
 //! `sort-cluster`: the sort over the size of a cluster, and over the size of the buffer (Lee 2008, figure 7).
 
+use std::ops::RangeInclusive;
+
 use serde::Serialize;
 use varve_bench::Result;
 use varve_bench::report::Spread;
@@ -23,7 +25,7 @@ const BUFFERS_MIB: [usize; 8] = [1, 3, 5, 7, 9, 11, 13, 15];
 /// The clusters of figure 7b, in KiB. They were the best ones of figure 7a.
 pub const BEST_KIB: [usize; 2] = [64, 2];
 /// Clusters that the text calls optimal, in KiB: on disk, on flash.
-const OPTIMAL_KIB: [(usize, usize); 2] = [(64, 128), (2, 4)];
+const OPTIMAL_KIB: [RangeInclusive<usize>; 2] = [64..=128, 2..=4];
 /// "At least a factor of two" (section 6.1).
 const FLASH_GAIN: f64 = 2.0;
 /// A larger buffer may take this many times as long, where the effect is saturated.
@@ -92,7 +94,7 @@ pub fn sort_cluster(lab: &mut Lab<'_>) -> Result<()> {
     }
     let mut claims = Vec::new();
     for (number, drive) in DriveKind::BOTH.into_iter().enumerate() {
-        claims.extend(best_cluster(&rows, drive, OPTIMAL_KIB[number]));
+        claims.extend(best_cluster(&rows, drive, &OPTIMAL_KIB[number]));
         claims.extend(cluster_order(&rows, drive));
         claims.extend(larger_buffers(&rows, drive));
     }
@@ -152,11 +154,12 @@ fn at(row: &SortRow, compared: &[&str]) -> ClaimPlace {
 }
 
 /// The best cluster is in the range that the text calls optimal.
-fn best_cluster(rows: &[SortRow], drive: DriveKind, (least, most): (usize, usize)) -> Option<Claim> {
+fn best_cluster(rows: &[SortRow], drive: DriveKind, optimal: &RangeInclusive<usize>) -> Option<Claim> {
     let all = by_cluster(rows, drive)?;
     let best = all.iter().min_by(|one, other| one.io_s.median.total_cmp(&other.io_s.median))?;
     let ours = best.place.cluster_kib;
-    let contradicts = (!(least..=most).contains(&ours)).then(|| format!("published {least} to {most} KiB"));
+    let (least, most) = (optimal.start(), optimal.end());
+    let contradicts = (!optimal.contains(&ours)).then(|| format!("published {least} to {most} KiB"));
     let says = format!("best cluster in KiB (published: {least} to {most})");
     Some(at(best, &["cluster KiB"]).in_words(says, ours as f64, contradicts))
 }
