@@ -1,8 +1,8 @@
 //! `hash-pattern`: requests of a hash join in time and address (Lee 2008, section 6.2, figure 8).
 //!
 //! Two tables of 200 MB are joined with a buffer of 2 MB. The tables are not on the drive of the temporary space,
-//! so only its requests are counted. Without `--full`, tables, buffer, access times and the blocks that flash
-//! merges are divided by four: a block of a partition then has a quarter of its pages.
+//! so only its requests are counted. Nothing is scaled: a smaller buffer has no memory for as many partitions,
+//! and each partition would be divided again.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use super::super::table::TextTable;
 use super::super::tell;
 use super::super::trace::DrawnTrace;
 use super::super::verdict::Better;
-use super::bed::{DriveKind, HeapShape, LEE_DRIVES, SpillBed, refused, scattered, with_access_divided};
+use super::bed::{DriveKind, HeapShape, LEE_DRIVES, SpillBed, refused, scattered};
 use super::judge::ClaimPlace;
 use super::traced::{self, RequestOrder};
 
@@ -69,12 +69,9 @@ impl JoinOutput for ResultCounter<'_> {
     }
 }
 
+/// Slices in tests are divided by this.
 fn divisor(scale: Scale) -> u64 {
-    match (scale.is_full(), scale.name == Scale::TINY.name) {
-        (true, _) => 1,
-        (_, true) => 32,
-        _ => 4,
-    }
+    if scale.name == Scale::TINY.name { 32 } else { 1 }
 }
 
 /// `hash-pattern`.
@@ -95,7 +92,7 @@ pub fn hash_pattern(lab: &mut Lab<'_>) -> Result<()> {
 
 fn measure(lab: &Lab<'_>, drive: DriveKind, published_s: f64) -> Result<HashRow> {
     let divisor = divisor(lab.scale());
-    let profile = with_access_divided(LEE_DRIVES.profile(drive)?, divisor as f64);
+    let profile = LEE_DRIVES.profile(drive)?;
     let bed = SpillBed::new(profile.clone(), traced::dilation(lab.scale()))?;
     let tables = SpillBed::new(profile, 1.0)?;
     let rows = ROWS / divisor;
@@ -127,7 +124,7 @@ fn measure(lab: &Lab<'_>, drive: DriveKind, published_s: f64) -> Result<HashRow>
         experiment,
         figure,
         factors: Factors::from([("drive", drive.name().into())]),
-        scale: format!("{}, tables, buffer and access times / {divisor}", lab.scale().name),
+        scale: format!("{}, two tables of {rows} rows", lab.scale().name),
         first_io_s: counter.first_io,
         second_io_s: io_s - counter.first_io,
         processor_s,

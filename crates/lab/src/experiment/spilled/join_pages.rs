@@ -16,8 +16,9 @@ use super::join_rows::{JoinPlace, JoinRow, JoinRows, scale_of};
 /// The buffer in megabytes, and sizes of a page in KiB.
 const MEGABYTES: u64 = 500;
 const PAGES_KIB: [usize; 5] = [2, 4, 8, 16, 32];
-/// By what inputs and buffers are divided. Page-sized requests are many, so it is more than in `join-buffer`.
-const SCALE: ByScale<u64> = ByScale { quick: 256, full: 64 };
+/// By what inputs and buffers are divided. Page-sized requests are many, so `join-page-io` has less data.
+const SIZE_SCALE: ByScale<u64> = ByScale { quick: 64, full: 16 };
+const IO_SCALE: ByScale<u64> = ByScale { quick: 256, full: 64 };
 /// Section 2.4.5: blocked I/O is "often" twice as fast on flash.
 const BLOCKED_GAIN: f64 = 2.0;
 
@@ -38,7 +39,7 @@ fn finish(lab: &mut Lab<'_>, rows: &JoinRows, claims: Vec<Claim>) -> Result<()> 
 /// `join-page-size`: with blocked I/O, "the page size has a small impact" (section 2.4.4).
 pub fn join_page_size(lab: &mut Lab<'_>) -> Result<()> {
     let places = places(&[BlockIo::Blocked]);
-    let rows = JoinRows::measure(lab, &places, scale_of(lab, SCALE))?;
+    let rows = JoinRows::measure(lab, &places, scale_of(lab, SIZE_SCALE))?;
     let mut claims = Vec::new();
     for drive in DriveKind::BOTH {
         claims.extend(JoinMethod::ALL.into_iter().filter_map(|method| impact(&rows, drive, method)));
@@ -60,7 +61,7 @@ fn impact(rows: &JoinRows, drive: DriveKind, method: JoinMethod) -> Option<Claim
 /// `join-page-io`: page-sized requests, and blocked ones beside them.
 pub fn join_page_io(lab: &mut Lab<'_>) -> Result<()> {
     let places = places(&[BlockIo::PageSized, BlockIo::Blocked]);
-    let rows = JoinRows::measure(lab, &places, scale_of(lab, SCALE))?;
+    let rows = JoinRows::measure(lab, &places, scale_of(lab, IO_SCALE))?;
     let mut claims: Vec<Claim> = blocked_gain(&rows).into_iter().collect();
     let stated = [JoinMethod::SortMerge, JoinMethod::Grace];
     claims.extend(stated.into_iter().filter_map(|method| small_pages(&rows, method)));
