@@ -32,7 +32,15 @@ pub const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     // Only its tests use the program: `varve-lab` is built without DataFusion.
     (
         "varve-lab",
-        &["varve", "varve-bench", "varve-device", "varve-engine", "varve-memory", "varve-pager", "varve-spill"],
+        &[
+            "varve",
+            "varve-bench",
+            "varve-device",
+            "varve-engine",
+            "varve-memory",
+            "varve-pager",
+            "varve-spill",
+        ],
     ),
     ("varve-fuzzing", &["varve", "varve-device", "varve-engine", "varve-pager", "varve-server", "varve-sql"]),
     ("varve-sim", &["varve-device", "varve-engine", "varve-pager"]),
