@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use varve_device::planted;
 use varve_pager::{Lsn, Mtr, PageId, Pager};
 
-use crate::catalog::{ObjectId, POSTGRES, TableId};
+use crate::catalog::{ObjectId, POSTGRES, TableDef, TableId};
 use crate::core::{Core, Sight, View, hash_key};
 use crate::error::{Error, Result};
 use crate::ids::{Owner, RollPointer, TxnId};
@@ -74,6 +74,8 @@ pub struct Context {
     is_beside_marks: bool,
     /// Whether this is a reader for another transaction, which has the locks.
     pub(crate) is_reader: bool,
+    /// It reads a snapshot of the past, and changes nothing.
+    pub(crate) is_past: bool,
     /// The work in partitions of memory-oriented engines, if there is any.
     pub(crate) stores: Option<Box<PartitionWork>>,
 }
@@ -133,6 +135,7 @@ impl Context {
             marks: None,
             is_beside_marks: false,
             is_reader: false,
+            is_past: false,
             stores: None,
         }
     }
@@ -163,6 +166,7 @@ impl Context {
             marks: None,
             is_beside_marks: false,
             is_reader: false,
+            is_past: false,
             stores: None,
         }
     }
@@ -178,6 +182,7 @@ impl Context {
         let snapshot = self.snapshot();
         let mut reader = Self::new(Arc::clone(&self.core), self.isolation, self.timeout);
         reader.is_reader = true;
+        reader.is_past = self.is_past;
         reader.serial.clone_from(&self.serial);
         reader.snapshot = Some(snapshot);
         reader.id = self.id;
@@ -270,6 +275,17 @@ impl Context {
         }
     }
 
+    /// Takes a snapshot of the past, which all statements of the transaction read. It must be durable.
+    pub(crate) fn take_past_snapshot(&mut self, snapshot: Lsn) -> Result<()> {
+        self.set_isolation(Isolation::RepeatableRead);
+        if !self.core.registry.take_past_snapshot(self.owner, snapshot) {
+            return Err(Error::MomentTooOld { retained: true });
+        }
+        self.snapshot = Some(snapshot);
+        self.is_past = true;
+        self.core.purge.check_snapshot(snapshot)
+    }
+
     /// Gives the statement's snapshot back (READ COMMITTED).
     pub(crate) fn drop_snapshot(&mut self) {
         if self.isolation == Isolation::ReadCommitted && self.snapshot.take().is_some() {
@@ -283,6 +299,9 @@ impl Context {
         let Some(snapshot) = self.snapshot else { return Ok(()) };
         if self.core.sight(&self.core.view(snapshot, self.id), txn) == Sight::Seen {
             return Ok(());
+        }
+        if self.is_past {
+            return Err(Error::RewrittenSince);
         }
         if self.isolation.keeps_snapshot() {
             return Err(Error::SerializationFailure);
@@ -325,6 +344,9 @@ impl Context {
     /// Makes sure that the transaction has an identity and a rollback segment. The caller holds no latch.
     pub(crate) fn begin_write(&mut self) -> Result<TxnId> {
         if self.id == TxnId::NONE {
+            if self.is_past {
+                return Err(Error::PastIsReadOnly);
+            }
             self.refuse_mixing()?;
             self.id = self.core.assign_id(self.owner)?;
             self.core.registry.place(self.owner.slot).set_identity(self.id.get());
@@ -343,6 +365,17 @@ impl Context {
             }
             None => Ok(()),
         }
+    }
+
+    /// 0A000 for a table without old versions of its rows, if this transaction reads the past.
+    pub(crate) fn refuse_past_of(&self, table: &TableDef) -> Result<()> {
+        if !self.is_past {
+            return Ok(());
+        }
+        let (name, engine) = (&table.name, &table.engine);
+        Err(Error::Unsupported {
+            what: format!("AS OF on table {name}: {engine} keeps no old versions of rows"),
+        })
     }
 
     /// Called when all changes are undone: ends the identity, and frees the segment.
@@ -599,7 +632,7 @@ impl Context {
         let lsn = mtr.commit_with(|lsn| {
             core.status.set_committed(id, lsn);
             if let Some(start) = start {
-                core.purge.push(Finished { lsn, header: place, start, end });
+                core.purge.push(Finished { lsn, header: place, start, end, time_us: 0 });
             }
         });
         core.segments.put_back_from(&mut self.segment);

@@ -33,7 +33,7 @@ use crate::{purge, recovery, tables_region};
 
 /// An open database.
 pub struct Database {
-    core: Arc<Core>,
+    pub(crate) core: Arc<Core>,
     accounts: Accounts,
     lock_timeout: Option<Duration>,
     threads: Arc<BackgroundThreads>,

@@ -112,6 +112,28 @@ pub enum Error {
         "snapshot too old: the rollback space reached its limit; run the reader again or raise the limit"
     )]
     SnapshotTooOld,
+    /// AS OF names a moment whose row versions are gone or were never kept.
+    #[error("{}", if *.retained {
+        "cannot read the database as of this moment: the row versions of then are not kept any more"
+    } else {
+        "cannot read the database as of a moment: undo_retention is 0, so no row versions are kept for it"
+    })]
+    MomentTooOld {
+        /// Whether row versions are kept for some time.
+        retained: bool,
+    },
+    /// AS OF names a moment in the future.
+    #[error("cannot read the database as of a moment in the future")]
+    MomentAhead,
+    /// AS OF reads a table that has been rewritten since then.
+    #[error("cannot read the table as of then: it has been created or rewritten since")]
+    RewrittenSince,
+    /// AS OF in a transaction that has read or changed something.
+    #[error("a transaction reads an earlier moment from its first statement on, or not at all")]
+    HasBegun,
+    /// A change in a transaction that reads the past.
+    #[error("cannot change anything in a transaction that reads the database as of an earlier moment")]
+    PastIsReadOnly,
     /// A name is not known.
     #[error("{} \"{name}\" does not exist", .kind.name())]
     Undefined {
@@ -248,7 +270,10 @@ impl Error {
             Self::TooManyLocks => "53200",
             Self::TemporaryQuota { .. } => "53400",
             Self::Cancelled => "57014",
-            Self::SnapshotTooOld => "72000",
+            Self::SnapshotTooOld | Self::MomentTooOld { .. } | Self::RewrittenSince => "72000",
+            Self::MomentAhead => "22023",
+            Self::PastIsReadOnly => "25006",
+            Self::HasBegun => "25001",
             Self::Undefined { kind, .. } => undefined_state(*kind),
             Self::Duplicate { kind, .. } => duplicate_state(*kind),
             Self::Dependent { .. } => "2BP01",

@@ -8,6 +8,7 @@
 
 mod advisory;
 mod array;
+mod as_of;
 mod background;
 mod bell;
 pub mod catalog;
@@ -79,6 +80,7 @@ mod waits;
 
 pub use advisory::{Locker, SessionLocks};
 pub use array::{Array, ArrayRef, Elements};
+pub use as_of::PastMoment;
 pub use catalog::predefined;
 pub use catalog::{
     About, Action, BOOTSTRAP_NAME, BOOTSTRAP_NAME_BEFORE, BOOTSTRAP_ROLE, Bound, Catalog, Check, ColumnDef,

@@ -7,6 +7,8 @@
 //! 2. The horizon is published before the first undo record of a transaction below it is removed.
 //! 3. If the rollback segments exceed their size limit, purge ignores the oldest snapshots. Statements with
 //!    these snapshots then fail (SQLSTATE 72000). The ignored snapshots no longer delay purge.
+//! 4. Undo may be retained for some time after a commit, for readers of the past (AS OF). The size limit is
+//!    stronger than this time.
 //!
 //! This module knows nothing about rows (`paged::purge`).
 
@@ -48,7 +50,12 @@ fn purge_round(core: &Core) -> Result<usize> {
     let mut record = state.running.lock();
     let durable = core.pager.durable_lsn();
     let early = planted("purge: snapshots are not waited for");
-    let oldest = if early { durable } else { core.registry.oldest(durable) };
+    let retained = state.retained_from(durable);
+    let oldest = if early {
+        durable
+    } else {
+        core.registry.purge_horizon(durable, retained, |upto| state.newest_commit(upto))
+    };
     core.status.advance_floor(Lsn::new(oldest.get().max(state.forced.load(Ordering::SeqCst))));
     state.horizon.fetch_max(oldest.get(), Ordering::SeqCst);
     let mut count = purge_below(core, oldest, &mut record)?;
@@ -63,7 +70,7 @@ fn purge_round(core: &Core) -> Result<usize> {
 /// The commit LSN up to which undo must be removed because the rollback space is over its limit.
 fn beyond_limit(core: &Core) -> Option<Lsn> {
     let limit = core.purge.limit_bytes?;
-    let oldest = core.purge.queue.lock().front()?.lsn;
+    let oldest = core.purge.oldest()?;
     let used = core.pager.stats().rollback_pages * core.pager.page_size() as u64;
     (used > limit && oldest <= core.pager.durable_lsn()).then_some(oldest)
 }
@@ -72,7 +79,7 @@ fn purge_below(core: &Core, horizon: Lsn, record: &mut Record) -> Result<usize> 
     let mut count = 0;
     while let Some(mut finished) = core.purge.next_below(horizon) {
         if let Err(error) = purge_transaction(core, &mut finished, record) {
-            core.purge.queue.lock().push_front(finished);
+            core.purge.put_back(finished);
             return Err(error);
         }
         count += 1;

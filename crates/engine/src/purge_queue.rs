@@ -1,11 +1,16 @@
 //! The queue of committed transactions whose undo records still exist, in commit order. It also stores the
 //! horizon: undo of transactions that committed before this LSN can be purged.
 //!
+//! Invariants
+//! 1. While undo is retained for some time, each transaction in the queue that committed since has the time of
+//!    its commit, and the times do not decrease along the queue.
+//!
 //! This module does not know how undo is removed (`purge.rs`).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 use varve_pager::{Lsn, PageId};
@@ -24,6 +29,42 @@ pub(crate) struct Finished {
     pub(crate) header: PageId,
     pub(crate) start: Mark,
     pub(crate) end: Mark,
+    /// When it committed, in microseconds since 1970, UTC. While undo is not retained, the time of an older
+    /// commit, or 0.
+    pub(crate) time_us: i64,
+}
+
+/// The transactions in commit order.
+pub(crate) struct Queue {
+    of: VecDeque<Finished>,
+    /// The time of the newest commit, and of the newest commit whose undo was taken out to be purged. Both are
+    /// 0 if there is none with a time.
+    newest_us: i64,
+    taken_us: i64,
+    /// The newest commit whose undo was taken out to be purged. At first, the end of the log when the database
+    /// was opened.
+    taken: Lsn,
+    /// Since when commits have times; `None` if they have none.
+    timed_since_us: Option<i64>,
+}
+
+/// Microseconds since 1970, UTC.
+fn clock_us() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
+}
+
+impl Queue {
+    fn new(found: Vec<Finished>, opened: Lsn) -> Self {
+        Self { of: found.into(), newest_us: 0, taken_us: 0, taken: opened, timed_since_us: None }
+    }
+
+    /// The newest of the first `count` commits in the queue; if there is none, the newest one that was taken
+    /// out.
+    fn newest_of(&self, count: usize) -> Lsn {
+        let last = count.checked_sub(1).and_then(|last| self.of.get(last));
+        last.map_or(self.taken, |last| last.lsn.max(self.taken))
+    }
 }
 
 /// The state that purge shares with other modules.
@@ -31,7 +72,9 @@ pub(crate) struct PurgeState {
     pub(crate) horizon: AtomicU64,
     /// Snapshots below this LSN have lost undo that they may need.
     pub(crate) forced: AtomicU64,
-    pub(crate) queue: Mutex<VecDeque<Finished>>,
+    queue: Mutex<Queue>,
+    /// How long the undo of a transaction is kept after its commit, in microseconds.
+    retention_us: AtomicI64,
     /// Only one thread purges at a time.
     pub(crate) running: Mutex<Record>,
     pub(crate) purged_count: AtomicU64,
@@ -40,12 +83,14 @@ pub(crate) struct PurgeState {
 }
 
 impl PurgeState {
-    /// The state after a start. `found` are the transactions whose undo the start has found.
-    pub(crate) fn new(found: Vec<Finished>, limit_bytes: Option<u64>) -> Self {
+    /// The state after a start. `found` are the transactions whose undo the start has found, and the log ended
+    /// at `opened`.
+    pub(crate) fn new(found: Vec<Finished>, opened: Lsn, limit_bytes: Option<u64>) -> Self {
         Self {
             horizon: AtomicU64::new(0),
             forced: AtomicU64::new(0),
-            queue: Mutex::new(found.into()),
+            queue: Mutex::new(Queue::new(found, opened)),
+            retention_us: AtomicI64::new(0),
             running: Mutex::default(),
             purged_count: AtomicU64::new(0),
             limit_bytes,
@@ -69,17 +114,29 @@ impl PurgeState {
 
     /// Called in the append section of a commit, so the queue is in commit order.
     pub(crate) fn push(&self, finished: Finished) {
-        self.queue.lock().push_back(finished);
+        let mut queue = self.queue.lock();
+        let time_us = match queue.timed_since_us {
+            // A clock that was set back must not make times decrease.
+            Some(_) => clock_us().max(queue.newest_us),
+            None => queue.newest_us,
+        };
+        queue.newest_us = time_us.max(queue.newest_us);
+        queue.of.push_back(Finished { time_us, ..finished });
+    }
+
+    /// Puts a transaction back whose undo could not be purged.
+    pub(crate) fn put_back(&self, finished: Finished) {
+        self.queue.lock().of.push_front(finished);
     }
 
     /// The number of committed transactions that wait for purge.
     pub(crate) fn backlog(&self) -> usize {
-        self.queue.lock().len()
+        self.queue.lock().of.len()
     }
 
     /// Wakes the thread if many transactions are waiting.
     pub(crate) fn kick(&self) {
-        if self.queue.lock().len() % KICK_LEN == KICK_LEN - 1 {
+        if self.queue.lock().of.len() % KICK_LEN == KICK_LEN - 1 {
             self.bell.ring();
         }
     }
@@ -88,12 +145,64 @@ impl PurgeState {
         &self.bell
     }
 
+    /// The commit LSN of the oldest transaction in the queue.
+    pub(crate) fn oldest(&self) -> Option<Lsn> {
+        Some(self.queue.lock().of.front()?.lsn)
+    }
+
     /// The first transaction in the queue, if it is at or below the horizon.
     pub(crate) fn next_below(&self, horizon: Lsn) -> Option<Finished> {
         let mut queue = self.queue.lock();
-        if queue.front()?.lsn > horizon {
+        if queue.of.front()?.lsn > horizon {
             return None;
         }
-        queue.pop_front()
+        let finished = queue.of.pop_front()?;
+        queue.taken_us = queue.taken_us.max(finished.time_us);
+        queue.taken = queue.taken.max(finished.lsn);
+        Some(finished)
+    }
+
+    /// The newest commit up to a durable LSN: a snapshot there sees the same as one at `upto`.
+    pub(crate) fn newest_commit(&self, upto: Lsn) -> Lsn {
+        let queue = self.queue.lock();
+        queue.newest_of(queue.of.partition_point(|finished| finished.lsn <= upto))
+    }
+
+    /// Keeps the undo of each transaction for so long after its commit. Zero keeps nothing for later readers.
+    pub(crate) fn retain_for(&self, time: Duration) {
+        let mut queue = self.queue.lock();
+        let us = i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
+        self.retention_us.store(us, Ordering::SeqCst);
+        queue.timed_since_us = match us {
+            0 => None,
+            _ => queue.timed_since_us.or(Some(clock_us())),
+        };
+    }
+
+    /// The LSN up to which undo has been kept long enough. `durable` if none is kept for later readers.
+    pub(crate) fn retained_from(&self, durable: Lsn) -> Lsn {
+        match self.retention_us.load(Ordering::SeqCst) {
+            0 => durable,
+            us => {
+                let (queue, kept_since_us) = (self.queue.lock(), clock_us().saturating_sub(us));
+                let count = queue.of.partition_point(|finished| finished.time_us < kept_since_us);
+                queue.newest_of(count).min(durable)
+            }
+        }
+    }
+
+    /// The snapshot that sees what had committed at a moment, in microseconds since 1970, UTC: all commits up
+    /// to then, and none that came later.
+    pub(crate) fn snapshot_at(&self, us: i64) -> Result<Lsn> {
+        let queue = self.queue.lock();
+        if us > clock_us().max(queue.newest_us) {
+            return Err(Error::MomentAhead);
+        }
+        match queue.timed_since_us {
+            Some(since_us) if us >= since_us && us >= queue.taken_us => {
+                Ok(queue.newest_of(queue.of.partition_point(|finished| finished.time_us <= us)))
+            }
+            _ => Err(Error::MomentTooOld { retained: self.retention_us.load(Ordering::SeqCst) != 0 }),
+        }
     }
 }

@@ -114,6 +114,8 @@ fn assemble(
     let directory = crate::undo::page::undo_page(info.places[DIRECTORY].root);
     let (segments, found) = SegmentPool::open(&pager, directory)?;
     let (registry, status) = (Registry::new(), StatusTable::new(info.next_txn));
+    let opened = pager.durable_lsn();
+    registry.begin_at(opened);
     let (finished, losers) = sort_out(&registry, found);
     status.revive(&losers.iter().map(|loser| (loser.id, loser.owner)).collect::<Vec<_>>());
     let core = Core {
@@ -125,7 +127,7 @@ fn assemble(
         shares: Shares::default(),
         recent: Recent::default(),
         segments,
-        purge: PurgeState::new(finished, rollback_limit_bytes),
+        purge: PurgeState::new(finished, opened, rollback_limit_bytes),
         catalog: CatalogState::new(),
         rows: Stripes::new(),
         unique: Stripes::new(),
@@ -153,7 +155,8 @@ fn sort_out(registry: &Registry, found: Vec<RestoredSegment>) -> (Vec<Finished>,
     for found in found {
         let start = Mark { page: found.head, slot: 0 };
         if start != found.committed_end {
-            finished.push(Finished { lsn: Lsn::ZERO, header: found.header, start, end: found.committed_end });
+            let (header, end) = (found.header, found.committed_end);
+            finished.push(Finished { lsn: Lsn::ZERO, header, start, end, time_us: 0 });
         }
         if let Some((id, segment)) = found.loser {
             let owner = registry.claim();

@@ -233,6 +233,8 @@ pub(crate) struct Registry {
     len: AtomicUsize,
     grow: Mutex<()>,
     horizon: AtomicU64,
+    /// Purge may have removed undo that a snapshot below needs, or is about to.
+    past: AtomicU64,
 }
 
 impl Registry {
@@ -242,7 +244,14 @@ impl Registry {
             len: AtomicUsize::new(0),
             grow: Mutex::new(()),
             horizon: AtomicU64::new(0),
+            past: AtomicU64::new(0),
         }
+    }
+
+    /// No snapshot below this LSN can be taken: the database was opened here, and what older transactions
+    /// did when is not known.
+    pub(crate) fn begin_at(&self, opened: Lsn) {
+        self.past.fetch_max(opened.get(), SeqCst);
     }
 
     /// Takes an entry for a new transaction. Panics if there are more than 65,536 transactions.
@@ -310,6 +319,34 @@ impl Registry {
                 return snapshot;
             }
         }
+    }
+
+    /// Registers a snapshot of the past. `false` if purge may have removed what it needs.
+    ///
+    /// The entry is written before `past` is read, and `purge_horizon` raises `past` before it reads the
+    /// entries again. So at least one of the two sees the other's write.
+    pub(crate) fn take_past_snapshot(&self, owner: Owner, snapshot: Lsn) -> bool {
+        let place = self.place(owner.slot);
+        place.snapshot.store(snapshot.get(), SeqCst);
+        let is_there = self.past.load(SeqCst) <= snapshot.get();
+        if !is_there {
+            place.snapshot.store(NO_SNAPSHOT, SeqCst);
+        }
+        is_there
+    }
+
+    /// The LSN up to which undo can be purged: no registered snapshot is below, and undo at or below
+    /// `retained` has been kept long enough. `newest_commit` gives the newest commit up to an LSN. Snapshots
+    /// of the past below that commit are refused from now on.
+    pub(crate) fn purge_horizon(
+        &self,
+        durable: Lsn,
+        retained: Lsn,
+        newest_commit: impl Fn(Lsn) -> Lsn,
+    ) -> Lsn {
+        let planned = self.oldest(durable).min(retained);
+        self.past.fetch_max(newest_commit(planned).get(), SeqCst);
+        self.oldest(durable).min(planned)
     }
 
     /// Removes the snapshot. The transaction does not read until it takes another one.
@@ -390,6 +427,21 @@ mod tests {
         assert_eq!(registry.oldest(Lsn::new(30)), Lsn::new(20));
         registry.drop_snapshot(b);
         assert_eq!(registry.oldest(Lsn::new(30)), Lsn::new(30));
+    }
+
+    #[test]
+    fn a_snapshot_of_the_past_holds_the_horizon_or_is_refused() {
+        let registry = Registry::new();
+        let (a, b) = (registry.claim(), registry.claim());
+        let horizon = |retained| registry.purge_horizon(Lsn::new(30), Lsn::new(retained), |planned| planned);
+        assert_eq!(horizon(10), Lsn::new(10));
+        assert!(!registry.take_past_snapshot(a, Lsn::new(9)));
+        assert!(registry.take_past_snapshot(a, Lsn::new(10)));
+        assert!(registry.take_past_snapshot(b, Lsn::new(15)));
+        assert_eq!(horizon(20), Lsn::new(10));
+        registry.end(a);
+        assert_eq!(horizon(20), Lsn::new(15));
+        assert!(!registry.take_past_snapshot(a, Lsn::new(14)));
     }
 
     #[test]

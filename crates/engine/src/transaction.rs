@@ -464,6 +464,9 @@ impl Transaction {
                 // waited for.
                 self.cx.renew_snapshot();
             }
+            if !table.stored.is_empty() {
+                self.cx.refuse_past_of(def)?;
+            }
             // A table in several partitions may have been opened for single rows before.
             if let [at] = *table.stored {
                 self.cx.lock_partition(at.partition)?;

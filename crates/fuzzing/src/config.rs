@@ -7,13 +7,13 @@ use std::path::Path;
 
 use varve::config::{
     CheckpointSettings, ConfigError, DeviceSettings, FlashSection, MAIN_DEVICE, NvmSettings, PackedSettings,
-    PoolSettings, RegionSettings, ServerSettings, Settings, TablesSettings, TlsSettings,
+    PoolSettings, RegionSettings, ServerSettings, Settings, TablesSettings, TlsSettings, UndoSettings,
 };
 use varve_engine::EngineKind;
 use varve_pager::{FlashSettings, NvmFlush, Pacing, ProtectionKind, Replacement};
 use varve_server::Proof;
 
-const SECTIONS: [&str; 12] = [
+const SECTIONS: [&str; 13] = [
     "checkpoint",
     "devices",
     "spaces",
@@ -26,6 +26,7 @@ const SECTIONS: [&str; 12] = [
     "packed",
     "protection",
     "server",
+    "undo",
 ];
 
 /// Checks that a text is refused with line and key, or that its settings are the same after they are written
@@ -98,6 +99,7 @@ fn written(settings: &Settings) -> String {
         server,
         query,
         checkpoint: CheckpointSettings { kind: checkpoint, interval_seconds },
+        undo: UndoSettings { retention_seconds },
         accepts_copy: _,
     } = settings;
     let mut out = String::new();
@@ -136,6 +138,7 @@ fn written(settings: &Settings) -> String {
         server.authentication_timeout.as_secs()
     );
     let _ = writeln!(out, "[checkpoint]\nkind = '{}'\ninterval = {interval_seconds}", checkpoint.name());
+    let _ = writeln!(out, "[undo]\nretention = {retention_seconds}");
     out.push_str(&let_in(server));
     out.push_str(&nvm.as_ref().map_or_else(String::new, of_nvm));
     out.push_str(&flash.as_ref().map_or_else(String::new, of_flash));

@@ -28,6 +28,7 @@ mod lexeme;
 pub mod log;
 mod loops;
 mod made_name;
+mod moment;
 mod names;
 mod nextval;
 pub mod oid;

@@ -14,7 +14,7 @@ use std::sync::{Arc, OnceLock};
 
 use varve_engine::{ColumnType, Datum, Value};
 
-use crate::ast::Definition;
+use crate::ast::{AsOf, Definition};
 use crate::error::Result;
 use crate::kept::KeptRows;
 use crate::oid::{self, Oid};
@@ -72,6 +72,8 @@ pub struct Prepared {
     pub(crate) needs: Box<[Need]>,
     /// Queries that run before it. Their results are parameters after those of the client.
     pub(crate) before: Box<[Before]>,
+    /// The moment that it reads, if that is not the present.
+    pub(crate) as_of: Option<Box<AsOf>>,
     /// The same statement, planned for a later catalog.
     pub(crate) successor: OnceLock<Arc<Prepared>>,
 }
@@ -110,6 +112,7 @@ impl Prepared {
             is_of_version: false,
             needs: Box::default(),
             before: Box::default(),
+            as_of: None,
             successor: OnceLock::new(),
         }
     }

@@ -18,9 +18,10 @@ use std::time::Duration;
 
 use crate::encoding::Encoding;
 use crate::error::{Result, SqlError, SqlState};
+use crate::moment;
 use crate::path;
 use crate::table_method::{self, TableMethod};
-use crate::time::{DateStyle, IntervalStyle, NoDateStyle, TimeForms, Zone};
+use crate::time::{DateStyle, IntervalStyle, NoDateStyle, Reading, TimeForms, Zone};
 use crate::utility::{Level, Modes};
 use quantity::{Unit, count, kilobytes, millis, number, within};
 pub use shown::DescribedSetting;
@@ -75,6 +76,8 @@ enum Kind {
     DateStyle,
     /// A list of schemas.
     SearchPath,
+    /// A moment that queries read, or nothing.
+    Moment,
     /// A table access method.
     TableMethod,
     /// 1 to 3
@@ -161,6 +164,7 @@ const SETTINGS: &[Setting] = &[
     setting("transaction_isolation", "read committed", Kind::ReadOnly),
     setting("transaction_read_only", "off", Kind::ReadOnly),
     setting(table_method::SETTING, "heap", Kind::TableMethod),
+    setting(moment::SETTING, "", Kind::Moment),
     setting("default_tablespace", "", Kind::Fixed(&[""])),
     setting("role", "none", Kind::Role),
     setting("row_security", "on", Kind::Bool),
@@ -556,6 +560,12 @@ fn checked(name: &str, value: &str, [before, reset]: [DateStyle; 2]) -> Result<(
             Some(_) => value.to_owned(),
             None => return Err(invalid(s.name, value).with_detail("List syntax is invalid.")),
         },
+        Kind::Moment => {
+            if let Some(as_of) = moment::of_setting(value) {
+                moment::moment(&as_of, &Reading::of(&TimeForms::of_zone(Zone::UTC)))?;
+            }
+            value.to_owned()
+        }
         Kind::TableMethod => match table_method::fault_of_setting(value)? {
             None => value.to_owned(),
             Some(fault) => return Err(invalid(s.name, value).with_detail(fault)),

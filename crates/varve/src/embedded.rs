@@ -55,6 +55,7 @@ impl Embedded {
         let mut home = DatabaseDevices::open(directory, settings)?;
         home.warn_of_small_levels(settings);
         let engine = Database::open(home.options(settings)?)?;
+        engine.set_undo_retention(settings.undo.retention());
         let memory = settings.query.memory_bytes.unwrap_or_else(default_query_bytes);
         let queries = QueryOptions {
             memory_bytes: usize::try_from(memory).unwrap_or(usize::MAX),

@@ -22,6 +22,15 @@ pub use operator::*;
 pub use place::*;
 pub use query::*;
 
+/// AS OF of a query, as it is written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AsOf {
+    /// Whether LSN is written, not TIMESTAMP.
+    pub is_lsn: bool,
+    /// The text of the string.
+    pub text: String,
+}
+
 /// A query or a change of rows.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Statement {

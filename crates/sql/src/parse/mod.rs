@@ -7,10 +7,12 @@
 //!
 //! This module does not know what names mean.
 
+mod as_of;
 pub mod postgres;
 mod token;
 pub mod view_option;
 
+pub use as_of::statement_as_of;
 use postgres::NodeEnum;
 pub use token::{Token, cut_names, tokens};
 
@@ -74,7 +76,7 @@ pub fn statement_in(sql: &str, database: Option<&str>) -> Result<Parsed> {
 
 /// Checks the syntax of one statement.
 pub fn check(sql: &str) -> Result<()> {
-    on_deep_stack(sql, || statement(sql).map(|_| ()))
+    on_deep_stack(sql, || statement_as_of(sql, None).map(|_| ()))
 }
 
 /// Reads an expression, such as a column's default.

@@ -9,6 +9,7 @@ use super::log::Logging;
 use super::{Block, Defaults, Probing, Savepoint, Session};
 use crate::error::{Result, SqlError, SqlState};
 use crate::exec::reference::Checker;
+use crate::moment;
 use crate::settings::{self, Settings};
 use crate::utility::{Level, Modes};
 
@@ -18,9 +19,11 @@ pub(super) fn defaults(settings: &Settings) -> Defaults {
         settings.get("default_transaction_isolation").ok().and_then(|name| settings::level_named(&name));
     let level = level.unwrap_or(Level::ReadCommitted);
     let duration = |name: &str| Some(settings.millis(name)).filter(|ms| *ms > 0).map(Duration::from_millis);
+    let as_of = settings.get(moment::SETTING).ok().and_then(|value| moment::of_setting(&value));
     Defaults {
         level,
-        read_only: settings.is_on("default_transaction_read_only"),
+        read_only: settings.is_on("default_transaction_read_only") || as_of.is_some(),
+        as_of,
         deferrable: settings.is_on("default_transaction_deferrable"),
         lock_timeout: duration("lock_timeout"),
         statement_timeout: duration("statement_timeout"),

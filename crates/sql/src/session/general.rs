@@ -99,6 +99,7 @@ impl Session {
         let general = self.general(select)?;
         let limits = self.limits();
         let around = Arc::new(Around::new(&self.facts, params));
+        self.go_back(None)?;
         let txn = self.begin_engine();
         txn.start_statement();
         let Some(tables) = opened(txn, select)? else { return Ok(None) };

@@ -36,6 +36,7 @@ mod lock;
 mod locked;
 mod log;
 mod maintain;
+mod moment;
 mod named;
 mod owner;
 mod panic;
@@ -63,6 +64,7 @@ use varve_engine::{
 };
 
 use crate::activity::{Ender, Seat, State, Watched};
+use crate::ast::AsOf;
 use crate::cache::PlanCache;
 use crate::encoding::Encoding;
 use crate::error::{Result, SqlError, SqlState};
@@ -313,11 +315,13 @@ struct Savepoint {
 }
 
 /// What new transactions take from the settings.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Defaults {
     level: Level,
     read_only: bool,
     deferrable: bool,
+    /// The moment that they read; `None` for the present.
+    as_of: Option<AsOf>,
     lock_timeout: Option<Duration>,
     statement_timeout: Option<Duration>,
     silence: Option<Duration>,

@@ -141,7 +141,7 @@ impl Session {
     }
 
     fn build_here(&mut self, sql: &str, types: &[Oid]) -> Result<Prepared> {
-        let parsed = parse::statement_in(sql, Some(&self.facts.database))?;
+        let (parsed, as_of) = parse::statement_as_of(sql, Some(&self.facts.database))?;
         planted_panic("panic at parse");
         if self.is_failed() && !ends_failure(&parsed) {
             return Err(in_failed_transaction());
@@ -180,7 +180,9 @@ impl Session {
         };
         let catalog = self.current_catalog();
         self.follow_catalog(&catalog);
-        self.bound(sql, types, &statement, &catalog)
+        let mut prepared = self.bound(sql, types, &statement, &catalog)?;
+        prepared.as_of = as_of.map(Box::new);
+        Ok(prepared)
     }
 
     /// Binds a statement in a catalog, along the session's path.

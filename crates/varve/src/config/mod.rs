@@ -21,6 +21,7 @@ mod packed;
 mod reader;
 mod suggest;
 pub(crate) mod tell;
+mod undo;
 mod units;
 
 use std::collections::BTreeMap;
@@ -42,6 +43,7 @@ pub use packed::PackedSettings;
 use reader::SectionReader;
 pub use reader::{ConfigError, text_of};
 pub use suggest::nearest;
+pub use undo::UndoSettings;
 pub use units::{parse_bytes, show_bytes};
 
 /// The name of the configuration file within a data directory.
@@ -84,6 +86,8 @@ pub struct Settings {
     pub query: QuerySettings,
     /// Checkpoints.
     pub checkpoint: CheckpointSettings,
+    /// What is kept of undo.
+    pub undo: UndoSettings,
     /// The log.
     pub log: LogSettings,
     /// Persistent memory, if there is any.
@@ -212,6 +216,7 @@ impl Default for Settings {
             },
             query: QuerySettings { memory_bytes: None, temporary_bytes: None },
             checkpoint: CheckpointSettings::DEFAULT,
+            undo: UndoSettings::DEFAULT,
             log: LogSettings { segment_bytes: 64 * MIB, capacity_bytes: 1024 * MIB },
             nvm: None,
             flash: None,
@@ -249,6 +254,7 @@ impl Settings {
         self.query(file.section("query")?)?;
         self.log(file.section("log")?)?;
         self.checkpoint = self.checkpoint.overlaid(file.section("checkpoint")?)?;
+        self.undo = self.undo.overlaid(file.section("undo")?)?;
         let (has_nvm, nvm_at) = (file.has("nvm"), file.key_position("nvm"));
         let nvm = file.section("nvm")?;
         self.nvm = match has_nvm {

@@ -14,6 +14,7 @@ use super::{Builtin, catalog, float, int, strict, text, volatile};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::{Cx, Sequences, reg};
 use crate::exec::Beside;
+use crate::moment;
 use crate::rights::Holder;
 use crate::ty::Reg;
 use crate::ty::Ty::{self, Array, Bool, Float8, Int4, Int8, Name, Text, Void};
@@ -44,6 +45,24 @@ pub(super) const TABLE: &[Builtin] = &[
     strict("user", &[], Name, |_, cx| Ok(cx.text(cx.env.user))),
     strict("current_role", &[], Name, |_, cx| Ok(cx.text(cx.env.user))),
     strict("pg_backend_pid", &[], Int4, |_, cx| Ok(Datum::Int4(cx.env.process_id))),
+    Builtin {
+        world: true,
+        ..volatile("pg_current_wal_lsn", &[], Text, |_, cx| {
+            Ok(shown_lsn(cx.env.world()?.engine.durable_lsn().get(), cx))
+        })
+    },
+    Builtin {
+        world: true,
+        ..volatile("pg_current_wal_flush_lsn", &[], Text, |_, cx| {
+            Ok(shown_lsn(cx.env.world()?.engine.durable_lsn().get(), cx))
+        })
+    },
+    Builtin {
+        world: true,
+        ..volatile("pg_current_wal_insert_lsn", &[], Text, |_, cx| {
+            Ok(shown_lsn(cx.env.world()?.engine.pager().log().end().get(), cx))
+        })
+    },
     strict("pg_is_in_recovery", &[], Bool, |_, _| Ok(Datum::Bool(false))),
     Builtin { world: true, ..volatile("pg_reload_conf", &[], Bool, |_, cx| reload(cx)) },
     volatile("pg_sleep", &[Float8], Void, |a, cx| sleep(float(a, 0), cx)),
@@ -59,6 +78,11 @@ pub(super) const TABLE: &[Builtin] = &[
         cx.env.sequences.set(text(a, 0), int(a, 1), called).map(Datum::Int8)
     }),
 ];
+
+/// A position in the redo log, as text: there is no type `pg_lsn`.
+fn shown_lsn<'a>(lsn: u64, cx: &Cx<'a>) -> Datum<'a> {
+    cx.text(&moment::shown_lsn(lsn))
+}
 
 /// What the session has drawn is known wherever rows are read, too.
 fn told<'a>(cx: &Cx<'a>, ask: impl FnOnce(&dyn Sequences) -> Result<i64>) -> Result<Datum<'a>> {

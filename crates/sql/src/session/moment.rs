@@ -1,0 +1,34 @@
+//! Statements of a session that read an earlier moment: `AS OF` and the setting `as_of`.
+//!
+//! This module does not know how the engine keeps old versions of rows.
+
+use super::Session;
+use crate::ast::AsOf;
+use crate::error::{Result, SqlError, SqlState};
+use crate::moment;
+
+impl Session {
+    /// Makes the transaction that is about to run its first statement read an earlier moment: that of the
+    /// statement's AS OF, or else that of the setting. It is read-only from then on.
+    pub(super) fn go_back(&mut self, of_statement: Option<&AsOf>) -> Result<()> {
+        let in_block = self.in_block();
+        let has_begun = self.begin_engine().has_begun();
+        let Some(as_of) = of_statement.cloned().or_else(|| self.defaults.as_of.clone()) else {
+            return Ok(());
+        };
+        match of_statement {
+            Some(_) if in_block || has_begun => {
+                let message = "AS OF cannot be used inside a transaction block";
+                let hint = "SET LOCAL as_of before the first query makes the whole transaction read an earlier moment.";
+                return Err(SqlError::new(SqlState::ACTIVE_TRANSACTION, message).with_hint(hint));
+            }
+            // The setting was there when the transaction began to read, or holds from the next one on.
+            None if has_begun => return Ok(()),
+            _ => {}
+        }
+        let at = moment::moment(&as_of, &self.facts.reading())?;
+        self.begin_engine().read_as_of(at)?;
+        self.read_only = true;
+        Ok(())
+    }
+}

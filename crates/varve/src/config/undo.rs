@@ -1,0 +1,47 @@
+//! The section `[undo]`: how long old versions of rows are kept for queries that read an earlier moment.
+
+use std::time::Duration;
+
+use varve_pager::{Form, Setting, Unit};
+
+use super::reader::{ConfigError, SectionReader};
+
+/// Most seconds that undo is kept: 30 days.
+const SECONDS_MAX: usize = 30 * 86_400;
+
+/// What is kept of undo.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UndoSettings {
+    /// The seconds that the undo of a transaction is kept after its commit.
+    pub retention_seconds: usize,
+}
+
+impl UndoSettings {
+    /// The default: undo is kept only for transactions that run.
+    pub const DEFAULT: Self = Self { retention_seconds: 0 };
+
+    /// All settings of the section.
+    pub(super) const TABLE: &'static [Setting<UndoSettings>] = &[Setting {
+        key: "retention",
+        form: Form::Count {
+            unit: Unit::Seconds,
+            bounds: 0..=SECONDS_MAX,
+            get: |undo| undo.retention_seconds,
+            set: |undo, seconds| undo.retention_seconds = seconds,
+        },
+        is_online: true,
+        help: "How long old versions of rows are kept for queries with AS OF, in seconds.",
+    }];
+
+    /// These settings, overridden by those of the section.
+    pub(super) fn overlaid(mut self, mut section: SectionReader<'_>) -> Result<Self, ConfigError> {
+        section.declared(Self::TABLE, &mut self)?;
+        section.finish()?;
+        Ok(self)
+    }
+
+    /// How long undo is kept.
+    pub fn retention(self) -> Duration {
+        Duration::from_secs(self.retention_seconds as u64)
+    }
+}
