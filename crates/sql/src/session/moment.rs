@@ -31,4 +31,14 @@ impl Session {
         self.read_only = true;
         Ok(())
     }
+
+    /// Ends the transaction of a statement with AS OF, so that the next statement of the same text reads the
+    /// present.
+    pub(super) fn come_back(&mut self) -> Result<()> {
+        self.catalog = None;
+        match self.txn.take() {
+            Some(txn) => Ok(txn.commit()?),
+            None => Ok(()),
+        }
+    }
 }

@@ -285,6 +285,9 @@ impl Session {
             self.facts.world = Some(Arc::new(world));
         }
         let ran = self.run_body(prepared, params, groups, announce, sink);
+        if prepared.as_of.is_some() && ran.is_ok() {
+            self.come_back()?;
+        }
         match self.facts.world.take() {
             Some(world) if ran.is_ok() => self.do_asked(&world).and(ran),
             _ => ran,

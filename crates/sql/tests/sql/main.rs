@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod alter_system;
+mod as_of;
 mod concurrent;
 mod databases;
 mod defaults;
