@@ -6,8 +6,19 @@ use super::Session;
 use crate::ast::AsOf;
 use crate::error::{Result, SqlError, SqlState};
 use crate::moment;
+use crate::prepared::Prepared;
 
 impl Session {
+    /// Called before a plan runs: its transaction reads the present, or the moment of AS OF or of the setting.
+    #[inline]
+    pub(super) fn choose_moment(&mut self, prepared: &Prepared) -> Result<()> {
+        if prepared.as_of.is_some() || self.defaults.as_of.is_some() {
+            self.go_back(prepared.as_of.as_deref())?;
+        }
+        self.facts.read_only = self.read_only;
+        Ok(())
+    }
+
     /// Makes the transaction that is about to run its first statement read an earlier moment: that of the
     /// statement's AS OF, or else that of the setting. It is read-only from then on.
     pub(super) fn go_back(&mut self, of_statement: Option<&AsOf>) -> Result<()> {

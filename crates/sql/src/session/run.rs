@@ -412,10 +412,7 @@ impl Session {
         if self.read_only && plan.writes() {
             return Err(SqlError::read_only(&verb(plan)));
         }
-        if prepared.as_of.is_some() || self.defaults.as_of.is_some() {
-            self.go_back(prepared.as_of.as_deref())?;
-        }
-        self.facts.read_only = self.read_only;
+        self.choose_moment(prepared)?;
         let Some(txn) = &mut self.txn else { return Err(SqlError::internal("no transaction")) };
         txn.start_statement();
         let version = txn.catalog_version();

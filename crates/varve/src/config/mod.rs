@@ -254,7 +254,7 @@ impl Settings {
         self.query(file.section("query")?)?;
         self.log(file.section("log")?)?;
         self.checkpoint = self.checkpoint.overlaid(file.section("checkpoint")?)?;
-        self.undo = self.undo.overlaid(file.section("undo")?)?;
+        self.undo(file.section("undo")?)?;
         let (has_nvm, nvm_at) = (file.has("nvm"), file.key_position("nvm"));
         let nvm = file.section("nvm")?;
         self.nvm = match has_nvm {
@@ -316,6 +316,11 @@ impl Settings {
         let query = &mut self.query;
         query.memory_bytes = section.bytes("memory", MIB..=TIB)?.or(query.memory_bytes);
         query.temporary_bytes = section.bytes("temporary", MIB..=TIB)?.or(query.temporary_bytes);
+        section.finish()
+    }
+
+    fn undo(&mut self, mut section: SectionReader<'_>) -> Result<(), ConfigError> {
+        section.declared(UndoSettings::TABLE, &mut self.undo)?;
         section.finish()
     }
 

@@ -4,8 +4,6 @@ use std::time::Duration;
 
 use varve_pager::{Form, Setting, Unit};
 
-use super::reader::{ConfigError, SectionReader};
-
 /// Most seconds that undo is kept: 30 days.
 const SECONDS_MAX: usize = 30 * 86_400;
 
@@ -32,13 +30,6 @@ impl UndoSettings {
         is_online: true,
         help: "How long old versions of rows are kept for queries with AS OF, in seconds.",
     }];
-
-    /// These settings, overridden by those of the section.
-    pub(super) fn overlaid(mut self, mut section: SectionReader<'_>) -> Result<Self, ConfigError> {
-        section.declared(Self::TABLE, &mut self)?;
-        section.finish()?;
-        Ok(self)
-    }
 
     /// How long undo is kept.
     pub fn retention(self) -> Duration {
