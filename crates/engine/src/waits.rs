@@ -134,11 +134,13 @@ pub(crate) struct Waits {
 #[derive(Clone, Copy)]
 pub(crate) struct Wish<'a> {
     pub(crate) tag: Tag,
-    /// The table's count of strong modes.
+    /// The table's count of strong modes, that is, of lock modes that exclude changes of rows
+    /// (`table_lock.rs`).
     pub(crate) strong: Option<&'a Arc<AtomicU32>>,
     pub(crate) request: Request,
-    /// Whether the table was recorded in the waiter's entry before the waiter saw a strong mode of another
-    /// transaction, held or requested.
+    /// Whether the fast path (`table_lock.rs`) has recorded the table in the waiter's entry of the registry.
+    /// It did so before it saw that another transaction holds or requests a strong mode. `ask` then removes
+    /// the record first.
     pub(crate) is_noted: bool,
 }
 

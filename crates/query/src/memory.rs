@@ -1,10 +1,11 @@
 //! The setting `work_mem`: the memory that one sort, group or join may use before it spills to files.
 //!
 //! Invariants
-//! 1. All queries together share a memory pool with a limit. The pool in this file adds a lower limit for
-//!    each operator.
-//! 2. Two requests may exceed the limit. An operator without memory may take one batch, because it could not
-//!    begin otherwise. An operator that spills may take the memory that spilling needs.
+//! 1. All queries together share a memory pool with a limit. The pool in this file also limits each operator
+//!    to `work_mem`, which is smaller.
+//! 2. Two kinds of requests may exceed the limit of an operator. The first is the first batch of an operator
+//!    that has no memory yet, because it could not begin otherwise. The second is the memory that an operator
+//!    needs for spilling.
 
 use std::collections::HashMap;
 use std::fmt;

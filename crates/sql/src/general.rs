@@ -186,8 +186,8 @@ impl Around {
         }
     }
 
-    /// A copy for a plan that no other execution uses. It may be kept, and renewed for other executions while
-    /// this one continues.
+    /// Returns a copy of this object for a plan that may be kept in the plan cache. Later executions of the
+    /// plan renew the copy, while the current execution may still use this object.
     pub fn apart(&self) -> Arc<Around> {
         Arc::new(Around {
             params: RwLock::new(self.params_within(0)),

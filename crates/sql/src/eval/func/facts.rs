@@ -138,7 +138,8 @@ fn positions<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     Ok(cx.keep_value(Value::Array(out)))
 }
 
-/// Letter `n` of a name, from 0; a name is 64 bytes, of which those behind its end are empty.
+/// Returns letter `n` of a name, counted from 0. PostgreSQL stores a name in 64 bytes. So the result is an
+/// empty string from the end of the name up to position 63, and NULL after it.
 fn letter<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     const NAME_BYTES: usize = 64;
     let Ok(n) = usize::try_from(super::int(a, 1)) else { return Ok(Datum::Null) };
