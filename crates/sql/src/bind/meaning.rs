@@ -18,7 +18,7 @@ use crate::eval::Expr;
 use crate::system::names::quoted;
 
 impl Binder<'_> {
-    /// Notes the schema of a relation that was named without one.
+    /// Records the schema of a relation that the text names without a schema.
     pub(super) fn note_schema(&mut self, name: &ast::ObjectName, schema: &str) {
         if let Some(meanings) = &mut self.meanings
             && name.0.len() == 1
@@ -28,7 +28,9 @@ impl Binder<'_> {
         }
     }
 
-    /// Notes the relation of a column that was named without one. `within`: relations nearer to the name.
+    /// Records the relation of a column that the text names without a relation. `within` has the scopes
+    /// between the name and `scope`: if one of them has a relation of the same name, a qualified name would
+    /// mean that one, so nothing is recorded.
     pub(super) fn note_column(
         &mut self,
         ident: &ast::Ident,
@@ -48,14 +50,15 @@ impl Binder<'_> {
         }
     }
 
-    /// Notes that an item of GROUP BY is the name of an output.
+    /// Records that an item of GROUP BY is the name of an output.
     pub(super) fn note_output(&mut self, item: &Ast, output: usize) {
         if let (Some(meanings), Ast::Identifier(name)) = (&mut self.meanings, item) {
             meanings.note_output(name, output);
         }
     }
 
-    /// Notes the columns of a star, which are named by their relation unless several of it have the name.
+    /// Records the columns that a star stands for, each qualified with its relation. Nothing is recorded if
+    /// several columns of the relation have the same name.
     pub(super) fn note_star(&mut self, at: Option<u32>, columns: &[StarColumn<'_>], scope: &Scope) {
         if self.meanings.is_none() {
             return;
@@ -75,7 +78,7 @@ impl Binder<'_> {
         }
     }
 
-    /// Notes the columns of a NATURAL join.
+    /// Records the columns that a NATURAL join compares.
     pub(super) fn note_natural(&mut self, join: &ast::Join, left: &BoundFrom, right: &BoundFrom) {
         let Some(meanings) = &mut self.meanings else { return };
         let (JoinOperator::Inner(constraint)
@@ -90,8 +93,8 @@ impl Binder<'_> {
         }
     }
 
-    /// Notes what the names of an expression mean that is known by how it is written, and so is not bound
-    /// where it stands.
+    /// Records what the names in `e` mean, if `e` was recognized by its text (for example as a GROUP BY item)
+    /// and therefore is not bound again here.
     pub(super) fn note_known(&mut self, e: &Ast, scope: &Scope, is_key: bool) {
         let Some(meanings) = self.meanings.take() else { return };
         let mut apart = Scope {
@@ -104,7 +107,7 @@ impl Binder<'_> {
         };
         self.meanings = self.without_trace(|b| {
             b.meanings = Some(meanings);
-            // It was bound before.
+            // The same expression has been bound before, so an error here would be no news.
             let _known = b.expression(e, &mut apart);
             b.meanings.take()
         });
@@ -113,13 +116,14 @@ impl Binder<'_> {
 
 /// A column that a star shows.
 pub(super) enum StarColumn<'a> {
-    /// Of a relation.
+    /// A column of this relation, with its name.
     Of(&'a Relation, &'a str),
-    /// Of USING.
+    /// A column of this name that USING or NATURAL merged from both sides of a join.
     Merged(&'a str),
 }
 
-/// The relation by whose name a column that was found without one is the same.
+/// The relation whose name can qualify a column that the text names without a relation. `None` if the
+/// qualified name would mean another column, or none.
 fn holder<'s>(found: ColumnMatch, name: &str, scope: &'s Scope) -> Option<&'s Relation> {
     let (ordinal, t) = match found {
         ColumnMatch::Column(ordinal, t) => (ordinal, t),
@@ -133,7 +137,8 @@ fn holder<'s>(found: ColumnMatch, name: &str, scope: &'s Scope) -> Option<&'s Re
     (scope.find(Some(&relation.alias), name) == ColumnMatch::Column(ordinal, t)).then_some(relation)
 }
 
-/// A place within an item of FROM before which nothing of it but parentheses stands.
+/// The position of the first name or subquery of an item of FROM. Only parentheses of the item stand before
+/// it.
 fn begin_of(factor: &TableFactor) -> Option<u32> {
     match factor {
         TableFactor::Table(table) => table.name.place().position(),

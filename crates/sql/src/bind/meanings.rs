@@ -12,35 +12,35 @@ use crate::error::Result;
 use crate::parse::{self, Token};
 use crate::system::names::quoted;
 
-/// The meaning of a place in the text.
+/// The meaning of the name (or star) at one position of the text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Meaning {
-    /// A name of a table or view: one of this schema.
+    /// The name means a table or view of this schema.
     OfSchema(String),
-    /// A column: one of this relation.
+    /// The name means a column of this relation.
     OfRelation(String),
-    /// A star: these columns.
+    /// The star stands for these columns.
     Columns(Vec<String>),
-    /// A name in GROUP BY or ORDER BY: the output of this number.
+    /// A name in GROUP BY or ORDER BY means the output with this number (from 1).
     Output(usize),
 }
 
-/// The names that the new text qualifies.
+/// Which names the new text qualifies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Extent {
-    /// All.
+    /// All names and stars.
     All,
-    /// Schemas and stars.
+    /// Names of relations (with their schema), and stars.
     Relations,
 }
 
-/// What names meant while a query was bound, by their places.
+/// What names meant while a query was bound, by their positions in the text.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Meanings {
     places: BTreeMap<u32, Meaning>,
-    /// NATURAL joins: the columns, by the place where the right side begins.
+    /// The columns that each NATURAL join compares, by the position at which the join's right side begins.
     pub(super) natural: BTreeMap<u32, Vec<String>>,
-    /// The places with several meanings.
+    /// The positions of names that have had several meanings.
     unclear: BTreeSet<u32>,
 }
 
@@ -55,12 +55,12 @@ impl Meanings {
         self.places.insert(at, meaning);
     }
 
-    /// Notes that a name means an output.
+    /// Records that a name means the output with index `output`.
     pub(super) fn note_output(&mut self, name: &ast::Ident, output: usize) {
         self.note(name.at.position(), Meaning::Output(output + 1));
     }
 
-    /// The text in which the names stood, with their meanings.
+    /// Returns `text` with each recorded name qualified, or replaced by its meaning.
     pub(super) fn written_out(&self, text: &str, extent: Extent) -> Result<String> {
         let tokens = parse::tokens(text)?;
         let mut changes: Vec<(usize, usize, String)> = Vec::new();
@@ -102,7 +102,9 @@ impl Meanings {
     }
 }
 
-/// The changes that make a join of these columns of a NATURAL one, whose right side holds a token.
+/// The two changes of text that turn a NATURAL join into a join with USING of `columns`. `right` is the index
+/// of a token in the right side of this join. Without common columns, it becomes a CROSS JOIN or a join ON
+/// true.
 fn natural_join(
     tokens: &[Token<'_>],
     right: usize,

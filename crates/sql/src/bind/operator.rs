@@ -48,7 +48,7 @@ fn arithmetic(op: &BinaryOperator) -> Option<ArithOp> {
 }
 
 impl Binder<'_> {
-    /// `~` and its relatives.
+    /// The operators `~`, `~*`, `!~` and `!~*`.
     fn regex(
         &mut self,
         left: Bound,
@@ -64,14 +64,14 @@ impl Binder<'_> {
             }
         }
         let name = if fold_case { "texticregexeq" } else { "textregexeq" };
-        // char(n) is matched with its blanks.
+        // A char(n) value is matched together with its padding blanks.
         let subject = shown_as_text(left);
         let found = self.call_function(name, vec![subject, right], at)?;
         let expr = if negated { Expr::Not(Box::new(found.expr)) } else { found.expr };
         Ok(Bound { expr, ..found })
     }
 
-    /// Any binary operator but AND and OR.
+    /// Binds any binary operator except AND and OR.
     pub(super) fn binary(
         &mut self,
         op: &BinaryOperator,
@@ -147,14 +147,14 @@ impl Binder<'_> {
         }
     }
 
-    /// A comparison; 42883 if the types have none.
+    /// Binds a comparison. Fails with 42883 if the two types have no such operator.
     pub(super) fn compare(&mut self, op: CmpOp, left: Bound, right: Bound, at: Option<u32>) -> Result<Bound> {
         let (left, right) = self.comparable(op.symbol(), left, right, at)?;
         let expr = Expr::Compare(op, Box::new((left, right)));
         Ok(Bound { expr, t: Typed::plain(Ty::Bool), at })
     }
 
-    /// Brings two operands to types that `Datum::order` compares.
+    /// Casts two operands to types that `Datum::order` can compare.
     pub(super) fn comparable(
         &mut self,
         symbol: &str,
@@ -167,8 +167,9 @@ impl Binder<'_> {
         if whole(l) && whole(r) {
             return Ok((left.expr, right.expr));
         }
-        // char(n) beside text compares as text, which an index in the order of char(n) does not serve.
-        // One without a length may have blanks, which do not count either.
+        // A char(n) that is compared with a text is cast to text. The cast stays visible in the expression,
+        // so no index in the order of char(n) is used for it. A char without a length may end with blanks,
+        // which do not count in comparisons, so it is cast as well.
         let shield = |b: Bound, other: Ty| {
             let is_bare = b.t.length().is_none() && !matches!(b.expr, Expr::Param(_) | Expr::Const(_));
             let is_like_it = matches!(other, Ty::Char | Ty::Varchar) || !other.is_text();
@@ -186,12 +187,13 @@ impl Binder<'_> {
             // A real is a double beside every number but a real.
             (Ty::Float4, Ty::Float4 | Ty::Unknown) | (Ty::Unknown, Ty::Float4) => Ty::Float4,
             (Ty::Float4, n) | (n, Ty::Float4) if n.is_number() => Ty::Float8,
-            // A literal beside a varchar is text; beside char(n) it is char.
+            // A literal that is compared with a varchar becomes text. One that is compared with a char(n)
+            // becomes char.
             (Ty::Varchar | Ty::Name, Ty::Unknown) | (Ty::Unknown, Ty::Varchar | Ty::Name) => Ty::Text,
             (Ty::Char, Ty::Char | Ty::Varchar) | (Ty::Varchar, Ty::Char) => Ty::Char,
             (a, b) if a.is_text() && b.is_text() => Ty::Text,
             (Ty::Time, Ty::Interval) | (Ty::Interval, Ty::Time) => Ty::Interval,
-            // Arrays are compared with those of the same type only.
+            // An array can only be compared with an array of the same type.
             (Ty::Array(a), Ty::Array(b)) if a != b => return Err(no_operator(symbol, l, r, at)),
             (a, b) => crate::ty::common(a, b).ok_or_else(|| no_operator(symbol, l, r, at))?,
         };
@@ -209,7 +211,7 @@ impl Binder<'_> {
         at: Option<u32>,
     ) -> Result<Bound> {
         let symbol = op.symbol();
-        // 1 + date and interval + timestamp are the same the other way round.
+        // `1 + date` is bound as `date + 1`, and `interval + timestamp` as `timestamp + interval`.
         let late = |t: Ty| t.is_moment() || t == Ty::Time;
         let swap = (arith == ArithOp::Add && right.t.ty.is_moment() && !left.t.ty.is_moment())
             || (arith == ArithOp::Add && right.t.ty == Ty::Time && !late(left.t.ty))
@@ -218,7 +220,7 @@ impl Binder<'_> {
         let spans = matches!(left.t.ty, Ty::Interval | Ty::Timestamp | Ty::TimestampTz)
             || (left.t.ty == Ty::Date && arith == ArithOp::Subtract);
         let adds = matches!(arith, ArithOp::Add | ArithOp::Subtract);
-        // A time beside a moment is the span since midnight.
+        // A time that is added to a timestamp, or subtracted from it, counts as the interval since midnight.
         let right = match adds && right.t.ty == Ty::Time && spans && !(left.t.ty == Ty::Interval && swap) {
             true => self.cast(right, Typed::plain(Ty::Interval), false)?,
             false => right,
@@ -252,7 +254,8 @@ impl Binder<'_> {
         Ok(Bound { expr, t: Typed::plain(result), at })
     }
 
-    /// `||` with an array on one side; what is untyped beside one is an array as well.
+    /// Binds `||` with an array on one side. An untyped operand on the other side is taken for an array as
+    /// well.
     fn concat_array(&mut self, left: Bound, right: Bound, at: Option<u32>) -> Result<Bound> {
         let types = (left.t.ty, right.t.ty);
         let is_array = |t: Ty| t.element().is_some() || t == Ty::Unknown;
@@ -276,7 +279,7 @@ impl Binder<'_> {
         if left.t.ty.element().is_some() || right.t.ty.element().is_some() {
             return self.concat_array(left, right, at);
         }
-        // Bytes beside a text are shown as one.
+        // If one operand is bytea and the other a text, the bytea is converted to text.
         let is_bytes = |t: Ty| matches!(t, Ty::Bytea | Ty::Unknown);
         let bytes =
             [left.t.ty, right.t.ty].contains(&Ty::Bytea) && is_bytes(left.t.ty) && is_bytes(right.t.ty);
@@ -290,7 +293,7 @@ impl Binder<'_> {
         Ok(Bound { expr: Expr::Concat(Box::new((left.expr, right.expr))), t: Typed::plain(ty), at })
     }
 
-    /// LIKE; a char(n) operand is matched with its blanks, as in PostgreSQL.
+    /// Binds LIKE. A char(n) operand is matched together with its padding blanks, as in PostgreSQL.
     pub(super) fn like(
         &mut self,
         subject: Bound,
@@ -390,7 +393,7 @@ fn class_of(ty: Ty) -> Option<Class> {
     })
 }
 
-/// What an untyped operand is taken for beside a known one.
+/// The type that an untyped operand gets from the known type of the other operand.
 fn unknown_beside(op: ArithOp, known: Ty) -> Ty {
     match known {
         Ty::Date if op == ArithOp::Add => Ty::Int4,
@@ -402,7 +405,7 @@ fn unknown_beside(op: ArithOp, known: Ty) -> Ty {
 
 type Signature = (Class, (Ty, Ty), Ty);
 
-/// Class, operand types and result of an arithmetic operator.
+/// The class, the operand types and the result type of an arithmetic operator.
 fn signature(op: ArithOp, l: Ty, r: Ty) -> Option<Signature> {
     if matches!(op, ArithOp::ShiftLeft | ArithOp::ShiftRight) && r == Ty::Int8 {
         return None;
@@ -451,12 +454,12 @@ fn number_signature(op: ArithOp, wide: Ty, left: Ty) -> Option<Signature> {
     }
 }
 
-/// 42883 for an operator.
+/// Error 42883: the operator does not exist for these two types.
 pub fn no_operator(symbol: &str, l: Ty, r: Ty, at: Option<u32>) -> SqlError {
     no_operator_of(symbol, l.name(), r.name(), at)
 }
 
-/// 42883 for an operator between these types.
+/// Error 42883: the operator does not exist for the types with these names.
 pub fn no_operator_of(symbol: &str, l: &str, r: &str, at: Option<u32>) -> SqlError {
     let message = format!("operator does not exist: {l} {symbol} {r}");
     SqlError::new(SqlState::UNDEFINED_FUNCTION, message)

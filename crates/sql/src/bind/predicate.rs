@@ -17,7 +17,8 @@ use crate::eval::{CmpOp, Expr};
 use crate::ty::{self, Ty, Typed};
 
 impl Binder<'_> {
-    /// Binds what uses an operand several times so that the operand is computed once.
+    /// Binds an expression that uses `operand` several times, so that the operand is computed once. `make`
+    /// binds the expression.
     pub(super) fn once(
         &mut self,
         operand: Bound,
@@ -29,8 +30,8 @@ impl Binder<'_> {
         })
     }
 
-    /// The same for several operands. Those that cost nothing and never change stay where they are, so that
-    /// indexes apply.
+    /// Like `once`, for several operands. A cheap operand, such as a column or a constant, is used directly
+    /// instead of through a `Let`, so that the planner can still use an index for it.
     pub(super) fn once_each(
         &mut self,
         operands: Vec<Bound>,
@@ -86,7 +87,7 @@ impl Binder<'_> {
     fn within(&mut self, operand: Bound, low: Bound, high: Bound, negated: bool) -> Result<Bound> {
         let at = operand.at;
         let (first, second) = if negated { (CmpOp::Lt, CmpOp::Gt) } else { (CmpOp::Ge, CmpOp::Le) };
-        // A parameter as the operand takes its type from the first bound.
+        // If the operand is an untyped parameter, this comparison gives it the type of the first bound.
         let above = self.compare(first, operand.clone(), low, at)?.expr;
         let operand = self.retyped(operand);
         let below = self.compare(second, operand, high, at)?.expr;
@@ -98,7 +99,7 @@ impl Binder<'_> {
         })
     }
 
-    /// A parameter with the type it has got since it was bound.
+    /// Returns `b`, where a parameter has the type that it has been given since it was bound.
     pub(super) fn retyped(&self, b: Bound) -> Bound {
         match b.expr {
             Expr::Param(n) => Bound { t: Typed::plain(self.params[n]), ..b },
@@ -129,8 +130,9 @@ impl Binder<'_> {
             let mut left = operand.expr.clone();
             let mut exprs = Vec::with_capacity(items.len());
             for item in items {
-                // The operand is of the items' type: if it changes, it is char(n) without its blanks, and the
-                // same beside each item.
+                // The operand already has the type of the items. `comparable` changes it only if it is a
+                // char, by a cast that drops its blanks. This change is the same for every item, so the last
+                // one may be kept.
                 let (shown, item) = self.comparable("=", operand.clone(), item, at)?;
                 left = shown;
                 exprs.push(item);
@@ -216,7 +218,7 @@ impl Binder<'_> {
         self.choices += 1;
         let case = match &case.operand {
             None => self.case_of(None, branches, otherwise, scope),
-            // An operand without a type is text before it meets the values beside it.
+            // An operand without a type becomes text before it is compared with the WHEN values.
             Some(o) => self.expression(o, scope).and_then(|b| self.known(b)).and_then(|operand| {
                 self.once(operand, |b, o| b.case_of(Some(o), branches, otherwise, scope))
             }),
@@ -251,7 +253,7 @@ impl Binder<'_> {
             Some(e) => self.expression(e, scope)?,
             None => Bound { expr: Expr::NULL, t: Typed::plain(Ty::Unknown), at: None },
         };
-        // ELSE has the first say in the common type.
+        // ELSE comes first when the common type of the results is chosen, as in PostgreSQL.
         results.insert(0, otherwise);
         let (mut results, t) = self.unify(results, "CASE")?;
         let otherwise = results.remove(0);
@@ -280,7 +282,7 @@ fn reads_column(e: &Expr) -> bool {
     found
 }
 
-/// `x IN (...)` or its negation from the comparisons.
+/// Makes `x IN (...)`, or its negation, from the comparisons with the items.
 fn one_of(equal: Vec<Expr>, negated: bool, at: Option<u32>) -> Bound {
     if let Some((operand, items)) = listed(&equal) {
         let expr = Expr::InList(Box::new(operand), items.into(), negated);
@@ -291,8 +293,8 @@ fn one_of(equal: Vec<Expr>, negated: bool, at: Option<u32>) -> Bound {
     Bound { expr, t: Typed::plain(Ty::Bool), at }
 }
 
-/// Comparisons of one operand with several constants of one type: returns the operand and the constants. Many
-/// values are looked up faster than they are compared one by one.
+/// If all comparisons compare the same operand with constants, returns the operand and the constants. A
+/// lookup in a list of constants is faster than comparing one by one.
 fn listed(equal: &[Expr]) -> Option<(Expr, Vec<Expr>)> {
     let sides = |e: &Expr| match e {
         Expr::Compare(CmpOp::Eq, sides) if sides.1.is_constant() => Some(sides.as_ref().clone()),
@@ -311,7 +313,7 @@ fn listed(equal: &[Expr]) -> Option<(Expr, Vec<Expr>)> {
     Some((operand, items))
 }
 
-/// Whether these are the same value, perhaps cast alike.
+/// Whether both expressions are the same column, slot or held value, perhaps with the same casts.
 fn is_same(a: &Expr, b: &Expr) -> bool {
     match (a, b) {
         (Expr::Column(m), Expr::Column(n)) | (Expr::Slot(m), Expr::Slot(n)) => m == n,

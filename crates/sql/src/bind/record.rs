@@ -17,7 +17,7 @@ use crate::error::{Result, SqlError, SqlState};
 use crate::names::fold;
 
 impl Binder<'_> {
-    /// `(f(x)).field`, `(t.k).field`; `None` if this is neither.
+    /// Binds `(f(x)).field` or `(t.k).field`. `None` if the expression is neither.
     pub(super) fn field(&mut self, root: &Ast, field: &Ident, scope: &mut Scope) -> Option<Result<Bound>> {
         match root {
             Ast::Nested(inner) => self.field(inner, field, scope),
@@ -69,7 +69,8 @@ fn of_field(column: &str, field: &str) -> String {
     format!("{column}.{field}")
 }
 
-/// A query of FROM in which columns that hold rows are written as their fields; `None` if it has none.
+/// Rewrites a query in FROM: a call that returns rows of several columns becomes one item for each field.
+/// `None` if the select list has no such call.
 pub(super) fn fields_apart(query: &ast::Query) -> Option<ast::Query> {
     let SetExpr::Select(select) = query.body.as_ref() else { return None };
     if !select.projection.iter().any(|item| rows_in(item).is_some()) {
@@ -82,13 +83,13 @@ pub(super) fn fields_apart(query: &ast::Query) -> Option<ast::Query> {
     Some(query)
 }
 
-/// An item of a select list that is a call which gives rows of several columns.
+/// An item of a select list that is a call which returns rows of several columns.
 struct RowsItem<'a> {
     /// The call.
     call: &'a Ast,
     /// The names of the columns.
     fields: Vec<&'static str>,
-    /// What the item is called.
+    /// The name of the item: its alias, or the function's name.
     name: String,
 }
 

@@ -20,17 +20,17 @@ use crate::eval::Expr;
 use crate::system::show;
 use crate::ty::{self, CastLevel, Ty, Typed, cast_level};
 
-/// A column's new type, understood.
+/// A bound ALTER COLUMN ... TYPE.
 pub struct TypeChange {
-    /// Its ordinal.
+    /// The ordinal of the column.
     pub ordinal: usize,
-    /// The new type.
+    /// The new type of the column.
     pub column_type: ColumnType,
-    /// Its new value, over the old row.
+    /// The new value of the column, as an expression over the old row.
     pub value: Expr,
-    /// The stored values are right as they are.
+    /// Whether the stored values need no rewrite.
     pub keeps_values: bool,
-    /// Its default afterwards.
+    /// The default of the column after the change.
     pub default: Option<String>,
 }
 
@@ -63,7 +63,7 @@ impl Binder<'_> {
         Ok(TypeChange { ordinal, column_type, value, keeps_values, default })
     }
 
-    /// The column's value, as the new type takes it by itself.
+    /// The column's value, converted to the new type by an assignment cast (no USING).
     fn converted(&mut self, column: &ColumnDef, ordinal: usize, to: ColumnType) -> Result<Expr> {
         let t = Typed::of_column(column.column_type);
         let own = Bound { expr: Expr::Column(ordinal), t, at: None };
@@ -78,7 +78,7 @@ impl Binder<'_> {
         self.assign(own, &column.name, to)
     }
 
-    /// USING
+    /// The expression of USING, converted to the new type.
     fn transformed(
         &mut self,
         table: &TableDef,
@@ -109,7 +109,7 @@ impl Binder<'_> {
         let mut inner = Binder::of_kept(self.catalog, text)?;
         let mut scope = Scope { no_aggregates: Some("DEFAULT expressions"), ..Scope::default() };
         let bound = inner.expression(&parsed, &mut scope)?;
-        // A literal without a type has become one of the column's.
+        // A literal without a type has the type of the column.
         let is_untyped = bound.t.ty == Ty::Unknown;
         let from = if is_untyped { Typed::of_column(column.column_type) } else { bound.t };
         if !may_assign(from.ty, Typed::of_column(to).ty) {
@@ -123,7 +123,7 @@ impl Binder<'_> {
     }
 }
 
-/// A type as definitions write it.
+/// The name of a type as a definition writes it.
 fn written(t: ColumnType) -> String {
     let t = Typed::of_column(t);
     show::type_name(t.ty.oid(), t.typmod)
@@ -133,7 +133,7 @@ fn may_assign(from: Ty, to: Ty) -> bool {
     cast_level(from, to).is_some_and(|level| level <= CastLevel::Assignment)
 }
 
-/// 42804
+/// Error 42804: the value cannot be cast automatically to the new type.
 fn cannot_cast(what: &str, column: &str, to: ColumnType) -> SqlError {
     let to = Typed::of_column(to).ty.name();
     let message = format!("{what} \"{column}\" cannot be cast automatically to type {to}");
@@ -164,7 +164,7 @@ fn is_indexed(table: &TableDef, ordinal: usize) -> bool {
     table.key_columns().contains(&ordinal) || table.plain_indexes().any(|i| i.columns.contains(&ordinal))
 }
 
-/// Whether every value of a type is stored as the same value of another one, in rows and in keys.
+/// Whether every value of type `from` is also a value of type `to`, with the same bytes in rows and in keys.
 fn keeps_form(from: ColumnType, to: ColumnType) -> bool {
     use ColumnType::{Char, Numeric, Rounded, Text, Varchar};
     match (from, to) {
@@ -175,7 +175,8 @@ fn keeps_form(from: ColumnType, to: ColumnType) -> bool {
         (Numeric { precision: Some((digits, scale)) }, Numeric { precision: Some((more, same)) }) => {
             digits <= more && scale == same
         }
-        // Of intervals the number says which fields there are, too.
+        // For intervals, the number also says which fields the type has, so a larger number is not always
+        // wider.
         (Rounded(a, from), Rounded(b, to)) => a == b && a != varve_engine::Moment::Interval && from <= to,
         (Rounded(moment, _), plain) => moment.unrounded() == plain,
         _ => false,

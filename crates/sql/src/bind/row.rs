@@ -28,8 +28,8 @@ pub(super) fn fields_of(written: &Ast) -> Option<Vec<&Ast>> {
 }
 
 impl Binder<'_> {
-    /// A binary operator of which an operand is a row; `None` if neither is, or if it is one that nothing is
-    /// done with.
+    /// Binds a binary operator with rows as operands. `None` if neither operand is a row, or if the operator
+    /// has no rule for rows.
     pub(super) fn row_operation(
         &mut self,
         left: &Ast,
@@ -72,7 +72,7 @@ impl Binder<'_> {
         fields.iter().map(|e| self.expression(e, scope)).collect()
     }
 
-    /// A comparison of two rows.
+    /// Binds a comparison of two rows.
     pub(super) fn compare_rows(
         &mut self,
         op: CmpOp,
@@ -107,7 +107,8 @@ impl Binder<'_> {
         })
     }
 
-    /// An operator that compares nothing, or not in an order: PostgreSQL's reasons why not.
+    /// Binds an operator other than `=`, `<>`, `<`, `<=`, `>` and `>=` between two rows. Only rows of one
+    /// field are allowed. The other cases fail with PostgreSQL's messages.
     fn rows_by(
         &mut self,
         op: &BinaryOperator,
@@ -135,7 +136,7 @@ impl Binder<'_> {
         last.ok_or_else(|| SqlError::internal("rows without a field"))
     }
 
-    /// `(a, b) IN ((1, 2), (3, 4))` as an OR of ANDs, which the planner takes for an index.
+    /// Binds `(a, b) IN ((1, 2), (3, 4))` as an OR of ANDs, for which the planner can use an index.
     pub(super) fn row_in_list(
         &mut self,
         left: &[&Ast],
@@ -181,8 +182,8 @@ impl Binder<'_> {
         Ok(Bound { expr, t: Typed::plain(Ty::Bool), at: self.at(row) })
     }
 
-    /// `(a, b) IS [NOT] NULL`: all fields are, or all are not. A field that is a row is not null, whatever is
-    /// in it.
+    /// `(a, b) IS NULL` is true if all fields are NULL, `(a, b) IS NOT NULL` if no field is NULL. A field
+    /// that is itself a row counts as not NULL, whatever it contains.
     pub(super) fn row_is_null(&mut self, row: &[&Ast], negated: bool, scope: &mut Scope) -> Result<Bound> {
         let tests = row.iter().map(|field| match fields_of(field) {
             Some(_) => Ok(Expr::Const(Value::Bool(negated))),
@@ -212,8 +213,8 @@ impl Binder<'_> {
     }
 }
 
-/// `(a, b) < (c, d)` as `a < c OR (a = c AND b < d)`, which is unknown exactly where SQL's comparison of rows
-/// is.
+/// Writes `(a, b) < (c, d)` as `a < c OR (a = c AND b < d)`. This expression is unknown for exactly the same
+/// values as SQL's comparison of rows.
 pub(super) fn by_first_difference(op: CmpOp, pairs: Vec<(Expr, Expr)>) -> Expr {
     let strict = match op {
         CmpOp::Le => CmpOp::Lt,

@@ -20,40 +20,40 @@ use crate::plan::Rules;
 use crate::system::names::quoted;
 use crate::ty::Typed;
 
-/// A CHECK condition as it is kept.
+/// A CHECK condition as the catalog stores it.
 pub(super) struct Condition {
-    /// The text.
+    /// The text of the condition.
     pub text: String,
-    /// Ordinals of the columns that it names.
+    /// The ordinals of the columns that the condition uses.
     pub columns: Vec<usize>,
 }
 
-/// The columns of a table.
+/// The relation that expressions over a table see.
 pub(super) fn relation_of(table: &TableDef) -> Relation {
     relation(&table.name, &table.columns)
 }
 
-/// The columns of a table that exists or is being defined.
+/// The relation for a table that exists or is being defined.
 fn relation(name: &str, columns: &[ColumnDef]) -> Relation {
     let columns = columns.iter().map(|c| (c.name.clone(), Typed::of_column(c.column_type))).collect();
     Relation { alias: name.to_owned(), columns, ..Relation::unnamed() }
 }
 
 impl Binder<'_> {
-    /// What new rows of a table must fulfil.
+    /// The rules that new rows of a table must fulfil.
     pub fn rules(&mut self, table: &TableDef) -> Result<Rules> {
         let mut checks = Vec::with_capacity(table.checks.len());
         for check in &table.checks {
             let condition = self.stored_condition(&check.text, relation(&table.name, &table.columns))?;
             checks.push((check.name.as_str().into(), condition));
         }
-        // PostgreSQL looks at them in this order.
+        // PostgreSQL checks the conditions in the order of their names.
         checks.sort_by(|a: &(Box<str>, Expr), b| a.0.cmp(&b.0));
         let refers = !table.foreign_keys.is_empty();
         Ok(Rules { checks: checks.into(), part: self.part.clone(), refers, is_referred: false })
     }
 
-    /// The same for UPDATE of these columns.
+    /// The rules for an UPDATE that assigns these columns.
     pub(super) fn rules_of_update(&mut self, table: &TableDef, assigned: &[usize]) -> Result<Rules> {
         let touches = |columns: &[usize]| columns.iter().any(|c| assigned.contains(c));
         Ok(Rules {
@@ -80,12 +80,12 @@ impl Binder<'_> {
         self.condition(bound, "CHECK")
     }
 
-    /// A part of a condition over the columns of a table.
+    /// Binds a part of a condition over the columns of a table.
     pub fn over_table(&mut self, e: &Ast, table: &TableDef) -> Result<Bound> {
         self.expression(e, &mut Scope::of(relation(&table.name, &table.columns)))
     }
 
-    /// Which rows COPY FROM takes.
+    /// Binds the WHERE condition of COPY FROM, which selects the rows to insert.
     pub fn copy_filter(&mut self, e: &Ast, table: &TableDef) -> Result<Expr> {
         const CLAUSE: &str = "COPY FROM WHERE conditions";
         let relation = relation(&table.name, &table.columns);
@@ -98,7 +98,7 @@ impl Binder<'_> {
         self.condition(bound, "WHERE")
     }
 
-    /// A CHECK condition of a table with these columns.
+    /// Binds a new CHECK condition of a table with these columns.
     pub(super) fn check_condition(
         &mut self,
         condition: &KeptExpr,
@@ -111,15 +111,15 @@ impl Binder<'_> {
         Ok(Condition { text, columns: columns_of(&bound) })
     }
 
-    /// An expression over a table as it is kept: it names columns without their table, and binds to the same
-    /// again.
+    /// The text of an expression over a table as the catalog stores it. The text names columns without their
+    /// table. Fails if it does not bind to `meant` again.
     pub(super) fn kept_text(&mut self, text: &str, table: &TableDef, meant: &Bound) -> Result<String> {
         let text = without_qualifier(text, &table.name)?;
         self.same_expression(&text, table, meant)?;
         Ok(text)
     }
 
-    /// The kept text of an expression after a column was renamed.
+    /// The stored text of an expression after the column `from` is renamed to `to`.
     pub(super) fn renamed_text(
         &mut self,
         text: &str,
@@ -135,7 +135,7 @@ impl Binder<'_> {
         Ok(text)
     }
 
-    /// 0A000 if the text does not mean what was meant.
+    /// Fails with 0A000 if the text does not bind to the expression `meant`.
     pub(super) fn same_expression(&mut self, text: &str, table: &TableDef, meant: &Bound) -> Result<()> {
         let read = self.expression_of_index(table, text);
         if read.is_ok_and(|read| format!("{:?}", read.expr) == format!("{:?}", meant.expr)) {
@@ -145,7 +145,7 @@ impl Binder<'_> {
             .with_hint("Varve cannot keep this expression as text; write it in another way."))
     }
 
-    /// The text of a condition after a column was renamed.
+    /// The stored text of a condition after the column `from` is renamed to `to`.
     pub(super) fn renamed_condition(
         &mut self,
         text: &str,
@@ -161,10 +161,11 @@ impl Binder<'_> {
         Ok(text)
     }
 
-    /// 0A000 if the text does not mean what was meant.
+    /// Fails with 0A000 if the text does not bind to the condition `meant`.
     fn same_condition(&mut self, text: &str, relation: Relation, meant: &Expr) -> Result<()> {
         let read = self.stored_condition(text, relation);
-        // Bound expressions hold nothing that is not in their Debug form, positions least of all.
+        // The Debug form of a bound expression shows everything in it, and a bound expression has no
+        // positions in the text. So equal Debug forms mean equal expressions.
         if read.is_ok_and(|read| format!("{read:?}") == format!("{meant:?}")) {
             return Ok(());
         }
@@ -173,14 +174,14 @@ impl Binder<'_> {
     }
 }
 
-/// Whether an expression asks for rows of its own.
+/// Whether an expression contains a subquery.
 pub(super) fn has_subquery(e: &Expr) -> bool {
     let mut found = false;
     e.walk(&mut |node| found |= matches!(node, Expr::Subquery(..)));
     found
 }
 
-/// Ordinals of the columns of an expression over a table's row.
+/// The ordinals of the columns that an expression over a table's row uses.
 pub(super) fn columns_of(e: &Expr) -> Vec<usize> {
     let mut columns = Vec::new();
     e.walk(&mut |node| {
@@ -194,7 +195,7 @@ pub(super) fn columns_of(e: &Expr) -> Vec<usize> {
     columns
 }
 
-/// Takes `table.` away from names of columns.
+/// Removes `table.` before the names of columns.
 fn without_qualifier(text: &str, table: &str) -> Result<String> {
     let tokens = parse::tokens(text)?;
     let is_period = |n: Option<usize>| n.and_then(|n| tokens.get(n)).is_some_and(|t| t.is("."));
@@ -210,7 +211,7 @@ fn without_qualifier(text: &str, table: &str) -> Result<String> {
     Ok(out)
 }
 
-/// A column's name replaced by another one.
+/// Replaces the column name `from` by `to` in a text.
 fn with_new_name(text: &str, from: &str, to: &str) -> Result<String> {
     let tokens = parse::tokens(text)?;
     let is = |n: Option<usize>, symbol| n.and_then(|n| tokens.get(n)).is_some_and(|t| t.is(symbol));
@@ -231,7 +232,7 @@ fn with_new_name(text: &str, from: &str, to: &str) -> Result<String> {
     Ok(out)
 }
 
-/// 42710
+/// Error 42710: a constraint of this name exists already.
 pub(super) fn constraint_exists(name: &str, table: &str, exists: bool) -> SqlError {
     let message = match exists {
         true => format!("constraint \"{name}\" for relation \"{table}\" already exists"),

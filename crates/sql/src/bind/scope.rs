@@ -20,45 +20,46 @@ use crate::ty::Typed;
 /// A relation in FROM.
 #[derive(Debug, Clone)]
 pub struct Relation {
-    /// The name that qualifies its columns.
+    /// The name that qualifies the relation's columns.
     pub alias: String,
     /// The table's own name, if the alias hides it.
     pub hidden: Option<String>,
-    /// Names and types.
+    /// Names and types of the columns.
     pub columns: Vec<(String, Typed)>,
-    /// For each column what it shows, where that is known; perhaps fewer than there are columns.
+    /// For each column, the column of a table or view that it shows, if that is known. May be shorter than
+    /// `columns`.
     pub origins: Vec<Option<Origin>>,
-    /// Columns that hold rows of a function stand for their fields.
+    /// Whether some columns are fields of a column that holds rows of a function (`record`).
     pub has_records: bool,
-    /// Ordinals of the primary key within the relation; empty without one.
+    /// The ordinals of the primary key's columns within the relation. Empty if there is no primary key.
     pub key: Vec<usize>,
-    /// Ordinal of its first column in the input row.
+    /// The ordinal of the relation's first column in the input row.
     pub first: usize,
 }
 
-/// A column of USING or NATURAL: one for one on each side.
+/// A column that USING or NATURAL merges from a column on each side of the join.
 #[derive(Debug, Clone)]
 pub struct Merged {
-    /// Its name.
+    /// The name of the merged column.
     pub name: String,
-    /// Its value over the joined row.
+    /// Its value, as an expression over the joined row.
     pub expr: Expr,
-    /// Its type.
+    /// The type of the merged column.
     pub t: Typed,
-    /// Ordinals of the columns that it stands for.
+    /// The ordinals of the columns that the merged column replaces.
     pub hides: Vec<usize>,
-    /// Ordinal of the first column of the join that it belongs to.
+    /// The ordinal of the first column of the join.
     pub first: usize,
 }
 
-/// What a column's name fits.
+/// What a column's name means in a scope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ColumnMatch {
     /// No column.
     Nothing,
-    /// One: its ordinal in the input row, and its type.
+    /// One column: its ordinal in the input row, and its type.
     Column(usize, Typed),
-    /// One of the merged columns, by ordinal among these.
+    /// One merged column: its index in `Scope::merged`.
     Merged(usize),
     /// Several columns.
     Several,
@@ -67,24 +68,26 @@ pub enum ColumnMatch {
 /// An aggregate of a grouped query.
 #[derive(Debug, Clone)]
 pub struct WrittenAggregate {
-    /// The call as written, by which equal ones are found.
+    /// The call as written. An equal call uses the same slot.
     pub written: ast::Function,
-    /// What it is bound to.
+    /// The bound call.
     pub call: AggCall,
 }
 
 /// Group keys and aggregates of a grouped query, collected while it is bound.
 #[derive(Debug, Clone, Default)]
 pub struct Grouping {
-    /// GROUP BY items as written, with what they are bound to.
+    /// GROUP BY items as written, each with its bound expression.
     pub keys: Vec<(ast::Expr, Bound)>,
-    /// Aggregates in the order of their slots, which follow those of the keys.
+    /// Aggregates in the order of their slots. These slots follow the slots of the keys.
     pub calls: Vec<WrittenAggregate>,
-    /// Keys that are constants: the slot, and which item of the select list is the key.
+    /// Keys that are constants: the slot of each, and the index of the item of the select list that is the
+    /// key, if there is one.
     pub constants: Vec<(usize, Option<usize>)>,
-    /// Columns of the relations whose primary keys are among the keys: these may be used freely.
+    /// The columns of each relation whose whole primary key is among the keys. The key determines these
+    /// columns, so they may be used outside of aggregates.
     pub keyed: Vec<Range<usize>>,
-    /// Sets of keys by which rows are grouped, one after the other; none if it is all of them.
+    /// The grouping sets, each as slots of keys. Empty if rows are grouped by all keys only.
     pub sets: Vec<Box<[usize]>>,
 }
 
@@ -98,9 +101,9 @@ pub struct Windows {
     /// The calls of window functions. While the query is bound, the width of the rows below them is not known
     /// yet. Until it is known, an expression refers to the result of call n as slot `WINDOW_SLOT - n`.
     pub calls: Vec<WinCall>,
-    /// WINDOW
+    /// The windows that the WINDOW clause names.
     pub(super) named: Vec<(String, ast::WindowSpec)>,
-    /// The clause being bound, if windows may not stand in it.
+    /// The name of the clause that is being bound, if this clause must not have window functions.
     pub refused: Option<&'static str>,
 }
 
@@ -108,44 +111,44 @@ pub struct Windows {
 /// down from the largest number, so the two kinds never meet.
 pub const WINDOW_SLOT: usize = usize::MAX / 2;
 
-/// Calls of a query while its outputs are bound.
+/// Calls of set-returning functions of a query, while its outputs are bound.
 #[derive(Debug, Default)]
 pub struct Sets {
-    /// The calls; the slot of the n-th is `SET_CALL_SLOT - n` until the width of the rows below is known. A
-    /// call within another's arguments comes before it.
+    /// The calls. Until the width of the rows below is known, the slot of call n is `SET_CALL_SLOT - n`. A
+    /// call in the arguments of another call comes before this other call.
     pub calls: Vec<SetCall>,
-    /// What is being bound, if no such call may stand in it.
+    /// The name of the part of the query that is being bound, if this part must not have such calls.
     pub refused: Option<&'static str>,
 }
 
-/// The slot that stands for the first call of a function that gives a set; windows count down from twice
-/// that.
+/// The temporary slot number of the first call of a set-returning function. Window calls count down from
+/// twice this number.
 pub const SET_CALL_SLOT: usize = usize::MAX / 4;
 
-/// Names in reach.
+/// The names that an expression can use.
 #[derive(Debug, Default)]
 pub struct Scope {
     /// The relations of FROM, in the order of their columns.
     pub relations: Vec<Relation>,
-    /// Columns of USING, those of the outermost join first.
+    /// Merged columns of USING and NATURAL. The columns of the outermost join come first.
     pub merged: Vec<Merged>,
     /// Set while the items of a grouped query are bound.
     pub grouping: Option<Grouping>,
-    /// Where aggregates may not stand: the clause's name for the error.
+    /// The name of the clause that is being bound, if this clause must not have aggregates. Errors show it.
     pub no_aggregates: Option<&'static str>,
-    /// Set while expressions are bound in which windows may stand.
+    /// Set while expressions are bound that may have window functions.
     pub windows: Option<Windows>,
-    /// Set while expressions are bound in which functions that give sets may stand.
+    /// Set while expressions are bound that may have set-returning functions.
     pub sets: Option<Sets>,
 }
 
 impl Scope {
-    /// The columns of one relation, no aggregates.
+    /// A scope with the columns of one relation.
     pub fn of(relation: Relation) -> Scope {
         Scope { relations: vec![relation], ..Scope::default() }
     }
 
-    /// The column of this name, among all relations or in the one that `qualifier` names.
+    /// The column of this name, in all relations or in the relation that `qualifier` names.
     pub fn find(&self, qualifier: Option<&str>, name: &str) -> ColumnMatch {
         let asked = self.relations.iter().filter(|r| qualifier.is_none_or(|q| q == r.alias));
         let columns = asked.flat_map(|r| r.columns_of(name));
@@ -161,7 +164,7 @@ impl Scope {
         )
     }
 
-    /// Whether a column of USING stands for this one.
+    /// Whether a merged column replaces the column with this ordinal.
     pub fn is_merged(&self, ordinal: usize) -> bool {
         self.merged.iter().any(|m| m.hides.contains(&ordinal))
     }
@@ -171,7 +174,8 @@ impl Scope {
         self.relations.iter().map(|r| r.first + r.columns.len()).max().unwrap_or(0)
     }
 
-    /// Names the clause in which windows may not stand, as long as it is bound.
+    /// Sets the name of the clause that is being bound, if it must not have window functions. `None` allows
+    /// them again.
     pub fn refuse_windows(&mut self, clause: Option<&'static str>) {
         if let Some(windows) = &mut self.windows {
             windows.refused = clause;
@@ -189,7 +193,8 @@ impl Scope {
         self.relations.iter().find(|r| r.alias == alias)
     }
 
-    /// What an output of this type shows, if it is a column as it is, grouped or not.
+    /// The column of a table or view that an output shows, if the output is a plain column (perhaps a group
+    /// key).
     pub fn origin(&self, output: &Expr, t: Typed) -> Option<Origin> {
         let ordinal = match (output, &self.grouping) {
             (Expr::Column(ordinal), _) => *ordinal,
@@ -212,7 +217,7 @@ impl Scope {
 }
 
 impl Merged {
-    /// The same behind `width` columns more.
+    /// The same merged column after `width` columns were put before its join.
     pub fn moved(mut self, width: usize) -> Merged {
         self.first += width;
         self.hides.iter_mut().for_each(|n| *n += width);
@@ -224,7 +229,7 @@ impl Merged {
         self
     }
 
-    /// Whether it is a join's column over another join's one of the same name.
+    /// Whether this column merges, among others, all columns that `other` merges, under the same name.
     pub fn replaces(&self, other: &Merged) -> bool {
         self.name == other.name && other.hides.iter().all(|n| self.hides.contains(n))
     }
@@ -252,7 +257,7 @@ impl Relation {
         }
     }
 
-    /// The same with columns that are those of this table or view.
+    /// The same relation, whose columns have the columns of this table or view as origins.
     #[must_use]
     pub fn showing(mut self, relation: Oid) -> Relation {
         let numbers = (1..).take(self.columns.len());
@@ -260,25 +265,27 @@ impl Relation {
         self
     }
 
-    /// Ordinals in the input row and types of the columns of this name: a query in FROM may have several.
+    /// The columns of this name: their ordinals in the input row, and their types. A query in FROM may have
+    /// several columns of one name.
     fn columns_of(&self, name: &str) -> impl Iterator<Item = (usize, Typed)> {
         let columns = self.columns.iter().zip(self.first..);
         columns.filter(move |((n, _), _)| n == name).map(|((_, t), ordinal)| (ordinal, *t))
     }
 
-    /// Whether several of its columns have this name.
+    /// Whether several columns of the relation have this name.
     pub fn is_ambiguous(&self, name: &str) -> bool {
         self.columns_of(name).nth(1).is_some()
     }
 }
 
 impl Grouping {
-    /// How many slots a group has: keys, aggregates, perhaps the number of its set.
+    /// The number of slots of a group: its keys, its aggregates, and the number of its grouping set if there
+    /// are grouping sets.
     pub fn width(&self) -> usize {
         self.keys.len() + self.calls.len() + usize::from(!self.sets.is_empty())
     }
 
-    /// Slot of a column that is a group key.
+    /// The slot of a column that is a group key, or becomes one because the keys determine it.
     pub fn key_of_column(&mut self, column: usize, t: Typed) -> Option<usize> {
         let is_it = |b: &Bound| matches!(b.expr, Expr::Column(n) if n == column);
         if let Some(slot) = self.keys.iter().position(|(_, b)| is_it(b)) {
@@ -292,8 +299,8 @@ impl Grouping {
         Some(self.keys.len() - 1)
     }
 
-    /// Slot of an expression that is a group key as written. A key that is a constant is no part of other
-    /// expressions: PostgreSQL computes the constant there.
+    /// The slot of a group key that is written like this expression. Constant keys are not found, because in
+    /// other expressions PostgreSQL computes the constant.
     pub fn key_of(&self, written: &ast::Expr) -> Option<usize> {
         let is_it = |(slot, (e, _)): &(usize, &(ast::Expr, Bound))| {
             e == written
@@ -303,12 +310,13 @@ impl Grouping {
         self.keys.iter().enumerate().find(is_it).map(|(slot, _)| slot)
     }
 
-    /// Slot of the constant that this item of the select list has as its key.
+    /// The slot of the constant key that is this item of the select list.
     pub fn constant_of_item(&self, item: usize) -> Option<usize> {
         self.constants.iter().find(|(_, of)| *of == Some(item)).map(|(slot, _)| *slot)
     }
 
-    /// Slot of the constant that is a key as written, and no item of the select list.
+    /// The slot of a constant key that is written like this expression, and is not an item of the select
+    /// list.
     pub fn constant_of(&self, written: &ast::Expr) -> Option<usize> {
         let is_it = |(slot, item): &&(usize, Option<usize>)| item.is_none() && self.keys[*slot].0 == *written;
         self.constants.iter().find(is_it).map(|(slot, _)| *slot)

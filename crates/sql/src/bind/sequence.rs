@@ -14,7 +14,7 @@ use crate::nextval::sequence_text;
 use crate::ty::Typed;
 
 impl Binder<'_> {
-    /// The sequences of serial and identity columns, which become the columns' defaults.
+    /// Makes the sequences of serial and identity columns. Each column gets its sequence as its default.
     pub(super) fn sequences(
         &self,
         schema: &str,
@@ -30,7 +30,7 @@ impl Binder<'_> {
         Ok(sequences)
     }
 
-    /// The sequence of one column, which becomes its default.
+    /// Makes the sequence of one column. The column gets it as its default.
     pub fn sequence_of_column(
         &self,
         schema: &str,
@@ -49,7 +49,7 @@ impl Binder<'_> {
     }
 }
 
-/// Makes a column an identity column; its sequence follows.
+/// Makes a column an identity column. The caller makes its sequence.
 pub fn identity(table: &str, column: &mut ColumnDef, kind: Identity) -> Result<()> {
     if !matches!(column.column_type, ColumnType::Int2 | ColumnType::Int4 | ColumnType::Int8) {
         let message = "identity column type must be smallint, integer, or bigint";
@@ -73,7 +73,7 @@ pub fn sequence_of(schema: String, name: String, options: &SequenceOptions) -> R
     Ok(new)
 }
 
-/// A sequence with changed options, and the value with which it restarts, if it does.
+/// The sequence after ALTER SEQUENCE, and the value of RESTART if this option is given.
 pub fn changed(old: &SequenceDef, options: &SequenceOptions) -> Result<(NewSequence, Option<i64>)> {
     settled(NewSequence::of(old), options, false)
 }
@@ -86,7 +86,7 @@ fn settled(
     let (was_lowest, was_highest) = bounds_of(new.data_type);
     let (mut resets_min, mut resets_max) = (false, false);
     if let Some(data_type) = options.data_type {
-        // Bounds that were those of the old type become those of the new one.
+        // A bound that equals the bound of the old type becomes the bound of the new type.
         resets_min = !is_new && new.min == was_lowest;
         resets_max = !is_new && new.max == was_highest;
         new.data_type = data_type;
@@ -143,7 +143,7 @@ fn settled(
     Ok((new, restart))
 }
 
-/// 22023 for a value outside of a sequence's bounds.
+/// Fails with 22023 if a value is outside of the sequence's bounds.
 pub fn refuse_beyond(what: &str, value: i64, sequence: &NewSequence) -> Result<()> {
     let (min, max) = (sequence.min, sequence.max);
     if value < min {
@@ -167,7 +167,7 @@ fn bounds_of(t: ColumnType) -> (i64, i64) {
     }
 }
 
-/// What `serial` and its like are columns of.
+/// The column type that `serial`, `bigserial` or `smallserial` stands for.
 pub(super) fn serial_type(t: &TypeName) -> Option<ColumnType> {
     let [name] = t.name.0.as_slice() else { return None };
     if !t.modifiers.is_empty() || t.is_array {
@@ -189,7 +189,7 @@ mod tests {
         sequence_of("public".into(), "s".into(), &options)
     }
 
-    /// Answers of PostgreSQL 15.
+    /// The expected results are those of PostgreSQL 15.
     #[test]
     fn options_are_settled_as_postgresql_does() {
         let down = made(SequenceOptions { increment: Some(-1), ..Default::default() }).unwrap();

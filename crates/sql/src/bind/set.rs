@@ -29,7 +29,7 @@ pub(super) struct WrittenSetOperation<'a> {
 }
 
 impl Binder<'_> {
-    /// A set operation with the clauses of the query around it.
+    /// Binds a set operation, and the clauses (ORDER BY, LIMIT) of the query `q` that it is the body of.
     pub(super) fn set_operation(
         &mut self,
         written: &WrittenSetOperation<'_>,
@@ -55,7 +55,7 @@ impl Binder<'_> {
         self.over_set(SetOperation { kind, all, sides }, columns, &types, q)
     }
 
-    /// One side, without the clauses that stand around the whole.
+    /// Binds one side of a set operation.
     pub(super) fn side(&mut self, body: &SetExpr) -> Result<BoundQuery> {
         let bound = match body {
             SetExpr::Query(inner) => self.query(inner)?,
@@ -65,8 +65,9 @@ impl Binder<'_> {
         Ok(bound)
     }
 
-    /// Brings the outputs of all sides to common types: those of the first two, then of these and the third,
-    /// and so on. `blanks`: values of char(n) keep their blanks beside those of another length.
+    /// Casts the outputs of all sides to common types. The types of the first two sides are combined first,
+    /// then the result with the third side, and so on. With `blanks`, char(n) values keep their blanks if the
+    /// lengths differ.
     pub(super) fn matched(
         &mut self,
         kind: SetKind,
@@ -82,7 +83,8 @@ impl Binder<'_> {
                 let first = done.remove(0);
                 done.push(self.brought_to(first, &types, blanks)?);
             }
-            // A literal becomes what its pair makes of it, whatever comes behind.
+            // As in PostgreSQL, a literal gets the type of its pair, even if a later side changes the common
+            // type.
             done.push(self.brought_to(side, &types, blanks)?);
         }
         let done = done.into_iter().map(|side| self.brought_to(side, &types, blanks));
@@ -90,7 +92,7 @@ impl Binder<'_> {
         Ok((done, types))
     }
 
-    /// The query with its outputs cast; with the blanks of char(n), if these are to be shown.
+    /// The query with its outputs cast to `types`. With `blanks`, the casts keep the blanks of char(n).
     fn brought_to(&mut self, mut select: Select, types: &[Typed], blanks: bool) -> Result<Select> {
         self.settle_params(&mut select, types.iter().copied())?;
         let differs = |(o, t): (&Output, &Typed)| o.t.ty != t.ty || (t.ty == Ty::Char && o.t != *t);
@@ -113,8 +115,8 @@ impl Binder<'_> {
         Ok(Select { source: Source::Query(Box::new(select)), outputs, visible, ..Select::nothing() })
     }
 
-    /// Gives parameters that a query shows as they are, and that have no type yet, the types of what they are
-    /// for.
+    /// Gives types to parameters that have no type yet and are outputs of the query: each gets the type of
+    /// its column in `types`.
     pub(super) fn settle_params(
         &mut self,
         select: &mut Select,
@@ -135,7 +137,8 @@ impl Binder<'_> {
             return self.output_as(b.expr, b.t, to);
         }
         if from.ty != Ty::Char && to.ty == Ty::Char {
-            // The length is that of the other side: nothing is cut to it.
+            // The length in `to` belongs to the other side's type. This cast must not cut the value to this
+            // length, so it casts to char without a length.
             let plain = self.output_as(expr, from, Typed::plain(Ty::Char))?;
             return Ok(Output::new(plain.expr, to));
         }
@@ -159,7 +162,8 @@ impl Binder<'_> {
         Ok(Output::new(cast.expr, to))
     }
 
-    /// ORDER BY, LIMIT and OFFSET of a set operation, whose columns are called as those of its left side.
+    /// Binds ORDER BY, LIMIT and OFFSET of a set operation. Its columns have the names of its left side's
+    /// columns.
     fn over_set(
         &mut self,
         set: SetOperation,
@@ -205,7 +209,8 @@ impl Binder<'_> {
     }
 }
 
-/// The queries of a chain: (a UNION b) UNION c is a, b, c if both say ALL or neither does.
+/// The sides of a chain of UNION: `(a UNION b) UNION c` has the sides a, b and c, if both operators are UNION
+/// ALL or both are plain UNION.
 fn operands<'a>(written: &WrittenSetOperation<'a>) -> Vec<&'a SetExpr> {
     let (mut left, mut out) = (written.left, vec![written.right]);
     while let SetExpr::SetOperation { left: l, op, all, right } = left
@@ -220,7 +225,7 @@ fn operands<'a>(written: &WrittenSetOperation<'a>) -> Vec<&'a SetExpr> {
     out
 }
 
-/// The types that columns of these types and the outputs of a query have in common.
+/// The common types of columns with `types` and of the outputs of a query.
 fn pair_types(kind: SetKind, types: &[Typed], side: &Select) -> Result<Vec<Typed>> {
     let name = kind.name();
     if types.len() != side.visible {
@@ -232,11 +237,11 @@ fn pair_types(kind: SetKind, types: &[Typed], side: &Select) -> Result<Vec<Typed
             let message = format!("{name} types {} and {} cannot be matched", l.ty.name(), r.t.ty.name());
             SqlError::new(SqlState::DATATYPE_MISMATCH, message)
         })?;
-        // A column of literals alone is text, whatever the next pair around has.
+        // If both sides have an untyped literal, the column is text, even if a later side has another type.
         Ok(match ty {
             Ty::Unknown => Typed::plain(Ty::Text),
             _ if *l == r.t && ty == l.ty => *l,
-            // Rows of INTERSECT and EXCEPT are those of the left side, blanks and all.
+            // INTERSECT and EXCEPT return rows of the left side unchanged, with their blanks.
             Ty::Char if kind != SetKind::Union && l.ty == Ty::Char => *l,
             _ => Typed::plain(ty),
         })

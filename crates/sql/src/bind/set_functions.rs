@@ -4,7 +4,7 @@
 
 use crate::ty::{Reg, Ty};
 
-/// What the rows of a function are.
+/// What the rows of a set-returning function are.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum RowsOf {
     /// generate_series
@@ -15,19 +15,20 @@ pub(super) enum RowsOf {
     Elements,
     /// regexp_matches
     Matches,
-    /// The elements of the array that this function gives.
+    /// The elements of the array that this function returns.
     Array(&'static str),
-    /// Columns, each the elements of an array. Only a function of one column is called in expressions.
+    /// Rows of one or several columns. Each column has the elements of one array. Only a function with one
+    /// column can be called in an expression.
     Columns(&'static [ArrayColumn]),
 }
 
-/// A column of rows that are made of arrays.
+/// A column whose values are the elements of an array.
 #[derive(Debug)]
 pub(super) struct ArrayColumn {
     pub(super) name: &'static str,
-    /// The function that gives the array.
+    /// The function that returns the array.
     pub(super) by: &'static str,
-    /// The column's type where it is not that of the elements.
+    /// The type of the column, if it differs from the type of the array's elements.
     pub(super) ty: Option<Ty>,
 }
 
@@ -90,7 +91,8 @@ pub(super) fn rows_of(name: &str) -> Option<RowsOf> {
     FUNCTIONS.iter().find(|(n, _)| *n == name).map(|(_, rows)| *rows)
 }
 
-/// The same for a call where one value is wanted for each row.
+/// Like `rows_of`, for a call that must return one value for each row: `None` for functions with several
+/// columns.
 pub(super) fn values_of(name: &str) -> Option<RowsOf> {
     rows_of(name).filter(|rows| !matches!(rows, RowsOf::Columns(columns) if columns.len() > 1))
 }

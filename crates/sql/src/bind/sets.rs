@@ -23,13 +23,13 @@ use crate::eval::Expr;
 use crate::plan::{Expand, Output, Select, SetCall, SetFunction, Source};
 use crate::ty::{self, Ty, Typed};
 
-/// Which call a slot stands for.
+/// The index of the call that a temporary slot stands for.
 fn call_of(slot: usize, count: usize) -> Option<usize> {
     SET_CALL_SLOT.checked_sub(slot).filter(|n| *n < count)
 }
 
 impl Binder<'_> {
-    /// A call in an expression: a slot behind the row.
+    /// Binds a call in an expression. Its value is in a slot after the slots of the row.
     pub(super) fn set_call(
         &mut self,
         name: &str,
@@ -51,7 +51,7 @@ impl Binder<'_> {
         Ok(Bound { expr: Expr::Slot(SET_CALL_SLOT - (sets.calls.len() - 1)), t, at })
     }
 
-    /// The call of this function with these arguments.
+    /// The bound call of this function with these arguments.
     fn set_of(
         &mut self,
         name: &str,
@@ -126,7 +126,7 @@ impl Binder<'_> {
         Ok(SetCall { function: SetFunction::Series(ty), arguments, output: Typed::plain(ty) })
     }
 
-    /// A function in FROM, whether it gives a set or one value.
+    /// Binds a function in FROM, which returns a set or one value.
     pub(super) fn function_rows(
         &mut self,
         written: (&ast::ObjectName, &str),
@@ -164,7 +164,7 @@ impl Binder<'_> {
     }
 }
 
-/// Why no set may stand here.
+/// The reason why a set-returning function is not allowed here.
 fn refusal(scope: &Scope) -> Option<String> {
     let refused = scope.sets.as_ref().and_then(|sets| sets.refused);
     match (scope.no_aggregates, refused, &scope.sets) {
@@ -182,7 +182,7 @@ fn refusal(scope: &Scope) -> Option<String> {
     }
 }
 
-/// The type of the values of generate_series of such bounds, and that of the step.
+/// The type of the values of generate_series for bounds of these types, and the type of its step.
 pub(super) fn series_type(types: &[Ty]) -> Result<(Ty, Ty)> {
     let undefined = || super::call::undefined("generate_series", types);
     let ends = types.get(..2).ok_or_else(undefined)?;
@@ -213,18 +213,18 @@ pub(super) fn series_type(types: &[Ty]) -> Result<(Ty, Ty)> {
 }
 
 impl Sets {
-    /// The arguments, to change them.
+    /// The arguments of all calls, mutable.
     pub(super) fn arguments_mut(&mut self) -> impl Iterator<Item = &mut Expr> {
         self.calls.iter_mut().flat_map(|call| call.arguments.iter_mut().map(|(e, _)| e))
     }
 
-    /// The arguments.
+    /// The arguments of all calls.
     pub(super) fn arguments(&self) -> impl Iterator<Item = &Expr> {
         self.calls.iter().flat_map(|call| call.arguments.iter().map(|(e, _)| e))
     }
 
-    /// The query as one over the rows that the calls make of it; `row` are the types of the values that its
-    /// outputs are over.
+    /// Splits the query in two: an inner query without the calls, and an outer query that expands its rows by
+    /// the calls. `row` has the types of the values that the outputs of `select` use.
     pub(super) fn spread(mut self, select: Select, row: Vec<Typed>) -> Select {
         let count = self.calls.len();
         let reads_set = |e: &Expr| reads_call(e, count);
@@ -261,8 +261,8 @@ impl Sets {
         outer
     }
 
-    /// The calls as sources, each over the one whose values its arguments read; and the column that each call
-    /// becomes.
+    /// Makes sources that compute the calls. A call whose arguments use other calls is computed over the
+    /// source of these calls. Also returns, for each call, the index of the column with its values.
     fn stacked(&mut self, mut rows: Select, mut row: Vec<Typed>) -> (Source, Vec<usize>) {
         let count = self.calls.len();
         let mut places = vec![usize::MAX; count];
@@ -306,7 +306,7 @@ fn reads_one(e: &Expr, call: usize, count: usize) -> bool {
     found
 }
 
-/// The slot of a call becomes its column, if that is known.
+/// Replaces the temporary slot of a call by the index of its column.
 fn placed(e: &mut Expr, places: &[usize]) {
     if let Expr::Slot(n) = e
         && let Some(call) = call_of(*n, places.len())

@@ -23,7 +23,8 @@ use crate::plan::{Output, Select, SharedBody, Source, Subquery, SubqueryKind};
 use crate::ty::{Ty, Typed};
 
 impl Binder<'_> {
-    /// Binds with `scope` as the innermost of the queries around; gives back what is taken from it as well.
+    /// Runs `bind` with `scope` as the innermost outer query. Also returns the values that the bound part
+    /// uses of this outer query.
     pub(super) fn inside<T>(
         &mut self,
         scope: &mut Scope,
@@ -45,7 +46,7 @@ impl Binder<'_> {
         Ok((bound?, given))
     }
 
-    /// Binds what does not see the queries around from the n-th on.
+    /// Runs `bind` while the outer queries with indexes `from` and above are hidden.
     pub(super) fn hiding<T>(&mut self, from: usize, bind: impl FnOnce(&mut Self) -> T) -> T {
         let hidden: Vec<bool> = self.around.levels[from..].iter().map(|l| l.hidden).collect();
         self.around.levels[from..].iter_mut().for_each(|l| l.hidden = true);
@@ -54,12 +55,12 @@ impl Binder<'_> {
         bound
     }
 
-    /// Whether there is a query around the one that is bound.
+    /// Whether the query that is being bound has a visible outer query.
     pub(super) fn is_within(&self) -> bool {
         self.around.levels.last().is_some_and(|l| !l.hidden)
     }
 
-    /// Binds in the query around this one, which gives the value.
+    /// Binds an expression in the next outer query, and passes its value inwards.
     pub(super) fn in_query_around(
         &mut self,
         bind: impl FnOnce(&mut Self, &mut Scope) -> Result<Bound>,
@@ -73,8 +74,8 @@ impl Binder<'_> {
         given
     }
 
-    /// Binds only to see what comes of it: the queries around give nothing for it, and are not taken to be
-    /// grouped.
+    /// Runs `bind` on trial: the values that the outer queries would pass inwards are dropped. While `bind`
+    /// runs, the outer queries count as not grouped.
     pub(super) fn without_trace<T>(&mut self, bind: impl FnOnce(&mut Self) -> T) -> T {
         let note = |l: &mut QueryAround| (l.scope.grouping.take(), l.given.len());
         let before: Vec<_> = self.around.levels.iter_mut().map(note).collect();
@@ -88,13 +89,12 @@ impl Binder<'_> {
         bound
     }
 
-    /// A query that is part of another one: it keeps its conditions and its order, and its literals get
-    /// types.
+    /// Binds a query that is part of another query. Its untyped literals become text.
     pub(super) fn inner_query(&mut self, query: &ast::Query) -> Result<super::bound::BoundQuery> {
         self.as_inner(|b| b.query(query))
     }
 
-    /// Binds as a query that is part of another one.
+    /// Runs `bind` with the settings for a query that is part of another query.
     pub(super) fn as_inner(
         &mut self,
         bind: impl FnOnce(&mut Self) -> Result<super::bound::BoundQuery>,
@@ -111,7 +111,7 @@ impl Binder<'_> {
         Ok(bound)
     }
 
-    /// A column of a query around; `None` if none knows it.
+    /// Finds a column in the outer queries. `None` if none has it.
     pub(super) fn outer_column(
         &mut self,
         qualifier: Option<&str>,
@@ -143,19 +143,20 @@ impl Binder<'_> {
         Ok(Some(bound))
     }
 
-    /// Whether a query around has a relation of this name.
+    /// Whether an outer query has a relation of this name.
     pub(super) fn is_outer_relation(&self, name: &str) -> bool {
         self.around.levels.iter().any(|l| !l.hidden && l.scope.relation(name).is_some())
     }
 
-    /// Whether a relation of this name stands in FROM beside what is bound, which does not see it.
+    /// Whether FROM has a relation of this name beside the item that is being bound. The item cannot use this
+    /// relation, so an error can say why.
     pub(super) fn is_beside(&self, name: &str) -> bool {
         self.around.levels[self.around.outside.min(self.around.levels.len())..]
             .iter()
             .any(|l| l.scope.relation(name).is_some())
     }
 
-    /// A subquery as written, with what it takes.
+    /// Binds a subquery. Also returns the values of the outer query that it uses.
     fn subquery(&mut self, query: &ast::Query, scope: &mut Scope) -> Result<(Select, Vec<Bound>)> {
         self.around.subqueries += 1;
         let bound = self.inside(scope, |b| b.inner_query(query));
@@ -164,7 +165,7 @@ impl Binder<'_> {
         Ok((bound.select, given))
     }
 
-    /// `(SELECT ...)` as a value.
+    /// Binds `(SELECT ...)` as a value.
     pub(super) fn scalar_subquery(&mut self, query: &ast::Query, scope: &mut Scope) -> Result<Bound> {
         if let Some(answer) = self.locked_value(query)? {
             return Ok(answer);
@@ -178,8 +179,8 @@ impl Binder<'_> {
         Ok(bound_subquery(SubqueryKind::Scalar, select, given, at))
     }
 
-    /// `(SELECT a, b ...)` as values, one for each of its columns. Each of them is a query that runs by
-    /// itself, so that only what gives the same row each time is taken.
+    /// Binds `(SELECT a, b ...)` as one value for each column. Each value is a query that runs by itself. So
+    /// only a query that returns the same row in each run is accepted.
     pub(super) fn row_subquery(&mut self, query: &ast::Query, scope: &mut Scope) -> Result<Vec<Bound>> {
         let at = self.at(query);
         let (select, given) = self.subquery(query, scope)?;
@@ -193,7 +194,8 @@ impl Binder<'_> {
         }
         let mut columns = Vec::with_capacity(width);
         for n in 0..width {
-            // It was bound as a whole: grouping and positions are those of all its columns.
+            // The query is bound as a whole each time, and then loses its other columns. Grouping and
+            // positions (as in GROUP BY 2) refer to all columns.
             let (select, given) = self.subquery(query, scope)?;
             let outputs: Box<[Output]> = select.outputs.into_vec().into_iter().skip(n).take(1).collect();
             let select = Select { outputs, visible: 1, ..select };
@@ -239,7 +241,7 @@ impl Binder<'_> {
         Ok(inverted(found, negated))
     }
 
-    /// `x op ANY (SELECT ...)`, `x op ALL (SELECT ...)`: which, `kind` says.
+    /// Binds `x op ANY (SELECT ...)` or `x op ALL (SELECT ...)`. `kind` says which of them.
     pub(super) fn compared_with_rows(
         &mut self,
         operand: &Ast,
@@ -259,7 +261,8 @@ impl Binder<'_> {
         Ok(bound_subquery(kind(test), select, given, at))
     }
 
-    /// `(a, b) = (SELECT ...)`: NULL if there is no row, 21000 if there are several.
+    /// Binds `(a, b) = (SELECT ...)`. The result is NULL if the subquery returns no row. Several rows are
+    /// error 21000.
     pub(super) fn compared_with_row(
         &mut self,
         operands: &[&Ast],
@@ -312,8 +315,8 @@ impl Binder<'_> {
     }
 }
 
-/// Whether it, or a query within it, takes some rows of several, and which may be another matter each time it
-/// runs.
+/// Whether the query, or a query within it, has a clause (such as LIMIT) by which two runs may return
+/// different rows.
 fn picks_rows(select: &Select) -> bool {
     let picks = |s: &Select| {
         s.limit.is_some() || s.offset.is_some() || !s.distinct_on.is_empty() || !s.windows.is_empty()
@@ -337,7 +340,7 @@ fn picks_rows(select: &Select) -> bool {
     found
 }
 
-/// A literal or a parameter, which the subquery sees as well.
+/// Whether the expression is a literal or a parameter. A subquery can use these directly.
 fn is_fixed(e: &Expr) -> bool {
     matches!(e, Expr::Const(_) | Expr::Param(_))
 }
@@ -356,7 +359,7 @@ fn inverted(b: Bound, negated: bool) -> Bound {
     Bound { expr: Expr::Not(Box::new(b.expr)), t: Typed::plain(Ty::Bool), at: b.at }
 }
 
-/// An error about a column as the subquery that uses it sees it.
+/// The error about an ungrouped column of an outer query, with PostgreSQL's text for a subquery.
 fn of_outer_query(e: SqlError) -> SqlError {
     let ungrouped = " must appear in the GROUP BY clause or be used in an aggregate function";
     match e.message.strip_suffix(ungrouped) {

@@ -16,7 +16,7 @@ use crate::plan::{Source, Unnest};
 use crate::ty::{Ty, Typed};
 
 impl Binder<'_> {
-    /// A function in FROM whose columns are arrays.
+    /// Binds a function in FROM whose columns are computed as arrays.
     pub(super) fn set_returning(
         &mut self,
         (function, made_of): (&str, &[ArrayColumn]),
@@ -46,7 +46,7 @@ impl Binder<'_> {
         Ok(BoundFrom::one(source, named(function, columns, &[], alias)?))
     }
 
-    /// unnest(a, b, ...) in FROM.
+    /// Binds `unnest(a, b, ...)` in FROM.
     pub(super) fn unnest(
         &mut self,
         arrays: &[ast::FunctionArg],
@@ -74,7 +74,7 @@ impl Binder<'_> {
         Ok(BoundFrom::one(source, named("unnest", columns, &[], alias)?))
     }
 
-    /// generate_subscripts(array, dimension) in FROM: a series.
+    /// Binds the arguments of `generate_subscripts(array, dimension)`: returns the bounds of a series.
     pub(super) fn subscripts(&mut self, bounds: Vec<Bound>, at: Option<u32>) -> Result<Vec<Bound>> {
         let [array, dimension] = <[Bound; 2]>::try_from(bounds)
             .map_err(|_| SqlError::unsupported("generate_subscripts with these arguments").at(at))?;

@@ -6,25 +6,26 @@ use varve_engine::{ObjectId, TableDef};
 
 use crate::rights::{Need, Needed};
 
-/// What the statement uses so far.
+/// What the statement uses, as far as it is bound.
 #[derive(Debug, Default)]
 pub(super) struct Uses {
-    /// Tables that were named.
+    /// The tables that the statement names.
     pub(super) tables: Vec<Arc<TableDef>>,
-    /// Views that were named: what is bound holds for this version of the catalog only.
+    /// The views that the statement names. If there are any, the bound statement is valid for this version of
+    /// the catalog only.
     pub(super) views: Vec<ObjectId>,
-    /// A sequence was read as a relation, which is bound by its OID.
+    /// Whether the statement reads a sequence as a relation. The sequence is bound by its OID.
     pub(super) sequence: bool,
-    /// ONLY was read.
+    /// Whether the statement has ONLY.
     pub(super) only: bool,
-    /// What was read in FROM, and as whom.
+    /// The relations that the statement reads in FROM, each with the role whose rights count.
     pub(super) needs: Vec<Need>,
-    /// The view whose text is bound, if its owner is who reads what it names.
+    /// The view whose text is being bound, if the rights of the view's owner count for the relations in it.
     pub(super) through: Option<ObjectId>,
 }
 
 impl Uses {
-    /// Notes that the statement reads something in FROM.
+    /// Records that the statement reads something in FROM.
     pub(super) fn need(&mut self, what: Needed) {
         let need = Need { what, through: self.through };
         if !self.needs.contains(&need) {

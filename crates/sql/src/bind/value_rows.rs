@@ -8,8 +8,8 @@ use crate::eval::Expr;
 use crate::plan::{InsertSource, Output, Select, SortKey, Source};
 use crate::ty::{Ty, Typed};
 
-/// Rows of VALUES, subqueries among them. Only these are left to a general query: sequences are the
-/// executor's.
+/// Splits rows of VALUES with subqueries. A general query computes only the subqueries. The executor computes
+/// the rest of each value, because it draws the values of sequences.
 pub(super) fn queried(mut rows: Vec<Box<[Expr]>>) -> InsertSource {
     let ordinal = Typed::plain(Ty::Int8);
     let (mut types, mut given) = (vec![ordinal], Vec::with_capacity(rows.len()));
@@ -26,13 +26,14 @@ pub(super) fn queried(mut rows: Vec<Box<[Expr]>>) -> InsertSource {
         Source::Values(given.into_iter().map(filled).collect(), types.iter().map(|t| t.ty).collect());
     let outputs: Box<[Output]> =
         types.iter().enumerate().map(|(n, t)| Output::new(Expr::Slot(n), *t)).map(Output::unpadded).collect();
-    // Rows are written as they are given, which is what gives them their numbers.
+    // Rows must be written in the order of VALUES, so they are sorted by their ordinal. The values of
+    // sequences depend on this order.
     let order = [SortKey { output: 0, descending: false, nulls_first: false }];
     let select = Select { source, visible: outputs.len(), outputs, order: order.into(), ..Select::nothing() };
     InsertSource::Queried(Box::new(select), rows)
 }
 
-/// Moves each subquery of an expression into a column of its type that its row has not used so far.
+/// Moves each subquery of an expression into a column of the same type that has no value in this row yet.
 fn into_columns(e: &mut Expr, types: &mut Vec<Typed>, row: &mut Vec<Option<Expr>>) {
     if let Expr::Subquery(_, subquery) = e {
         let t = subquery.result();

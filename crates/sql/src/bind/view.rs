@@ -27,13 +27,13 @@ use crate::sink::Column;
 use crate::system::names::quoted;
 use crate::ty::Typed;
 
-/// CREATE VIEW, understood.
+/// A bound CREATE VIEW.
 pub struct ViewSpec {
-    /// The view.
+    /// The view to create.
     pub view: NewView,
     /// OR REPLACE
     pub or_replace: bool,
-    /// Tables that it reads, to be held while it is made.
+    /// The tables that the view reads. They are locked while the view is created.
     pub tables: Vec<std::sync::Arc<TableDef>>,
 }
 
@@ -44,7 +44,8 @@ impl Binder<'_> {
         if !self.catalog.has_schema(&schema) {
             return Err(crate::names::cannot_create(&schema, &name).at(self.at(&v.name)));
         }
-        // The path of `public` is that of the text.
+        // A stored text is bound with the search path `public`. If the session has this path too, none is
+        // set.
         self.path = self.path.filter(|path| path.number() != 0);
         let bound = self.viewed(&v.query)?;
         if bound.select.lock.is_some() {
@@ -67,7 +68,7 @@ impl Binder<'_> {
         Ok(ViewSpec { view, or_replace: v.or_replace, tables })
     }
 
-    /// Binds a query as one in FROM is bound.
+    /// Binds a query like a query in FROM.
     fn viewed(&mut self, query: &ast::Query) -> Result<BoundQuery> {
         let was_in_from = std::mem::replace(&mut self.in_from, true);
         let bound = self.deeper(|b| b.query(query));
@@ -88,7 +89,8 @@ impl Binder<'_> {
         bound
     }
 
-    /// The query's text as it is kept: the first of several that binds to the same again.
+    /// The text of the query that the catalog stores: the first of several candidates that binds to the same
+    /// query again.
     fn kept_query(&mut self, v: &CreateView, bound: &BoundQuery, columns: &[ViewColumn]) -> Result<String> {
         let mut inner = Binder::new(self.catalog, &v.text, &[])?;
         (inner.path, inner.depth) = (self.path, self.depth);
@@ -132,7 +134,7 @@ impl Binder<'_> {
             .with_hint("Varve cannot keep this query as text; write it in another way."))
     }
 
-    /// A view in FROM.
+    /// Binds a view in FROM.
     pub(super) fn view(
         &mut self,
         view: &ViewDef,
@@ -147,7 +149,7 @@ impl Binder<'_> {
         shown
     }
 
-    /// A sequence in FROM: one row that says where it stands.
+    /// Binds a sequence in FROM. It is one row with the state of the sequence.
     pub(super) fn sequence(
         &mut self,
         sequence: &SequenceDef,
@@ -200,8 +202,9 @@ impl Binder<'_> {
         Ok((Source::Query(Box::new(bound.select)), relation.showing(view.id.0)))
     }
 
-    /// What the query names. A column counts as used if a word of the text is its name: too many, never too
-    /// few. Where columns are given other names (`t AS x(p)`), all are.
+    /// The objects and columns that the query uses. A column counts as used if a word of the text is its
+    /// name. So the list may have too many columns, but never too few. If the query renames columns (`t AS
+    /// x(p)`), all columns count as used.
     fn uses(&mut self, text: &str) -> Result<Vec<Use>> {
         let tokens = parse::tokens(text)?;
         let all = parse::names_columns(text)?;
@@ -244,11 +247,11 @@ fn options_of(options: &[StorageOption]) -> Result<Option<bool>> {
 
 /// Whether two bound queries are the same.
 fn is_same(again: &Select, bound: &Select) -> bool {
-    // They hold nothing that is not in their Debug form, and no positions.
+    // The Debug form shows everything in a bound query, and a bound query has no positions in the text.
     format!("{again:?}") == format!("{bound:?}")
 }
 
-/// Whether a bound query is this one with another query around it.
+/// Whether `again` is the query `bound` inside another query.
 fn is_around(again: &Select, bound: &Select) -> bool {
     matches!(&again.source, Source::Query(inner) if is_same(inner, bound))
 }
@@ -260,7 +263,8 @@ fn has_columns(again: &BoundQuery, columns: &[ViewColumn]) -> bool {
     again.columns.len() == columns.len() && again.columns.iter().zip(columns).all(same)
 }
 
-/// Notes the numbers of the outputs by whose names the rows are sorted: the outputs get other names.
+/// Records the number of each output whose name is in ORDER BY or DISTINCT ON. The outputs get other names,
+/// so the new text must use numbers.
 fn ordered_by_number(query: &ast::Query, bound: &BoundQuery, meanings: &mut Meanings) {
     let mut order: Vec<&ast::Expr> = query.order_by.iter().map(|item| &item.expr).collect();
     let mut body = query.body.as_ref();
@@ -289,7 +293,7 @@ fn ordered_by_number(query: &ast::Query, bound: &BoundQuery, meanings: &mut Mean
     }
 }
 
-/// The query within another one that gives names to its columns.
+/// Puts the query into an outer query that gives names to its columns.
 fn around(text: &str, names: &[&str]) -> String {
     let names: Vec<String> = names.iter().map(|name| quoted(name)).collect();
     let columns: Vec<String> = names.iter().map(|name| format!("q.{name}")).collect();
@@ -300,7 +304,7 @@ fn no_query(text: &str) -> SqlError {
     SqlError::internal(format!("the text of a view is no query: {text}"))
 }
 
-/// The query that a text is.
+/// Parses a text that is a query.
 fn query_of(text: &str) -> Result<ast::Query> {
     match parse::statement(text)? {
         Parsed::Sql(statement) => match *statement {
@@ -311,13 +315,14 @@ fn query_of(text: &str) -> Result<ast::Query> {
     }
 }
 
-/// Whether a star behind this token stands for columns, and is no product.
+/// Whether a star after this token stands for columns. Otherwise it is a multiplication.
 fn begins_item(before: &Token<'_>) -> bool {
     [",", ".", ")"].iter().any(|symbol| before.is(symbol))
         || ["select", "distinct", "all"].iter().any(|word| before.is_word(word))
 }
 
-/// The view's columns: names given in front, then those of the query.
+/// The view's columns. The first columns have the names that CREATE VIEW lists, the others have the names of
+/// the query's columns.
 fn view_columns(bound: &BoundQuery, given: &[Ident]) -> Result<Vec<ViewColumn>> {
     if given.len() > bound.columns.len() {
         let message = "CREATE VIEW specifies more column names than columns";

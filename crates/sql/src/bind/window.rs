@@ -23,7 +23,7 @@ use crate::plan::{AggCall, AggKind, Exclude, Frame, FrameBound, FrameUnits, Orde
 use crate::ty::{Ty, Typed};
 
 impl WinFunction {
-    /// How many arguments it takes, at least and at most.
+    /// The smallest and the largest number of arguments of the function.
     fn arity(self) -> (usize, usize) {
         match self {
             WinFunction::RowNumber
@@ -48,7 +48,7 @@ fn windowing(message: impl Into<String>) -> SqlError {
 }
 
 impl Binder<'_> {
-    /// The windows that a query's WINDOW clause names.
+    /// Collects the windows that a query's WINDOW clause names.
     pub(super) fn named_windows(&mut self, written: &[ast::NamedWindow]) -> Result<Windows> {
         let mut out = Windows::default();
         for ast::NamedWindow { name, spec } in written {
@@ -62,7 +62,7 @@ impl Binder<'_> {
         Ok(out)
     }
 
-    /// `function(...) OVER ...`: a slot behind the row.
+    /// Binds `function(...) OVER ...`. Its value is in a slot after the slots of the row.
     pub(super) fn window_call(
         &mut self,
         name: &str,
@@ -102,7 +102,7 @@ impl Binder<'_> {
         Ok(Bound { expr: Expr::Slot(WINDOW_SLOT - (windows.calls.len() - 1)), t, at })
     }
 
-    /// A call over this window, without its function.
+    /// A call over this window. The caller sets its function.
     fn window_over(&mut self, spec: &ast::WindowSpec, scope: &mut Scope) -> Result<WinCall> {
         let partition = spec.partition_by.iter().map(|e| {
             let b = self.expression(e, scope)?;
@@ -245,7 +245,7 @@ impl Binder<'_> {
         Ok(())
     }
 
-    /// ORDER BY of a window, each key with what it is bound to.
+    /// Binds ORDER BY of a window. Returns each key with its bound expression.
     pub(super) fn window_order(
         &mut self,
         written: &[ast::OrderByExpr],
@@ -336,7 +336,8 @@ impl Binder<'_> {
         self.distance_bound(offset, end, order)
     }
 
-    /// The value at this distance from the row's; the order takes on its type.
+    /// The bound of a RANGE frame: the value of the sort column plus or minus `offset`. If the bound has
+    /// another type than the sort key, the key is cast to it.
     fn distance_bound(
         &mut self,
         offset: Bound,
@@ -368,7 +369,8 @@ impl Binder<'_> {
                 .with_hint("Cast the offset value to an appropriate type.")
                 .at(at));
         }
-        // Sums of whole numbers must not leave their type, and distances between reals are doubles.
+        // A sum of integers could overflow its type, so it is computed as bigint. As in PostgreSQL, the
+        // offset for a real is a double, so the sum is a double.
         let wide = match value.t.ty {
             ty if ty.is_integer() => Typed::plain(Ty::Int8),
             Ty::Float4 => Typed::plain(Ty::Float8),
@@ -389,8 +391,8 @@ impl Binder<'_> {
         Ok(FrameBound::Value(offset.expr, bound.expr))
     }
 
-    /// The bound, but the greatest or least of all values where it is no number though the row's value is
-    /// one: infinity less infinity. Every value is on the frame's side of such an end.
+    /// Returns `bound`, except where it is NaN and the row's value is not, that is for infinity minus
+    /// infinity. There it returns infinity or -infinity, so that this end of the frame excludes no value.
     fn beyond_infinity(&mut self, from: Bound, bound: Bound, is_greatest: bool) -> Result<Bound> {
         let (at, t) = (bound.at, bound.t);
         let constant = |text: &str| Bound {
@@ -406,7 +408,7 @@ impl Binder<'_> {
         Ok(Bound { expr: Expr::Case([branch].into(), Box::new(bound.expr)), t, at })
     }
 
-    /// An untyped distance gets the type that goes with the order's.
+    /// An untyped offset gets the type that belongs to the type of the sort column.
     fn offset_like(&mut self, offset: Bound, of: Ty) -> Result<Bound> {
         if offset.t.ty != Ty::Unknown {
             return Ok(offset);
@@ -420,8 +422,8 @@ impl Binder<'_> {
 }
 
 impl Windows {
-    /// The calls with their slots, and those of the aggregates below them, where they stand in the row:
-    /// behind its `width`.
+    /// Returns the calls, and replaces their temporary slots in `exprs` by the final ones, which begin at
+    /// `width`.
     pub(super) fn placed(self, width: usize, exprs: Vec<&mut Expr>) -> Box<[WinCall]> {
         let count = self.calls.len();
         for expr in exprs {
@@ -437,7 +439,7 @@ impl Windows {
         self.calls.into()
     }
 
-    /// What OVER means.
+    /// The full specification of the window that OVER names or writes.
     fn spec(&self, over: &Over) -> Result<ast::WindowSpec> {
         match over {
             Over::Name(name) => self.named(name).cloned(),
@@ -453,7 +455,7 @@ impl Windows {
         })
     }
 
-    /// A specification with what it takes from the window that it names.
+    /// Completes a specification with the clauses of the window that it names.
     fn complete(&self, spec: &ast::WindowSpec) -> Result<ast::WindowSpec> {
         let Some(name) = &spec.window_name else { return Ok(spec.clone()) };
         let base = self.named(name)?;
@@ -474,7 +476,7 @@ impl Windows {
     }
 }
 
-/// Whether values of type `ty` are distances between values of type `of`.
+/// Whether values of type `ty` can be offsets for a sort column of type `of`.
 fn is_distance(ty: Ty, of: Ty) -> bool {
     match of {
         Ty::Float4 | Ty::Float8 => ty.is_number(),
@@ -484,15 +486,15 @@ fn is_distance(ty: Ty, of: Ty) -> bool {
     }
 }
 
-/// An end of a frame that is a distance away.
+/// An end of a frame that is an offset away from the current row.
 #[derive(Clone, Copy)]
 struct FrameEnd {
     is_start: bool,
-    /// PRECEDING.
+    /// Whether the end is PRECEDING.
     before: bool,
 }
 
-/// 42P20 for ends of a frame that don't go together.
+/// Fails with 42P20 if the ends of a frame contradict each other.
 fn check_frame(start: &ast::FrameBound, end: &ast::FrameBound) -> Result<()> {
     use ast::FrameBound::{CurrentRow, Following, Preceding};
     let message = match (start, end) {

@@ -27,7 +27,7 @@ use crate::plan::{Output, Recursion, Select, SetKind, Shared, SharedBody, Source
 use crate::ty::{Ty, Typed};
 
 impl Binder<'_> {
-    /// Runs `bind` with the named queries of a WITH in reach.
+    /// Runs `bind`, which can use the named queries of a WITH clause.
     pub fn with_named<T>(
         &mut self,
         with: &ast::With,
@@ -78,13 +78,13 @@ impl Binder<'_> {
         Ok(())
     }
 
-    /// The place of the query that a name means.
+    /// The index of the named query that a name means.
     pub(super) fn find_named(&self, name: &str) -> Option<usize> {
         self.named.queries.iter().rposition(|n| n.name == name)
     }
 
-    /// The rows of a named query that need not be bound for this use: those that uses share, or its own in
-    /// its second part.
+    /// The rows of a named query that is not bound again for this use: the rows that all uses share, or the
+    /// query's own rows in its second part. `None` if the query must be bound again.
     pub(super) fn named_rows(&mut self, place: usize) -> Result<Option<NamedRows>> {
         let subqueries = self.around.subqueries;
         let named = &mut self.named.queries[place];
@@ -108,12 +108,12 @@ impl Binder<'_> {
         Err(self.misplaced(what))
     }
 
-    /// How often recursive queries whose second part is bound have named themselves so far.
+    /// For each recursive query whose second part is being bound: how often it has named itself so far.
     pub(super) fn work_uses(&self) -> Vec<usize> {
         self.named.queries.iter().filter_map(|n| n.work.as_ref()).map(|w| w.uses).collect()
     }
 
-    /// The same as before something was bound that is to be bound again.
+    /// Sets the counts of `work_uses` back, before a part of the query is bound a second time.
     pub(super) fn set_work_uses(&mut self, uses: &[usize]) {
         let works = self.named.queries.iter_mut().filter_map(|n| n.work.as_mut());
         works.zip(uses).for_each(|(work, uses)| work.uses = *uses);
@@ -124,7 +124,7 @@ impl Binder<'_> {
         self.named.queries.iter().any(|n| n.work.as_ref().is_some_and(|work| work.id == id))
     }
 
-    /// 42P19 for the place of a recursive query's own name.
+    /// Error 42P19: a recursive query names itself where this is not allowed.
     pub(super) fn misplaced(&self, what: &str) -> SqlError {
         let name = self.named.queries.iter().rfind(|n| n.work.is_some()).map_or("", |n| &n.name);
         let message = format!("recursive reference to query \"{name}\" {what}");
@@ -140,7 +140,8 @@ impl Binder<'_> {
         // Under RECURSIVE the name means the query itself while its body is bound.
         let later = self.named.queries.split_off(if open { place + 1 } else { place });
         self.named.recursing.push(place);
-        // A query that nobody reads is not computed.
+        // A named query that no other query reads is not computed. So a constant in it that cannot be cast is
+        // no error yet, as in a branch of CASE.
         self.choices += 1;
         let bound = self.hiding(levels, |b| {
             b.deeper(
@@ -162,7 +163,7 @@ impl Binder<'_> {
         Ok(bound)
     }
 
-    /// The body of a query that may read itself.
+    /// Binds the body of a query that may read itself.
     fn open_query(&mut self, place: usize, query: &ast::Query) -> Result<BoundQuery> {
         let SetExpr::SetOperation { left, op: SetOperator::Union, all, right } = query.body.as_ref() else {
             return self.query(query);
@@ -194,7 +195,8 @@ impl Binder<'_> {
         let uses = self.named.queries[place].work.take().map_or(0, |w| w.uses);
         let then = then?;
         if uses == 0 {
-            // It does not read itself. Bound as any union its literals take their types from both sides.
+            // The query does not read itself. So it is bound again as a plain UNION, in which literals get
+            // their types from both sides.
             self.probed()?;
             return self.query_body(query);
         }
@@ -244,7 +246,7 @@ impl Binder<'_> {
     }
 }
 
-/// 42P19 for a query that reads itself before it can.
+/// Error 42P19: a query reads itself in its first part.
 fn itself_in_first(name: &str, query: &ast::Query) -> SqlError {
     let is_union = matches!(query.body.as_ref(), SetExpr::SetOperation { op: SetOperator::Union, .. });
     let message = match is_union {
@@ -258,7 +260,7 @@ fn itself_in_first(name: &str, query: &ast::Query) -> SqlError {
     SqlError::new(SqlState::INVALID_RECURSION, message)
 }
 
-/// Clauses around a recursive union.
+/// Refuses ORDER BY, LIMIT, OFFSET and row locks on a recursive UNION.
 fn refuse_clauses(query: &ast::Query) -> Result<()> {
     for (written, clause) in [
         (!query.order_by.is_empty(), "ORDER BY"),
