@@ -4,6 +4,7 @@
 //! 1. A transaction gets an id at its first write. A transaction that only reads logs nothing.
 //! 2. A call that fails has changed nothing.
 //! 3. Dropping a transaction rolls it back.
+//! 4. The calls of a transaction come from one thread, or `hand_over` is between those of two threads.
 //!
 //! This module knows nothing about SQL, implicit transactions and sessions.
 
@@ -140,6 +141,15 @@ impl Transaction {
     /// Overrides the lock time-out; `None` means no limit.
     pub fn set_lock_timeout(&mut self, timeout: Option<Duration>) {
         self.cx.timeout = timeout;
+    }
+
+    /// Called before another thread goes on with the transaction: its thread waits until its stores to
+    /// persistent memory are durable. A fence of another thread does not wait for them.
+    #[inline]
+    pub fn hand_over(&self) {
+        if self.cx.stores.is_some() {
+            self.cx.hand_over_stores();
+        }
     }
 
     /// Begins a statement: takes a snapshot (under READ COMMITTED a new one each time), and marks the point

@@ -10,6 +10,7 @@
 //! 2. A commit is durable when a later [`Store::sync`] has returned. [`Store::commit`] says whether it is
 //!    durable already.
 //! 3. A partition has one worker. So no two transactions of a store overlap.
+//! 4. The calls of one transaction come from one thread, or [`Store::hand_over`] is between two threads.
 //!
 //! What it does not know: types, definitions of tables, transactions over several partitions.
 
@@ -162,6 +163,10 @@ pub trait Store: Send + Sync {
 
     /// Makes all commits durable.
     fn sync(&mut self) -> StoreResult<()>;
+
+    /// Called before another thread goes on with the open transaction. A fence waits for the write-backs of
+    /// its own thread only. So an engine that writes lines back before the commit waits for them here.
+    fn hand_over(&self) {}
 
     /// Returns all chunks of the store, for a check. Another active chunk of its owners would be a leaked
     /// one. Reads all indexes.

@@ -157,6 +157,15 @@ impl Context {
         Ok(())
     }
 
+    /// Before another thread goes on with the transaction.
+    #[cold]
+    pub(crate) fn hand_over_stores(&self) {
+        for partition in self.stores.iter().flat_map(|work| &work.open) {
+            // Without a store there is nothing to wait for.
+            let _none = self.core.partitions.read(*partition).map(|store| store.hand_over());
+        }
+    }
+
     /// Commits in all stores, durably.
     #[cold]
     pub(crate) fn commit_stores(&mut self) -> Result<()> {

@@ -59,6 +59,9 @@ pub(crate) trait LsmMedium {
     /// Makes all commits durable.
     fn sync(&mut self) -> StoreResult<()>;
 
+    /// As [`crate::store::Store::hand_over`].
+    fn hand_over(&self) {}
+
     /// Returns all chunks of the store.
     fn chunks(&self) -> StoreResult<Vec<Pointer>>;
 }

@@ -159,6 +159,10 @@ impl<M: LsmMedium + Send + Sync> Store for LsmStore<M> {
         self.medium.sync()
     }
 
+    fn hand_over(&self) {
+        self.medium.hand_over();
+    }
+
     fn chunks(&self) -> StoreResult<Vec<Pointer>> {
         self.medium.chunks()
     }

@@ -385,6 +385,10 @@ impl Store for NvmInplace {
         Ok(())
     }
 
+    fn hand_over(&self) {
+        self.space.fence();
+    }
+
     fn chunks(&self) -> StoreResult<Vec<Pointer>> {
         let mut chunks = self.log.blocks().to_vec();
         self.tables.add_chunks(&self.space, &mut chunks)?;

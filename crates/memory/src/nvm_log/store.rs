@@ -237,6 +237,10 @@ impl LsmMedium for NvmLogMedium {
         Ok(())
     }
 
+    fn hand_over(&self) {
+        self.space.fence();
+    }
+
     fn chunks(&self) -> StoreResult<Vec<Pointer>> {
         let mut chunks = self.log.blocks().to_vec();
         chunks.push(self.directory.chunk());

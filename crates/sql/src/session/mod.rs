@@ -588,8 +588,11 @@ impl Session {
         committed
     }
 
-    /// A statement has ended: what others see.
+    /// A statement has ended: what others see. Another thread may make the next call.
     fn rest(&self) {
+        if let Some(txn) = &self.txn {
+            txn.hand_over();
+        }
         self.seat.rest(match self.block {
             Block::Idle => State::Idle,
             // Until Sync it is what it became when its statement began: active.

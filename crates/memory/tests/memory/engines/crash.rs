@@ -139,26 +139,62 @@ fn every_crash_leaves_what_was_acknowledged() {
     }
 }
 
-/// At the end of each transaction, a crash keeps durable stores only. A fence waits for the write-backs of its
-/// own thread, so this finds lines that one thread writes back and only another one fences.
+/// At each mark of a life whose threads work in turn, a crash keeps durable stores only. A fence waits for
+/// the write-backs of its own thread. So this finds lines that one thread writes back and only another one
+/// fences. The result is the numbers of images and of pending stores.
+fn keep_durable_stores_only(engine: &Engine, life: &Life) -> Result<(u64, usize), String> {
+    let mut timeline = Timeline::new(in_two_threads(life.recording.clone()));
+    let marks = life.recording.events.iter().filter(|event| matches!(event.change, Change::Mark(_)));
+    let (mut images, mut pending) = (0, 0);
+    for mark in marks {
+        timeline.advance(mark.submitted + 1);
+        let fates = vec![Fate::Absent; timeline.pending().len()];
+        let [image] = &timeline.image(&fates)[..] else { return Err("one device was recorded".into()) };
+        let acknowledged = Acknowledged::decode(timeline.marks().last().copied().unwrap_or_default());
+        (images, pending) = (images + 1, pending + fates.len());
+        state_of(engine, image, life, acknowledged)
+            .map_err(|error| format!("{}, {acknowledged:?}: {error}", engine.name))?;
+    }
+    Ok((images, pending))
+}
+
 #[test]
 fn no_commit_relies_on_the_fence_of_another_thread() {
     for engine in &ENGINES {
         let plan = Plan { seed: 5, operations: 300, keys: 60, traced: Calls::None };
         let life = recorded(engine, 120, &plan).unwrap_or_else(|error| panic!("{error}"));
-        let mut timeline = Timeline::new(in_two_threads(life.recording.clone()));
-        let marks = life.recording.events.iter().filter(|event| matches!(event.change, Change::Mark(_)));
-        let (mut images, mut pending) = (0, 0);
-        for mark in marks {
-            timeline.advance(mark.submitted + 1);
-            let fates = vec![Fate::Absent; timeline.pending().len()];
-            let [image] = &timeline.image(&fates)[..] else { panic!("one device was recorded") };
-            let acknowledged = Acknowledged::decode(timeline.marks().last().copied().unwrap_or_default());
-            (images, pending) = (images + 1, pending + fates.len());
-            let state = state_of(engine, image, &life, acknowledged);
-            state.unwrap_or_else(|error| panic!("{}, {acknowledged:?}: {error}", engine.name));
-        }
+        let (images, pending) =
+            keep_durable_stores_only(engine, &life).unwrap_or_else(|error| panic!("{error}"));
         println!("{}: {images} ends of transactions, {pending} pending stores", engine.name);
         assert!(images > 40, "{}: {images} images", engine.name);
+    }
+}
+
+#[test]
+fn a_transaction_that_is_handed_over_may_change_its_thread() {
+    for engine in &ENGINES {
+        for seed in 0..2 {
+            let life = life::live_in_turns(engine, seed, 40, |store| store.hand_over());
+            let life = life.unwrap_or_else(|error| panic!("{error}"));
+            let (images, pending) =
+                keep_durable_stores_only(engine, &life).unwrap_or_else(|error| panic!("{error}"));
+            println!("{} seed {seed}: {images} changes of the thread, {pending} pending stores", engine.name);
+            assert!(images > 80, "{}: {images} images", engine.name);
+        }
+    }
+}
+
+/// The images find a transaction that changes its thread and is not handed over. The other engines write
+/// nothing back before the commit.
+#[test]
+fn two_engines_need_to_be_handed_over() {
+    for engine in &ENGINES {
+        let is_lost = |seed| {
+            let life =
+                life::live_in_turns(engine, seed, 40, |_| {}).unwrap_or_else(|error| panic!("{error}"));
+            keep_durable_stores_only(engine, &life).is_err()
+        };
+        let needs_it = ["nvm_inplace", "nvm_log"].contains(&engine.name);
+        assert_eq!((0..2).any(is_lost), needs_it, "{}", engine.name);
     }
 }

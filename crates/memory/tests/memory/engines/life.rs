@@ -199,6 +199,39 @@ pub fn live_deleting(engine: &Engine) -> Result<Life, String> {
     Ok(Life { recording: log.recording(), states, sites, rows_count: 8, full_count: 0 })
 }
 
+/// A life in which another thread goes on behind each change, also within a transaction. `hand_over` is
+/// called in between.
+pub fn live_in_turns(
+    engine: &Engine,
+    seed: u64,
+    transactions: u64,
+    hand_over: fn(&dyn Store),
+) -> Result<Life, String> {
+    let directory = with_table(engine, 3 << 20);
+    let filled = filled(engine, &directory, 60)?;
+    let log = RecordLog::new();
+    let recorder = Recorder::wrap(directory, Arc::clone(&log));
+    let region = recorder.map(REGION, 4096).map_err(|error| error.to_string())?;
+    let region = Traced::wrap(region, Arc::clone(&log), Calls::None);
+    let allocator = Allocator::open(region.clone(), DATABASE).map_err(|error| error.to_string())?;
+    let store = (engine.open)(Arc::new(allocator)).map_err(|error| error.to_string())?;
+    let (mut working, mut rng) = (Working::new(store, region, filled.clone()), Rng::new(seed));
+    let (mut states, mut newest) = (vec![filled], 0);
+    log.mark(newest);
+    for _ in 0..transactions {
+        for _ in 0..1 + rng.below(5) {
+            working.operate(&mut rng, 100)?;
+            hand_over(&*working.store);
+            log.mark(newest);
+        }
+        newest = end_durably(&mut working, rng.below(4) > 0, &mut states)?;
+        log.mark(newest);
+    }
+    working.model.compare(&*working.store)?;
+    let sites = working.region.sites();
+    Ok(Life { recording: log.recording(), states, sites, rows_count: 0, full_count: 0 })
+}
+
 /// Fills the store of a directory with short rows, durably; what it holds.
 fn filled(engine: &Engine, directory: &Arc<MemoryDirectory>, rows: u64) -> Result<Model, String> {
     let log = RecordLog::new();
