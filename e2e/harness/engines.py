@@ -20,6 +20,7 @@ REFUSALS = [
     ("0A000", r"an index with an expression or a condition on a table of engine ", "no indexes over expressions, no partial indexes"),
     ("0A000", r"(WITH|SET) \(compression\) for a table of engine ", "the pages of a table are compressed, and these have none"),
     ("0A000", r"going back to before a definition, in a transaction ", "a store makes a definition outside of its transactions"),
+    ("55P03", r"could not obtain lock on row in relation ", "a transaction locks its partition, so NOWAIT fails for all of its rows"),
     ("55P03", r"lock timeout", "transactions are serial in a partition: this one would wait"),
 ]
 """SQLSTATE, what the message begins with or contains, and why these tables differ from others (decision 0117)."""

@@ -135,7 +135,11 @@ def nowait_does_not_wait(a, b, _c):
     except wire.ServerError as error:
         assert error.sqlstate == "55P03", error
     b.query("ROLLBACK")
+    said = fails(b, "SELECT v FROM t WHERE id = 2 FOR UPDATE NOWAIT", "55P03")
+    assert b.query("SELECT v FROM t FOR UPDATE SKIP LOCKED") == []
     a.query("COMMIT")
+    assert b.query("SELECT v FROM t ORDER BY id FOR UPDATE SKIP LOCKED") == [["10"], ["20"]]
+    return said
 
 
 CASES = [

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
+use smallvec::SmallVec;
 use varve_device::planted;
 use varve_pager::{Lsn, Mtr, PageId, Pager};
 
@@ -23,9 +24,9 @@ use crate::lock_queue::Tag;
 use crate::marks::Marks;
 use crate::modes::LockMode;
 use crate::node::Stamp;
-use crate::partitions::PartitionWork;
+use crate::partitions::{PartitionId, PartitionWork};
 use crate::purge_queue::Finished;
-use crate::row_access::{Isolation, ScanIndex};
+use crate::row_access::{Isolation, ScanIndex, WhenHeld};
 use crate::serial::Serial;
 use crate::share::Share;
 use crate::table_lock::Waiting;
@@ -78,6 +79,10 @@ pub struct Context {
     pub(crate) is_past: bool,
     /// The work in partitions of memory-oriented engines, if there is any.
     pub(crate) stores: Option<Box<PartitionWork>>,
+    /// What the statement does at partitions that are held.
+    pub(crate) when_held: WhenHeld,
+    /// Partitions that the statement has passed by, because others held them.
+    pub(crate) passed_by: SmallVec<[PartitionId; 2]>,
 }
 
 /// What a transaction waits for. It may take several waits.
@@ -137,6 +142,8 @@ impl Context {
             is_reader: false,
             is_past: false,
             stores: None,
+            when_held: WhenHeld::Wait,
+            passed_by: SmallVec::new(),
         }
     }
 
@@ -168,6 +175,8 @@ impl Context {
             is_reader: false,
             is_past: false,
             stores: None,
+            when_held: WhenHeld::Wait,
+            passed_by: SmallVec::new(),
         }
     }
 
@@ -188,6 +197,7 @@ impl Context {
         reader.id = self.id;
         reader.is_beside_marks = self.has_late_marks();
         reader.cancel.clone_from(&self.cancel);
+        reader.passed_by.clone_from(&self.passed_by);
         reader
     }
 

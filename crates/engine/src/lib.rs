@@ -107,7 +107,7 @@ pub use quota::TemporaryQuota;
 pub use reader::Reader;
 pub use reshape::{ColumnSource, Compute};
 pub use row::{RowError, RowImage, RowRef, RowSchema};
-pub use row_access::{Change, Isolation, OnRow, Outcome, ScanIndex, ScanSpec};
+pub use row_access::{Change, Isolation, OnRow, Outcome, ScanIndex, ScanSpec, WhenHeld};
 pub use sequence::SequenceDrawer;
 pub use share::LockStrength;
 pub use sizes::{Savings, Sizes};

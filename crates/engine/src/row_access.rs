@@ -9,6 +9,18 @@ use crate::object_ids::IndexId;
 use crate::row::{RowImage, RowRef};
 use crate::share::LockStrength;
 
+/// What a statement that locks rows does at a partition that another transaction uses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WhenHeld {
+    /// It waits.
+    #[default]
+    Wait,
+    /// It fails with 55P03.
+    Fail,
+    /// It sees no row of the partition.
+    Skip,
+}
+
 /// Isolation level of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Isolation {

@@ -29,7 +29,7 @@ use crate::modes::LockMode;
 use crate::paged::{PagedStore, undo_newest};
 use crate::partitions::StoreMarks;
 use crate::row::RowRef;
-use crate::row_access::{Change, Isolation, OnRow, Outcome, ScanIndex, ScanSpec};
+use crate::row_access::{Change, Isolation, OnRow, Outcome, ScanIndex, ScanSpec, WhenHeld};
 use crate::sequence::{self, SequenceDrawer};
 use crate::types::Datum;
 
@@ -143,6 +143,12 @@ impl Transaction {
         self.cx.timeout = timeout;
     }
 
+    /// What the running statement does, from now on, at partitions that another transaction holds, when it
+    /// opens tables for locks of rows (`LockMode::RowShare`). A new statement waits.
+    pub fn set_when_held(&mut self, when_held: WhenHeld) {
+        self.cx.when_held = when_held;
+    }
+
     /// Called before another thread goes on with the transaction: its thread waits until its stores to
     /// persistent memory are durable. A fence of another thread does not wait for them.
     #[inline]
@@ -157,6 +163,8 @@ impl Transaction {
     #[inline]
     pub fn start_statement(&mut self) {
         self.assert_no_readers();
+        self.cx.when_held = WhenHeld::Wait;
+        self.cx.passed_by.clear();
         self.cx.take_snapshot();
         self.statement = self.cx.record_count;
         if self.cx.stores.is_some() {
@@ -477,14 +485,10 @@ impl Transaction {
             if !table.stored.is_empty() {
                 self.cx.refuse_past_of(def)?;
             }
-            // A table in several partitions may have been opened for single rows before.
-            if let [at] = *table.stored {
-                self.cx.lock_partition(at.partition)?;
-            }
             self.locked.push((def.id, mode));
         }
-        if table.stored.len() > 1 && extent == Extent::Whole {
-            table.stored.iter().try_for_each(|at| self.cx.lock_partition(at.partition))?;
+        if !table.stored.is_empty() {
+            self.reach_stored(&table, mode, extent)?;
         }
         if table.is_retired() || (!self.changes.is_empty() && !self.is_own(&table)) {
             return Err(stale(def));
@@ -493,6 +497,19 @@ impl Transaction {
             Some(rewriter) => self.cx.renew_unless_seen(rewriter).map(|()| table),
             None => Ok(table),
         }
+    }
+
+    /// Locks the partitions that have rows of a table.
+    fn reach_stored(&mut self, table: &Table, mode: LockMode, extent: Extent) -> Result<()> {
+        // The partitions of a table in several ones may be locked later, or were locked before.
+        let tables = match extent {
+            Extent::Rows if table.stored.len() > 1 => &[][..],
+            _ => &table.stored,
+        };
+        tables.iter().try_for_each(|at| match mode {
+            LockMode::RowShare => self.cx.reach_partition(at.partition),
+            _ => self.cx.lock_partition(at.partition),
+        })
     }
 
     #[inline]

@@ -15,7 +15,7 @@ use crate::catalog::IndexId;
 use crate::context::Context;
 use crate::core::Core;
 use crate::error::Result;
-use crate::partitions::StoredTable;
+use crate::partitions::{StoredTable, StoredTables};
 use crate::row::RowRef;
 use crate::row_access::{OnRow, ScanIndex, ScanSpec};
 
@@ -35,7 +35,9 @@ impl MemoryStore {
         found: &mut dyn FnMut(RowRef<'_>),
     ) -> Result<bool> {
         let Some(at) = self.table_of_key(0, key, key.len()) else { return Ok(false) };
-        self.reach(cx, at)?;
+        if !self.reach(cx, at)? {
+            return Ok(false);
+        }
         let Context { core, buffers, .. } = cx;
         let is_there = core.partitions.read(at.partition)?.get(at.table, 0, key, &mut buffers.row)?;
         if is_there {
@@ -53,7 +55,9 @@ impl MemoryStore {
     ) -> Result<bool> {
         let number = self.index_number(index)?;
         let Some(at) = self.table_of_key(number, key, key.len()) else { return Ok(false) };
-        self.reach(cx, at)?;
+        if !self.reach(cx, at)? {
+            return Ok(false);
+        }
         let Context { core, buffers, .. } = cx;
         if !core.partitions.read(at.partition)?.get(at.table, number, key, &mut buffers.row)? {
             return Ok(false);
@@ -78,11 +82,11 @@ impl MemoryStore {
         let direction = if spec.reverse { Direction::Backward } else { Direction::Forward };
         let range = KeyRange { from: spec.lower, to: spec.upper };
         let wanted = Wanted { index: number, range, direction };
-        let at = self.reach_range(cx, &wanted)?;
+        let tables = self.reach_range(cx, &wanted)?;
         let core = Arc::clone(&cx.core);
         let (mut failed, mut until_check) = (None, 0);
         let (mut primary, mut last) = (std::mem::take(&mut cx.buffers.key), Vec::new());
-        let scanned = self.scan_stores(&core, at, &wanted, &mut |key, stored| {
+        let scanned = scan_stores(&core, &tables, &wanted, &mut |key, stored| {
             if until_check == 0 {
                 failed = cx.check_cancel().err();
                 until_check = CANCEL_ROWS;
@@ -110,27 +114,17 @@ impl MemoryStore {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Locks the partitions of a range; the table that has all of its rows, if it is one.
-    fn reach_range(&self, cx: &mut Context, wanted: &Wanted<'_>) -> Result<Option<StoredTable>> {
-        let at = self.table_of_range(wanted.index, wanted.range.from, wanted.range.to);
-        match at {
-            Some(at) => self.reach(cx, at)?,
-            None => self.tables().try_for_each(|at| self.reach(cx, at))?,
+    /// Locks the partitions of a range; the tables that have its rows.
+    fn reach_range(&self, cx: &mut Context, wanted: &Wanted<'_>) -> Result<StoredTables> {
+        let only = self.table_of_range(wanted.index, wanted.range.from, wanted.range.to);
+        let others = if only.is_none() { self.table_count() } else { 0 };
+        let mut reached = StoredTables::new();
+        for at in only.into_iter().chain(self.tables().take(others as usize)) {
+            if self.reach(cx, at)? {
+                reached.push(at);
+            }
         }
-        Ok(at)
-    }
-
-    /// Reads a range in one store, or in all of them.
-    fn scan_stores(
-        &self,
-        core: &Core,
-        at: Option<StoredTable>,
-        wanted: &Wanted<'_>,
-        on_row: &mut varve_memory::OnRow<'_>,
-    ) -> Result<()> {
-        let Some(at) = at else { return merge::scan(core, self.tables(), wanted, on_row) };
-        let store = core.partitions.read(at.partition)?;
-        Ok(store.scan(at.table, wanted.index, &wanted.range, wanted.direction, on_row)?)
+        Ok(reached)
     }
 
     /// Hands on a row that a secondary index leads to.
@@ -154,4 +148,16 @@ impl MemoryStore {
         }
         Ok(last)
     }
+}
+
+/// Reads a range in one store, or in several of them.
+fn scan_stores(
+    core: &Core,
+    tables: &[StoredTable],
+    wanted: &Wanted<'_>,
+    on_row: &mut varve_memory::OnRow<'_>,
+) -> Result<()> {
+    let [at] = tables else { return merge::scan(core, tables.iter().copied(), wanted, on_row) };
+    let store = core.partitions.read(at.partition)?;
+    Ok(store.scan(at.table, wanted.index, &wanted.range, wanted.direction, on_row)?)
 }

@@ -67,9 +67,18 @@ impl MemoryStore {
         number.checked_sub(1).and_then(|at| self.others.get(at)).copied().unwrap_or(self.first)
     }
 
-    /// Locks the partition of a table that is spread; any other table is locked when it is opened.
-    pub(super) fn reach(&self, cx: &mut Context, at: StoredTable) -> Result<()> {
-        if self.is_spread() && !cx.is_reader { cx.lock_partition(at.partition) } else { Ok(()) }
+    /// Before rows are read: locks the partition of a table that is spread; any other table is locked when it
+    /// is opened. `false`: SKIP LOCKED passes the partition by.
+    pub(super) fn reach(&self, cx: &mut Context, at: StoredTable) -> Result<bool> {
+        if self.is_spread() && !cx.is_reader {
+            cx.reach_partition(at.partition)?;
+        }
+        Ok(!cx.passed_by.contains(&at.partition))
+    }
+
+    /// Before a row is changed: locks the partition of a table that is spread.
+    pub(super) fn reach_to_change(&self, cx: &mut Context, at: StoredTable) -> Result<()> {
+        if self.is_spread() { cx.lock_partition(at.partition) } else { Ok(()) }
     }
 
     /// The table for a row.

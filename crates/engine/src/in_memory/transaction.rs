@@ -11,8 +11,10 @@
 //! Invariants
 //! 1. A partition stays locked until the transaction ends, also over ROLLBACK TO.
 //! 2. A transaction that has changed a table that others see, in a partition, changes nothing else.
+//! 3. A statement with SKIP LOCKED reads no row of a partition that it has passed by (`passed_by`).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use varve_memory::{Commit, EngineKind};
 
@@ -25,22 +27,54 @@ use crate::modes::LockMode;
 use crate::partitions::{
     DurableWrite, PartitionId, PartitionWork, Seal, StoreMarks, StoredTable, StoredTables,
 };
+use crate::row_access::WhenHeld;
 use crate::waits::Got;
 
 impl Context {
+    #[inline]
+    fn has_partition(&self, partition: PartitionId) -> bool {
+        self.stores.as_ref().is_some_and(|work| work.locked.contains(&partition))
+    }
+
     /// Locks a partition until the transaction ends.
-    #[cold]
     pub(crate) fn lock_partition(&mut self, partition: PartitionId) -> Result<()> {
-        if self.stores.as_ref().is_some_and(|work| work.locked.contains(&partition)) {
-            return Ok(());
+        if self.has_partition(partition) {
+            Ok(())
+        } else {
+            self.lock_partition_within(partition, self.timeout)
         }
-        let got = self.waiting().lock(partition.tag(), LockMode::AccessExclusive, None)?;
+    }
+
+    #[cold]
+    fn lock_partition_within(&mut self, partition: PartitionId, timeout: Option<Duration>) -> Result<()> {
+        let mut waiting = self.waiting();
+        waiting.patience.timeout = timeout;
+        let got = waiting.lock(partition.tag(), LockMode::AccessExclusive, None)?;
         self.work().locked.push(partition);
+        self.passed_by.retain(|passed| *passed != partition);
         if got == Got::AfterWait {
             // The statement has read nothing there yet: it sees what was waited for.
             self.renew_snapshot();
         }
         Ok(())
+    }
+
+    /// Locks a partition for reads of rows, as `when_held` says.
+    pub(crate) fn reach_partition(&mut self, partition: PartitionId) -> Result<()> {
+        match self.when_held {
+            _ if self.has_partition(partition) => Ok(()),
+            WhenHeld::Wait => self.lock_partition(partition),
+            WhenHeld::Fail => self.lock_partition_within(partition, Some(Duration::ZERO)),
+            // The whole statement does without it, also if it is free by now.
+            WhenHeld::Skip if self.passed_by.contains(&partition) => Ok(()),
+            WhenHeld::Skip => match self.lock_partition_within(partition, Some(Duration::ZERO)) {
+                Err(Error::LockTimeout) => {
+                    self.passed_by.push(partition);
+                    Ok(())
+                }
+                outcome => outcome,
+            },
+        }
     }
 
     fn work(&mut self) -> &mut PartitionWork {

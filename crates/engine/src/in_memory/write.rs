@@ -30,7 +30,7 @@ impl MemoryStore {
     /// Inserts an encoded row; a row id is appended to it if the table needs one.
     fn insert_encoded(&self, cx: &mut Context, bytes: &mut Vec<u8>) -> Result<()> {
         let at = if self.is_spread() { self.table_of_row(self.row(bytes)?) } else { self.first };
-        self.reach(cx, at)?;
+        self.reach_to_change(cx, at)?;
         cx.begin_store_write(&self.def, at)?;
         if self.def.primary_key.is_none() {
             push_row_id(bytes, self.new_row_id(&cx.core, at)?);
@@ -92,7 +92,7 @@ impl MemoryStore {
         decide: &mut dyn FnMut(RowRef<'_>) -> Result<Change>,
     ) -> Result<Outcome> {
         let Some(at) = self.table_of_key(0, key, key.len()) else { return Ok(Outcome::Missing) };
-        self.reach(cx, at)?;
+        self.reach_to_change(cx, at)?;
         if !cx.core.partitions.read(at.partition)?.get(at.table, 0, key, stored)? {
             return Ok(Outcome::Missing);
         }
@@ -133,7 +133,7 @@ impl MemoryStore {
         key: &[u8],
         mut bytes: Vec<u8>,
     ) -> Result<()> {
-        self.reach(cx, to)?;
+        self.reach_to_change(cx, to)?;
         cx.begin_store_write(&self.def, to)?;
         if self.def.primary_key.is_none() {
             bytes.truncate(bytes.len().saturating_sub(ROW_ID_BYTES));

@@ -3,7 +3,7 @@
 //! Invariants
 //! 1. The whole condition and the outputs are evaluated on the locked version, and again after each wait.
 //! 2. Rows are locked in the order in which they are returned. No more rows are locked than LIMIT allows.
-//! 3. With NOWAIT and SKIP LOCKED the statement never waits for a lock.
+//! 3. With NOWAIT and SKIP LOCKED the statement never waits for a lock of a row, or of a partition.
 //!
 //! This module knows nothing about the wire protocol and transaction blocks.
 
@@ -95,7 +95,7 @@ impl Exec<'_> {
                 Ok(Outcome::Changed) => {}
                 Ok(Outcome::Missing | Outcome::Skipped) => continue,
                 Err(e) if lock.wait == LockWait::Skip && is_held(&e) => continue,
-                Err(e) => return Err(not_at_once(e, lock.wait, table)),
+                Err(e) => return Err(not_at_once(e, lock.wait, &table.def().name)),
             }
             progress.landed.note(keys.get(n), &self.scratch.key);
             if progress.window.skip > 0 {
@@ -234,11 +234,11 @@ pub fn is_held(e: &SqlError) -> bool {
 }
 
 /// The error of a lock that NOWAIT could not have, in PostgreSQL's words.
-pub fn not_at_once(e: SqlError, wait: LockWait, table: &Table) -> SqlError {
+pub fn not_at_once(e: SqlError, wait: LockWait, table: &str) -> SqlError {
     if wait != LockWait::Fail || !is_held(&e) {
         return e;
     }
-    let message = format!("could not obtain lock on row in relation \"{}\"", table.def().name);
+    let message = format!("could not obtain lock on row in relation \"{table}\"");
     SqlError::new(SqlState::LOCK_NOT_AVAILABLE, message)
 }
 

@@ -188,6 +188,9 @@ impl Opened {
         let (mut sources, mut result) = (SmallVec::new(), Ok(()));
         if let Some(query) = plan.query() {
             let mode = if query.lock.is_some() { LockMode::RowShare } else { LockMode::AccessShare };
+            if let Some(lock) = &query.lock {
+                txn.set_when_held(lock.wait.when_held());
+            }
             query.source.each_table(&mut |def| match txn.table_by_rows(def, mode) {
                 Ok(table) => sources.push(table),
                 Err(e) => result = Err(e),

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use varve_engine::{LockStrength, TableDef};
+use varve_engine::{LockStrength, TableDef, WhenHeld};
 
 use super::calls::{AggCall, AggKind, WinCall};
 use super::source::Source;
@@ -95,6 +95,17 @@ pub enum LockWait {
     Fail,
     /// SKIP LOCKED: leave the row out.
     Skip,
+}
+
+impl LockWait {
+    /// The same for partitions of memory-oriented engines, which are locked as a whole.
+    pub fn when_held(self) -> WhenHeld {
+        match self {
+            LockWait::Wait => WhenHeld::Wait,
+            LockWait::Fail => WhenHeld::Fail,
+            LockWait::Skip => WhenHeld::Skip,
+        }
+    }
 }
 
 /// How rows that are read get locked.

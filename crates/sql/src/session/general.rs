@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bumpalo::Bump;
 use varve_engine::{
-    Datum, Error as EngineError, LockMode, Outcome, Table, TemporaryQuota, Transaction, Value,
+    Datum, Error as EngineError, LockMode, Outcome, Table, TableDef, TemporaryQuota, Transaction, Value,
 };
 
 use super::explain::run_general;
@@ -35,12 +35,23 @@ const SAMPLED_PATHS: usize = 3;
 /// The tables of a query; `None` if a definition is out of date.
 fn opened(txn: &mut Transaction, select: &Select) -> Result<Option<Vec<Arc<Table>>>> {
     let mode = if select.lock.is_some() { LockMode::RowShare } else { LockMode::AccessShare };
-    let tables = select.tables().into_iter().map(|def| txn.table_for(&def, mode));
-    match tables.collect::<Result<_, EngineError>>() {
-        Ok(tables) => Ok(Some(tables)),
-        Err(EngineError::StaleDefinition { .. } | EngineError::Undefined { .. }) => Ok(None),
-        Err(e) => Err(e.into()),
+    let mut tables = Vec::new();
+    for def in select.tables() {
+        let wait = wait_at(select, &def);
+        txn.set_when_held(wait.when_held());
+        match txn.table_for(&def, mode) {
+            Ok(table) => tables.push(table),
+            Err(EngineError::StaleDefinition { .. } | EngineError::Undefined { .. }) => return Ok(None),
+            Err(e) => return Err(not_at_once(e.into(), wait, &def.name)),
+        }
     }
+    Ok(Some(tables))
+}
+
+/// What the query does where rows of the table are held that it has to lock.
+fn wait_at(select: &Select, def: &TableDef) -> LockWait {
+    let lock = select.lock.as_ref().filter(|lock| lock.beside.iter().any(|beside| beside.table.id == def.id));
+    lock.map_or(LockWait::Wait, |lock| lock.wait)
 }
 
 impl Session {
@@ -341,7 +352,7 @@ fn lock_row(txn: &mut Transaction, lock: &RowLock, row: &[Value]) -> Result<Lock
             Ok(Outcome::Changed) if is_same => {}
             Ok(_) => return Ok(Locked::Changed),
             Err(e) if lock.wait == LockWait::Skip && is_held(&e) => return Ok(Locked::Held),
-            Err(e) => return Err(not_at_once(e, lock.wait, &table)),
+            Err(e) => return Err(not_at_once(e, lock.wait, &locked.table.name)),
         }
     }
     Ok(Locked::Yes)

@@ -20,12 +20,13 @@ use crate::ast::Definition;
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::keep_in;
 use crate::exec::definition;
+use crate::exec::lock::not_at_once;
 use crate::exec::notice::{Failed, Notices};
 use crate::exec::reference::Pending;
 use crate::exec::{Exec, Facts, Opened};
 use crate::oid;
 use crate::parse;
-use crate::plan::Plan;
+use crate::plan::{Plan, Select, Source};
 use crate::prepared::{Body, PendingRows, Portal, Prepared, trimmed};
 use crate::scan::{Extent, Lifted, Literal, next_statement};
 use crate::sink::{CommandTag, Progress, Sink};
@@ -442,7 +443,7 @@ impl Session {
             Err(EngineError::StaleDefinition { .. } | EngineError::Undefined { .. }) => {
                 return Ok(Ran::Stale);
             }
-            Err(e) => return Err(e.into()),
+            Err(e) => return Err(at_once(plan, e.into())),
         };
         if announce && let Some(columns) = &prepared.columns {
             sink.columns(columns)?;
@@ -459,7 +460,7 @@ impl Session {
             deferred: &mut self.deferred,
             meter: self.analysis.as_deref().map(|analysis| &analysis.meter),
         };
-        let tag = exec.run(plan, &opened, sink)?;
+        let tag = exec.run(plan, &opened, sink).map_err(|e| at_once(plan, e))?;
         if self.block == Block::Open
             && let Some(txn) = &mut self.txn
         {
@@ -486,6 +487,16 @@ impl Session {
         }
         owned.unwrap_or(Ok(()))?;
         defined
+    }
+}
+
+/// The error of a SELECT: that of NOWAIT if a partition was held.
+fn at_once(plan: &Plan, e: SqlError) -> SqlError {
+    match plan {
+        Plan::Select(Select { lock: Some(lock), source: Source::Table(of), .. }) => {
+            not_at_once(e, lock.wait, &of.table.name)
+        }
+        _ => e,
     }
 }
 

@@ -6,7 +6,8 @@ use std::thread;
 use std::time::Duration;
 
 use varve_engine::{
-    Datum, Error, Isolation, LockMode, NewIndex, Outcome, PartitionMethod, ScanIndex, ScanSpec, key, key_hash,
+    Datum, Error, Isolation, LockMode, NewIndex, Outcome, PartitionMethod, ScanIndex, ScanSpec, WhenHeld,
+    key, key_hash,
 };
 
 use super::*;
@@ -271,4 +272,81 @@ fn two_threads_change_two_partitions() {
     assert_eq!(rows.len(), 200);
     assert!(rows.iter().all(|(id, v)| partition_of(*id, 2) == *v as u64));
     is_sound(&database);
+}
+
+/// `None` if a lock was not free in time.
+fn in_time<T>(outcome: Result<T>) -> Option<T> {
+    match outcome {
+        Err(Error::LockTimeout) => None,
+        outcome => Some(outcome.unwrap()),
+    }
+}
+
+/// What a statement that locks rows sees of ids: by key, in a scan, and by a reader.
+fn seen_locking(txn: &mut Transaction, def: &TableDef, id: i32) -> Result<(bool, Vec<i32>, Vec<i32>)> {
+    let table = txn.table_by_rows(def, LockMode::RowShare)?;
+    let is_there = txn.get(&table, &pk(id), &mut |_| {})?;
+    let (mut scanned, mut read) = (Vec::new(), Vec::new());
+    txn.scan(&table, &ScanSpec::ALL, &mut |_, row| {
+        scanned.push(int(row.get(0)));
+        Ok(ControlFlow::Continue(()))
+    })?;
+    let table = txn.table_for(def, LockMode::RowShare)?;
+    txn.reader().scan(&table, &ScanSpec::ALL, &mut |_, row| {
+        read.push(int(row.get(0)));
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok((is_there, scanned, read))
+}
+
+#[test]
+fn a_statement_may_pass_by_partitions_that_are_held() {
+    for engine in ENGINES {
+        let (_, database) = empty(2);
+        let def = make_spread(&database, "t", engine, true);
+        let [held, free] = [0, 1].map(|partition| ids_of(partition, 2).next().unwrap());
+        load_each(&database, &def, [(held, 1), (free, 1)]);
+        let mut holder = begin(&database, RC);
+        assert_eq!(in_time(see_by_rows(&mut holder, &def, held)), Some(Some(1)));
+
+        let mut other = begin(&database, RC);
+        other.set_when_held(WhenHeld::Fail);
+        let table = other.table_by_rows(&def, LockMode::RowShare).unwrap();
+        assert_eq!(in_time(other.get(&table, &pk(free), &mut |_| {})), Some(true), "{engine}");
+        assert_eq!(in_time(other.get(&table, &pk(held), &mut |_| {})), None, "{engine}");
+        other.rollback().unwrap();
+
+        let mut other = begin(&database, RC);
+        other.set_when_held(WhenHeld::Skip);
+        let seen = seen_locking(&mut other, &def, held);
+        assert_eq!(in_time(seen), Some((false, vec![free], vec![free])), "{engine}");
+        // A change waits, and so does the next statement.
+        other.set_lock_timeout(Some(Duration::from_millis(5)));
+        assert_eq!(in_time(put_by_rows(&mut other, &def, held, 2)), None, "{engine}");
+        other.start_statement();
+        assert_eq!(in_time(see_by_rows(&mut other, &def, held)), None, "{engine}");
+        // One that passes the partition by does so to its end.
+        other.set_when_held(WhenHeld::Skip);
+        assert_eq!(
+            in_time(seen_locking(&mut other, &def, free)),
+            Some((true, vec![free], vec![free])),
+            "{engine}"
+        );
+        holder.commit().unwrap();
+        assert_eq!(
+            in_time(seen_locking(&mut other, &def, held)),
+            Some((false, vec![free], vec![free])),
+            "{engine}"
+        );
+        other.start_statement();
+        other.set_when_held(WhenHeld::Skip);
+        let mut both = vec![held, free];
+        both.sort_unstable();
+        assert_eq!(
+            in_time(seen_locking(&mut other, &def, held)),
+            Some((true, both.clone(), both)),
+            "{engine}"
+        );
+        other.commit().unwrap();
+    }
 }
