@@ -176,6 +176,8 @@ impl Database {
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = self.core.pager.warnings();
         warnings.extend(self.tables_region().and_then(TablesRegion::warning));
+        let unusable = self.core.partitions.all_unusable();
+        warnings.extend(unusable.map(|error| format!("{error}. {}", error.hint().unwrap_or_default())));
         warnings
     }
 

@@ -233,11 +233,27 @@ pub enum Error {
     },
     /// The file of tables does not have the tables of memory-oriented engines that the catalog names.
     #[error(
-        "the persistent memory of {tables} tables is lost: the catalog names them, and the file of tables has none of them"
+        "{place} lacks {tables} tables that the catalog names: bring the right file back, or restore a backup of all files"
     )]
     RegionLost {
+        /// The file.
+        place: String,
         /// How many tables.
         tables: usize,
+    },
+    /// A store of a memory-oriented engine could not be opened at the start.
+    #[error(
+        "tables of engine {engine} in partition {partition} of {place} cannot be used since the start: {why}"
+    )]
+    StoreUnusable {
+        /// Name of the engine.
+        engine: &'static str,
+        /// Number of the partition.
+        partition: u16,
+        /// The file.
+        place: String,
+        /// What is wrong with the store.
+        why: StoreError,
     },
     /// A store of a memory-oriented engine refused.
     #[error(transparent)]
@@ -288,7 +304,7 @@ impl Error {
             Self::MixedStores { .. } => "0A000",
             Self::NoRegion { .. } => "55000",
             Self::RegionLost { .. } => "XX001",
-            Self::Store(error) => store_state(error),
+            Self::Store(error) | Self::StoreUnusable { why: error, .. } => store_state(error),
             Self::NoSuchSavepoint => "3B001",
             Self::Corrupt { .. } => "XX001",
             Self::TablesFile(error) => tables_file_state(error),
@@ -311,6 +327,12 @@ impl Error {
     pub fn hint(&self) -> Option<&str> {
         match self {
             Self::ReadWriteConflict => Some("The transaction might succeed if retried."),
+            Self::StoreUnusable { .. } => Some(
+                "Restore a backup of all files. Without a backup, copy the tables of the file that can be read, drop all of its tables, stop the server, and remove the file.",
+            ),
+            Self::Store(error) if store_state(error) == "XX001" => {
+                Some("`varve check` names the damaged tables. Restore a backup of all files.")
+            }
             Self::NoRegion { .. } => Some("Set `tables` in section [nvm] of varve.toml, and start again."),
             Self::MixedStores { .. } => Some(
                 "Tables in persistent memory are committed by their own engine: one transaction changes tables of one partition, or tables in pages.",

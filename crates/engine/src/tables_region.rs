@@ -73,7 +73,7 @@ fn find(core: &Core, memory: Option<&MemoryTables>) -> Result<Option<TablesRegio
             let (database, is_clean) = (core.pager.database_id(), core.pager.was_clean());
             let need = TablesNeed { database, is_clean, has_tables: table.is_some() };
             let region = memory.open(&need)?;
-            core.partitions.open(region.allocator(), region.partitions(), &stored_tables(&catalog))?;
+            core.partitions.open(&region, &stored_tables(&catalog))?;
             Ok(Some(region))
         }
     }

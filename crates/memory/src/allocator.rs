@@ -30,7 +30,9 @@
 //! What it does not know: the content of chunks.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Acquire};
 
+use rustc_hash::FxHashSet;
 use varve_device::Region;
 
 use crate::chunks::{ChunkLocation, Claim};
@@ -254,6 +256,17 @@ impl Allocator {
         let pool = self.pool.lock();
         let runs = pool.runs().filter(|(_, run)| run.owner == owner);
         Ok(used + runs.map(|(_, run)| u64::from(run.segments) * SEGMENT_BYTES).sum::<u64>())
+    }
+
+    /// All owners that have segments.
+    pub fn owners(&self) -> FxHashSet<Owner> {
+        let words = self.directory.iter().zip(0u32..);
+        let owner =
+            |(word, segment): (&AtomicU64, u32)| match Descriptor::decode(word.load(Acquire), segment)? {
+                Descriptor::Slab { owner, .. } | Descriptor::Run { owner, .. } => Some(owner),
+                Descriptor::Free => None,
+            };
+        words.filter_map(owner).collect()
     }
 
     /// Bytes in free segments. Free chunks of slabs are not counted: only the owner of a slab can allocate

@@ -17,15 +17,11 @@
 //! What it does not know: the configuration file, the catalog.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Acquire;
 
-use rustc_hash::FxHashSet;
 use varve_device::{DeviceError, Directory, ErrorKind, Medium, Region};
 
 use crate::engine_kind::{EngineKind, PARTITIONS_MAX, TABLE_OWNER_MIN};
 use crate::error::MemoryError;
-use crate::layout::Descriptor;
-use crate::pointer::Owner;
 use crate::state::Allocator;
 
 /// The name of the file, in the directory of its device.
@@ -398,12 +394,7 @@ pub fn look_into_tables(directory: &dyn Directory, database: u64) -> TablesFileR
 
 /// Returns the number of owners that have segments, among owners that are for tables.
 fn filled_tables(allocator: &Allocator) -> usize {
-    let words = allocator.directory.iter().zip(0u32..);
-    let owners = words.filter_map(|(word, segment)| match Descriptor::decode(word.load(Acquire), segment) {
-        Some(Descriptor::Slab { owner, .. } | Descriptor::Run { owner, .. }) => Some(owner),
-        Some(Descriptor::Free) | None => None,
-    });
-    owners.filter(|owner| owner.number() >= TABLE_OWNER_MIN).collect::<FxHashSet<Owner>>().len()
+    allocator.owners().iter().filter(|owner| owner.number() >= TABLE_OWNER_MIN).count()
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use super::MemoryStore;
 use super::keys::RowKeys;
 use crate::core::Core;
 use crate::error::{Error, Result};
-use crate::partitions::StoredTable;
+use crate::partitions::{PartitionId, StoredTable};
 
 /// A row in a store.
 struct StoredRow<'r> {
@@ -23,7 +23,19 @@ struct StoredRow<'r> {
 impl MemoryStore {
     /// Checks the table; gives the number of its rows.
     pub(crate) fn check(&self, core: &Core, damages: &mut Vec<String>) -> Result<u64> {
-        self.tables().try_fold(0, |rows, at| Ok(rows + self.check_in(core, at, damages)?))
+        let mut rows = 0;
+        for at in self.tables() {
+            match self.check_in(core, at, damages) {
+                Ok(found) => rows += found,
+                Err(error @ (Error::Store(_) | Error::StoreUnusable { .. })) => {
+                    let PartitionId { kind, number } = at.partition;
+                    let (table, engine) = (&self.def.name, kind.name());
+                    damages.push(format!("table {table} (engine {engine}, partition {number}): {error}"));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(rows)
     }
 
     /// Checks what one store has of the table.
@@ -80,14 +92,27 @@ impl MemoryStore {
     }
 }
 
-/// Checks that every active chunk of the region belongs to a store.
+/// Checks that every active chunk of the region belongs to a store, if all stores can be read.
 pub(crate) fn check_chunks(core: &Core, damages: &mut Vec<String>) -> Result<()> {
     let Some(allocator) = core.partitions.allocator() else { return Ok(()) };
-    let mut known: HashSet<Pointer> = HashSet::new();
+    let (mut known, mut is_known) = (HashSet::<Pointer>::new(), true);
     for partition in core.partitions.partitions() {
-        if let Ok(store) = core.partitions.read(partition) {
-            known.extend(store.chunks()?);
+        match core.partitions.read(partition).map(|store| store.chunks()) {
+            Ok(Ok(chunks)) => known.extend(chunks),
+            Err(Error::NoRegion { .. }) => {}
+            Ok(Err(error)) => {
+                let PartitionId { kind, number } = partition;
+                damages.push(format!("the store of engine {} in partition {number}: {error}", kind.name()));
+                is_known = false;
+            }
+            Err(error) => {
+                damages.push(error.to_string());
+                is_known = false;
+            }
         }
+    }
+    if !is_known {
+        return Ok(());
     }
     let active = allocator.active_chunks().map_err(varve_memory::StoreError::from)?;
     let lost: Vec<_> = active.iter().filter(|chunk| !known.contains(&chunk.pointer)).collect();

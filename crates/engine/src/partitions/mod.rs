@@ -2,7 +2,8 @@
 //! (decisions 0112 and 0117).
 //!
 //! Invariants
-//! 1. A store that the region has is opened at the start. Other stores are made with their first table.
+//! 1. A store that the region has is opened at the start. Other stores are made with their first table. A
+//!    store that cannot be opened is left as it is: each use of its tables fails, and no table is made there.
 //! 2. A call that changes a store is made by the transaction that has locked the partition
 //!    ([`PartitionId::tag`]). The latch of a store only protects its memory.
 //! 3. Every table of the region has an owner of its own.
@@ -19,7 +20,9 @@ use parking_lot::{
     MappedRwLockReadGuard, MappedRwLockWriteGuard, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard,
 };
 use smallvec::SmallVec;
-use varve_memory::{Allocator, EngineKind, Owner, Store, StoreTable, TABLE_OWNER_MIN, TableNo};
+use varve_memory::{
+    Allocator, EngineKind, Owner, Store, StoreError, StoreTable, TABLE_OWNER_MIN, TableNo, TablesRegion,
+};
 
 use crate::error::{Error, Result};
 use crate::ids::TreeAddress;
@@ -45,7 +48,16 @@ pub(crate) struct StoredTable {
 /// The tables of stores that have the rows of one table of SQL.
 pub(crate) type StoredTables = SmallVec<[StoredTable; 1]>;
 
-type Slot = RwLock<Option<Box<dyn Store>>>;
+/// The store of a partition.
+#[derive(Default)]
+enum Slot {
+    /// It has had no table yet.
+    #[default]
+    Empty,
+    Open(Box<dyn Store>),
+    /// Why it could not be opened.
+    Unusable(StoreError),
+}
 
 /// All partitions. There are none before [`Partitions::open`].
 #[derive(Default)]
@@ -57,8 +69,10 @@ pub(crate) struct Partitions {
 
 struct Opened {
     allocator: Arc<Allocator>,
+    /// The file, for messages.
+    place: String,
     /// One for each engine and partition.
-    slots: Box<[Slot]>,
+    slots: Box<[RwLock<Slot>]>,
     /// Partitions of each engine.
     count: u16,
 }
@@ -87,44 +101,50 @@ impl StoredTable {
 }
 
 impl Opened {
-    fn slot(&self, partition: PartitionId) -> Option<&Slot> {
+    fn slot(&self, partition: PartitionId) -> Option<&RwLock<Slot>> {
         let engine = EngineKind::ALL.iter().position(|kind| *kind == partition.kind)?;
         let is_there = partition.number < self.count;
         let at = engine * usize::from(self.count) + usize::from(partition.number);
         self.slots.get(at).filter(|_| is_there)
     }
 
-    fn open_stores(&self) -> Result<()> {
+    fn open_stores(&self) {
         for kind in EngineKind::ALL {
             for number in (0..self.count).filter(|number| kind.has_store(&self.allocator, *number)) {
                 if let Some(slot) = self.slot(PartitionId { kind, number }) {
-                    *slot.write() = Some(kind.open(&self.allocator, number)?);
+                    *slot.write() =
+                        kind.open(&self.allocator, number).map_or_else(Slot::Unusable, Slot::Open);
                 }
             }
         }
-        Ok(())
+    }
+
+    /// The error of each use of a partition whose store could not be opened.
+    fn unusable(&self, partition: PartitionId) -> Option<Error> {
+        let Slot::Unusable(why) = &*self.slot(partition)?.read_recursive() else { return None };
+        let (engine, number) = (partition.kind.name(), partition.number);
+        let (place, why) = (self.place.clone(), why.clone());
+        Some(Error::StoreUnusable { engine, partition: number, place, why })
     }
 }
 
 impl Partitions {
     /// At the start: opens the stores of a region, and drops the tables that the catalog does not name.
     ///
-    /// Errors: a store is damaged; a table that the catalog names is missing.
-    pub(crate) fn open(
-        &self,
-        allocator: &Arc<Allocator>,
-        count: u16,
-        named: &HashSet<StoredTable>,
-    ) -> Result<()> {
-        let slots = (0..EngineKind::ALL.len() * usize::from(count)).map(|_| Slot::default()).collect();
-        let opened = Opened { allocator: Arc::clone(allocator), slots, count };
-        opened.open_stores()?;
+    /// Errors: a table that the catalog names is missing in a store that can be opened.
+    pub(crate) fn open(&self, region: &TablesRegion, named: &HashSet<StoredTable>) -> Result<()> {
+        let (allocator, place) = (Arc::clone(region.allocator()), region.location().to_owned());
+        let count = region.partitions();
+        let slots = (0..EngineKind::ALL.len() * usize::from(count)).map(|_| RwLock::default()).collect();
+        let opened = Opened { allocator, place, slots, count };
+        opened.open_stores();
         let is_first = self.opened.set(opened).is_ok();
         assert!(is_first, "the stores are opened twice");
         let stored: HashSet<StoredTable> = self.tables().map(|(at, _)| at).collect();
-        let missing = named.difference(&stored).count();
+        let absent = named.difference(&stored);
+        let missing = absent.filter(|at| self.unusable(at.partition).is_none()).count();
         if missing > 0 {
-            return Err(Error::RegionLost { tables: missing });
+            return Err(Error::RegionLost { place: region.location().to_owned(), tables: missing });
         }
         stored.difference(named).try_for_each(|orphan| self.drop_table(*orphan))
     }
@@ -144,21 +164,51 @@ impl Partitions {
         EngineKind::ALL.into_iter().flat_map(numbers)
     }
 
-    fn slot(&self, partition: PartitionId) -> Result<&Slot> {
+    fn slot(&self, partition: PartitionId) -> Result<&RwLock<Slot>> {
         self.opened.get().and_then(|opened| opened.slot(partition)).ok_or_else(|| no_store(partition))
+    }
+
+    /// The error of each use of a partition whose store could not be opened.
+    fn unusable(&self, partition: PartitionId) -> Option<Error> {
+        self.opened.get()?.unusable(partition)
+    }
+
+    /// The errors of all partitions whose stores could not be opened.
+    pub(crate) fn all_unusable(&self) -> impl Iterator<Item = Error> + '_ {
+        self.partitions().filter_map(|partition| self.unusable(partition))
+    }
+
+    /// Why a partition has no open store.
+    #[cold]
+    fn not_open(&self, partition: PartitionId) -> Error {
+        self.unusable(partition).unwrap_or_else(|| no_store(partition))
     }
 
     /// The store of a partition, to be read.
     pub(crate) fn read(&self, partition: PartitionId) -> Result<MappedRwLockReadGuard<'_, Box<dyn Store>>> {
         // A scan's caller may look up rows of another table of the partition.
         let store = self.slot(partition)?.read_recursive();
-        RwLockReadGuard::try_map(store, Option::as_ref).map_err(|_| no_store(partition))
+        let open = RwLockReadGuard::try_map(store, |slot| match slot {
+            Slot::Open(store) => Some(store),
+            _ => None,
+        });
+        open.map_err(|slot| {
+            drop(slot);
+            self.not_open(partition)
+        })
     }
 
     /// The store of a partition, to be changed.
     pub(crate) fn write(&self, partition: PartitionId) -> Result<MappedRwLockWriteGuard<'_, Box<dyn Store>>> {
         let store = self.slot(partition)?.write();
-        RwLockWriteGuard::try_map(store, Option::as_mut).map_err(|_| no_store(partition))
+        let open = RwLockWriteGuard::try_map(store, |slot| match slot {
+            Slot::Open(store) => Some(store),
+            _ => None,
+        });
+        open.map_err(|slot| {
+            drop(slot);
+            self.not_open(partition)
+        })
     }
 
     /// The partitions of an engine.
@@ -168,9 +218,12 @@ impl Partitions {
 
     /// The partition of an engine that has the fewest tables; 55000 if there is no region.
     pub(crate) fn choose(&self, kind: EngineKind) -> Result<PartitionId> {
-        let own = self.of_engine(kind);
+        let own = self.of_engine(kind).filter(|partition| self.unusable(*partition).is_none());
         let tables = |partition: &PartitionId| self.read(*partition).map_or(0, |store| store.tables().len());
-        own.min_by_key(tables).ok_or(Error::NoRegion { engine: kind.name() })
+        own.min_by_key(tables).ok_or_else(|| {
+            let unusable = self.of_engine(kind).find_map(|partition| self.unusable(partition));
+            unusable.unwrap_or(Error::NoRegion { engine: kind.name() })
+        })
     }
 
     /// Makes a table in a partition that the caller has locked and that has no open transaction.
@@ -184,14 +237,16 @@ impl Partitions {
 
     fn open_slot(&self, partition: PartitionId) -> Result<()> {
         let mut slot = self.slot(partition)?.write();
-        if let (None, Some(opened)) = (&*slot, self.opened.get()) {
-            *slot = Some(partition.kind.open(&opened.allocator, partition.number)?);
+        if let (Slot::Empty, Some(opened)) = (&*slot, self.opened.get()) {
+            *slot = Slot::Open(partition.kind.open(&opened.allocator, partition.number)?);
         }
         Ok(())
     }
 
     fn free_owner(&self) -> Result<Owner> {
-        let used: HashSet<u16> = self.tables().map(|(_, table)| table.owner.number()).collect();
+        let mut used: HashSet<u16> = self.tables().map(|(_, table)| table.owner.number()).collect();
+        // Also those of tables in stores that cannot be opened.
+        used.extend(self.allocator().iter().flat_map(|allocator| allocator.owners()).map(Owner::number));
         let free = (TABLE_OWNER_MIN..).find(|number| !used.contains(number)).and_then(Owner::new);
         free.ok_or_else(|| Error::Unsupported { what: "another table in persistent memory".into() })
     }

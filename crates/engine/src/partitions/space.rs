@@ -47,7 +47,7 @@ impl Partitions {
         for partition in self.partitions() {
             let tables = match self.read(partition) {
                 Ok(store) => store.tables(),
-                Err(Error::NoRegion { .. }) => continue,
+                Err(Error::NoRegion { .. } | Error::StoreUnusable { .. }) => continue,
                 Err(error) => return Err(error),
             };
             let mut used_bytes = self.store_bytes(partition)?;

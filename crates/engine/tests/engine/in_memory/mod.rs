@@ -1,6 +1,7 @@
 //! Tables of the memory-oriented engines: helpers, and one test file for each promise.
 
 mod crash;
+mod damage;
 mod definitions;
 mod locks;
 mod mixing;
@@ -13,7 +14,8 @@ use std::sync::Arc;
 
 use varve_device::{Directory, MemoryDirectory};
 use varve_engine::{
-    ColumnType, Database, MemoryTables, NewTable, Options, PrimaryKey, Result, TableDef, Transaction,
+    ColumnType, Database, Datum, Error, MemoryTables, NewTable, Options, PrimaryKey, Result, TableDef,
+    Transaction,
 };
 
 use crate::database::*;
