@@ -11,13 +11,20 @@ use crate::sizes::{ROOT_NAME_BYTES_MAX, ROOTS, STEPS_MAX};
 /// Result of an operation of the allocator.
 pub type Result<T> = std::result::Result<T, MemoryError>;
 
+/// What a full region still has, for a message.
+fn what_is_free(needed_bytes: u64, free_bytes: u64) -> String {
+    match free_bytes {
+        0 => "no segment is free".into(),
+        _ if free_bytes >= needed_bytes => format!("{free_bytes} bytes are free, but not in one piece"),
+        _ => format!("{free_bytes} bytes are free"),
+    }
+}
+
 /// Why an operation was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MemoryError {
     /// There is no room for a chunk of this size.
-    #[error(
-        "persistent memory is full: a chunk of {needed_bytes} bytes was asked for, and {free_bytes} bytes are in free segments"
-    )]
+    #[error("persistent memory is full: no place for {needed_bytes} bytes ({})", what_is_free(*.needed_bytes, *.free_bytes))]
     Full {
         /// The number of bytes of the chunk that was asked for, rounded up to what it would take.
         needed_bytes: u64,

@@ -48,6 +48,11 @@ impl StoppedTables {
         wanted.form().is_some_and(|(bytes, partitions)| (bytes, u64::from(partitions)) == found)
     }
 
+    /// Whether a table was ever made in the file.
+    pub fn has_tables(&self) -> bool {
+        !self.found.engines.is_empty()
+    }
+
     /// A description in one line.
     pub fn described(&self) -> String {
         let found = &self.found;

@@ -287,7 +287,7 @@ impl Session {
             system.reset_all()?;
             return Ok("ALTER SYSTEM");
         };
-        let name = system_name(name);
+        let (asked, name) = (name, system_name(name));
         let is_of_sessions = shared.process.find(name).is_none() && self.settings.get(name).is_ok();
         if is_of_sessions {
             let what = format!("ALTER SYSTEM of {name}, which is a setting of sessions,");
@@ -295,14 +295,14 @@ impl Session {
                 SqlError::unsupported(what).with_hint("Sessions SET it, or their start-up packet does.")
             );
         }
-        system.alter(name, value)?;
-        shared.process.find(name).iter().for_each(|setting| self.tell_altered(setting));
+        system.alter(name, value).map_err(|refused| about(refused, asked))?;
+        shared.process.find(name).iter().for_each(|setting| self.tell_altered(setting, asked));
         Ok("ALTER SYSTEM")
     }
 
-    /// What has to be known of a setting that was altered.
-    fn tell_altered(&mut self, setting: &SystemSetting) {
-        let (name, value) = (setting.name, &setting.value);
+    /// What has to be known of a setting that was altered under this name.
+    fn tell_altered(&mut self, setting: &SystemSetting, name: &str) {
+        let value = &setting.value;
         if let Some(warning) = &setting.warning {
             self.warn(SqlState::WARNING, warning);
         }
@@ -478,6 +478,17 @@ impl Session {
             _ => return None,
         })
     }
+}
+
+/// The refusal of a setting, with the name that the client knows.
+fn about(refused: SqlError, asked: &str) -> SqlError {
+    let name = system_name(asked);
+    if name == asked {
+        return refused;
+    }
+    let in_file = name.replacen('_', ".", 1);
+    let message = refused.message.replace(&in_file, asked).replace(name, asked);
+    SqlError { message: message.into(), ..refused }
 }
 
 /// PostgreSQL's name of a setting of the process, where that has another one here.

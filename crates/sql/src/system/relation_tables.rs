@@ -53,7 +53,8 @@ fn pg_class(world: &SystemContext, rows: &mut Rows<'_>) {
             _ => false,
         };
         let method = match r.what {
-            What::Table(t) if t.partitions.is_some() => 0,
+            // As in PostgreSQL 15, where no other table access method comes with the server.
+            What::Table(t) if t.partitions.is_some() && ids::table_method(&t.engine) == ids::HEAP => 0,
             What::Table(t) | What::Part(t, _) => ids::table_method(&t.engine),
             What::System(t) if !t.is_view => ids::HEAP,
             What::Index(_) => ids::BTREE,

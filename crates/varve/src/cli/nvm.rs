@@ -39,7 +39,14 @@ fn status(arguments: &RegionArgs) -> Result<(), CommandError> {
         return no_database(&place.directory);
     };
     say(format!("database: {}", if found.is_clean { "shut down cleanly" } else { "not shut down cleanly" }));
-    say(format!("in persistent memory: {}", found.attached.as_ref().map_or("nothing", Attached::parts)));
+    let tables = stopped_tables(&home);
+    let has_tables = tables.as_ref().is_ok_and(|it| it.as_ref().is_some_and(StoppedTables::has_tables));
+    let parts = [found.attached.as_ref().map(Attached::parts), has_tables.then_some("tables")];
+    let parts: Vec<&str> = parts.into_iter().flatten().collect();
+    say(format!(
+        "in persistent memory: {}",
+        if parts.is_empty() { "nothing".into() } else { parts.join(", ") }
+    ));
     match &found.region {
         Some(Ok(region)) => say(format!("region: {}", described(region))),
         Some(Err(why)) => say(format!("region: {why}")),
@@ -51,7 +58,6 @@ fn status(arguments: &RegionArgs) -> Result<(), CommandError> {
     if found.log_begins_empty {
         say("log: it was moved out of a region; the next start creates a new one");
     }
-    let tables = stopped_tables(&home);
     let lines = tables.as_ref().map_or_else(|why| vec![why.to_string()], |it| about_tables(it, &configured));
     lines.iter().for_each(|line| say(format!("tables: {line}")));
     let fits = next_config(&configured, config.page_size).goes_with(&found);

@@ -168,7 +168,14 @@ impl RegionSettings {
         let size = section.bytes("size", 2 * MIB..=TIB)?.or(before.map(|region| region.size_bytes));
         let log_bytes = section.bytes("log", 0..=TIB)?.or(before.map(|region| region.log_bytes)).unwrap_or(0);
         let Some(size_bytes) = size else {
-            let what = "is missing: section [nvm] of varve.toml must give the size of the region's file";
+            let what = match log_bytes {
+                0 => {
+                    "is missing: section [nvm] of varve.toml must give size (of nvm.varve) or tables (the size of tables.varve), or both"
+                }
+                _ => {
+                    "is missing: the log in persistent memory is a part of the file nvm.varve, whose size must be given"
+                }
+            };
             let is_none = is_optional && log_bytes == 0;
             return if is_none { Ok(None) } else { Err(section.error("size", at[0], what)) };
         };

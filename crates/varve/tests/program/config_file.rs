@@ -303,7 +303,8 @@ fn mistakes_about_persistent_memory_are_named() {
     );
     check(
         "[nvm]\ndevice = 'main'",
-        "line 1: nvm.size is missing: section [nvm] of varve.toml must give the size of the region's file",
+        "line 1: nvm.size is missing: section [nvm] of varve.toml must give size (of nvm.varve) or tables (the size of \
+         tables.varve), or both",
     );
     let nvm = "[nvm]\ndevice = 'main'\nsize = '4MiB'\n";
     let nothing = "line 1: nvm holds nothing: give the log a part of it with log, or choose kind = \"nvm\" or \"nvm-dwb\" in \
@@ -335,7 +336,7 @@ fn tables_need_no_other_region() {
     };
     check(
         "log = '1MiB'",
-        "line 1: nvm.size is missing: section [nvm] of varve.toml must give the size of the region's file",
+        "line 1: nvm.size is missing: the log in persistent memory is a part of the file nvm.varve, whose size must be given",
     );
     check(
         "size = '4MiB'",

@@ -61,6 +61,7 @@ fn without_tables_the_file_follows_the_configuration() {
     let shown = status(place);
     let line = format!("tables: {}, 4 MiB in 1 partition, 0 B used, ", file.display());
     assert!(shown.contains(&line) && shown.contains("configuration: says the same\n"), "{shown}");
+    assert!(shown.contains("in persistent memory: nothing\n"), "{shown}");
     let (code, drained) = run(place, &["nvm", "drain"], &[]);
     assert_eq!(code, Some(0));
     let stays = format!("{} stays: the rows of its tables are nowhere else\n", file.display());
@@ -156,7 +157,14 @@ fn tables_without_using_take_the_configured_engine() {
         let error = altered.unwrap_err();
         let error = error.as_db_error().unwrap();
         assert!(error.code().code() == "22023" && error.message().contains(problem), "{value}: {error}");
+        let names = ["default_table_access_method", "default_access_method is", "nvm_default"]
+            .map(|name| error.message().contains(name));
+        assert_eq!(names, [true, false, false], "{error}");
     }
+    let refused_method = later.batch_execute("alter table paged set access method cow").unwrap_err();
+    let error = refused_method.as_db_error().unwrap();
+    assert_eq!(error.code().code(), "0A000");
+    assert!(error.hint().is_some_and(|hint| hint.contains("CREATE TABLE ... USING method")), "{error:?}");
     let methods = "select string_agg(relname || ' ' || amname, ', ' order by relname)
         from pg_class c join pg_am a on a.oid = c.relam where relname in ('stored', 'paged')";
     assert_eq!(one(&mut later, methods), "paged heap, stored nvm_inplace");
@@ -190,6 +198,9 @@ fn a_table_partitioned_by_hash_is_spread_over_the_partitions() {
     let partitions = "select count(*) from varve_levels
         where level = 'tables' and part like 'nvm_inplace _' and counter = 'tables' and value = 1";
     assert_eq!(one(partitions), 2);
+    let shown = "select count(*) from pg_class c join pg_am a on a.oid = c.relam
+        where relname in ('t', 't0', 't1') and relkind in ('p', 'r') and amname = 'nvm_inplace'";
+    assert_eq!(one(shown), 3, "psql's \\d+ shows the engine");
     assert_eq!(one("select size_bytes from varve_nvm where place like '%tables.varve'"), 8 << 20);
     let error = client.batch_execute("insert into t select n, n from generate_series(10, 30) n").unwrap_err();
     let error = error.as_db_error().unwrap();
@@ -225,6 +236,7 @@ fn with_tables_another_form_of_the_file_is_refused() {
     let place = directory.path();
     let shown = status(place);
     assert!(shown.contains("; engines: nvm_inplace; tables with rows: 1\n"), "{shown}");
+    assert!(shown.contains("in persistent memory: tables\n"), "{shown}");
     for (text, problem) in [
         (
             String::new(),

@@ -32,9 +32,7 @@ impl Reader<'_> {
                 return Err(SqlError::internal("an action of ALTER TABLE is none"));
             };
             let action = if is_table { self.table_action(command)? } else { None };
-            actions.push(action.ok_or_else(|| {
-                SqlError::unsupported(format!("{} ... {}", tag::name(statement), named(command.subtype())))
-            })?);
+            actions.push(action.ok_or_else(|| refused(&tag::name(statement), command.subtype()))?);
         }
         let name = self.relation(a.relation.as_ref())?;
         Ok(AlterTable { name, only: is_only(a.relation.as_ref()), if_exists: a.missing_ok, actions })
@@ -172,6 +170,18 @@ fn listed(c: &AlterTableCmd) -> Result<Vec<StorageOption>> {
     match kind(c.def.as_deref())? {
         NodeEnum::List(list) => storage_options(&list.items),
         _ => Err(SqlError::internal("SET without options")),
+    }
+}
+
+/// 0A000 for an action that Varve has not.
+fn refused(statement: &str, action: AlterTableType) -> SqlError {
+    let refused = SqlError::unsupported(format!("{statement} ... {}", named(action)));
+    match action {
+        AlterTableType::AtSetAccessMethod => refused.with_hint(
+            "Make another table with the same columns and constraints: CREATE TABLE ... USING method. Fill it with INSERT INTO \
+             ... SELECT. Then DROP TABLE the old one, and ALTER TABLE ... RENAME the new one.",
+        ),
+        _ => refused,
     }
 }
 
