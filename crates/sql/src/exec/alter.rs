@@ -42,7 +42,7 @@ pub(super) fn alter_table(
 ) -> Result<&'static str> {
     let mut actions: Vec<&TableAction> = a.actions.iter().collect();
     actions.sort_by_key(|action| pass(action));
-    // Those of one kind that rewrite the table do it together.
+    // Neighbouring actions of one kind that rewrite the table are applied in one rewrite.
     for together in actions.chunk_by(|a, b| pass(a).is_rewrite() && pass(a) == pass(b)) {
         let catalog = txn.catalog();
         let mut b = Binder::of_kept(&catalog, source)?;
@@ -72,7 +72,8 @@ pub(super) fn alter_table(
     Ok("ALTER TABLE")
 }
 
-/// In which turn an action is taken: PostgreSQL drops first, then changes types, then adds.
+/// The order in which actions are applied. As in PostgreSQL, drops come first, then type changes, then
+/// additions.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Pass {
     Drop,
@@ -107,7 +108,7 @@ fn pass(action: &TableAction) -> Pass {
     }
 }
 
-/// ALTER INDEX ... RENAME TO; `name` may be a table's, too, as in PostgreSQL.
+/// Runs ALTER INDEX ... RENAME TO. `name` is an index or a primary key.
 pub(super) fn rename_index(
     (schema, name): (&str, &str),
     to: &str,
@@ -139,7 +140,8 @@ pub(super) fn rename_index(
     Ok("ALTER INDEX")
 }
 
-/// 42501 for a system table; otherwise the error that there is no such table.
+/// Error 42501 if the name means a system table. Otherwise returns `missing`, the error that there is no such
+/// table.
 fn not_of_users(name: &ast::ObjectName, missing: SqlError) -> SqlError {
     let Ok((schema, table)) = object_name(name) else { return missing };
     let schema = if name.0.len() == 1 { "pg_catalog" } else { &schema };
@@ -159,7 +161,7 @@ pub(super) struct Alter<'x> {
 }
 
 impl Alter<'_> {
-    /// Actions that were understood together, of the table as it is.
+    /// Applies actions that were bound together for the current definition of the table.
     fn apply_all(&mut self, table: Arc<TableDef>, alterations: Vec<Alteration>) -> Result<()> {
         let (mut types, mut columns) = (Vec::new(), Vec::new());
         for alteration in alterations {
@@ -266,7 +268,7 @@ impl Alter<'_> {
         Ok(())
     }
 
-    /// 23502 if a row has NULL in the column.
+    /// Fails with 23502 if a row has NULL in the column.
     fn check_no_nulls(&mut self, table: &TableDef, column: usize) -> Result<()> {
         if table.columns[column].not_null {
             return Ok(());
@@ -280,7 +282,7 @@ impl Alter<'_> {
         if found { Err(contains_nulls(table, column).into()) } else { Ok(()) }
     }
 
-    /// Adds CHECK or FOREIGN KEY: new rows have to fulfil it.
+    /// Adds a CHECK or FOREIGN KEY constraint, which new rows must fulfil from now on.
     fn add_constraint(
         &mut self,
         table: &Arc<TableDef>,
@@ -303,7 +305,8 @@ impl Alter<'_> {
         }
     }
 
-    /// Looks whether the rows fulfil a constraint. The table is locked, so nobody can add any now.
+    /// Checks that all rows fulfil a constraint. The table is locked, so no other transaction can add rows
+    /// meanwhile.
     pub(super) fn check_rows(&mut self, def: &Arc<TableDef>, constraint: ObjectId) -> Result<()> {
         if let Some(key) = def.foreign_keys.iter().find(|k| k.id == constraint) {
             return reference::check_rows(def, key, self.txn, self.facts);
@@ -317,7 +320,8 @@ impl Alter<'_> {
     fn check_condition(&mut self, table: &Arc<TableDef>, check: &Check) -> Result<()> {
         let (def, name) = (table, &check.name);
         let catalog = self.txn.catalog();
-        // Rows need not fulfil the older ones any more: time passes.
+        // Only the new condition is checked. A row need not fulfil an older condition any more, because a
+        // condition may depend on the current time.
         let mut rules = Binder::new(&catalog, "", &[])?.rules(def)?;
         rules.checks = rules.checks.into_vec().into_iter().filter(|(n, _)| **n == **name).collect();
         let opened = self.txn.table(def)?;
@@ -365,8 +369,8 @@ impl Alter<'_> {
         Ok(())
     }
 
-    /// What a new column needs that is there: its sequence, a value for each row, NOT NULL. Gives its
-    /// constraints.
+    /// Completes a column that was just added: creates its sequence, gives each row its value, and sets NOT
+    /// NULL. Returns the constraints of the column, which are not added yet.
     fn finish_column(&mut self, def: &TableDef, ordinal: usize, new: NewColumn) -> Result<Vec<Alteration>> {
         let each_row = new.sequence.is_some() || new.default.is_volatile();
         if let Some(mut sequence) = new.sequence {
@@ -390,7 +394,7 @@ impl Alter<'_> {
         Ok(e.eval(&Input::None, &cx)?.to_value())
     }
 
-    /// Gives every row its own default in a new column.
+    /// Evaluates the default of a new column once for each row.
     fn fill(&mut self, table: &TableDef, column: usize) -> Result<()> {
         let mut catalog = Some(self.txn.catalog());
         let default = match &catalog {
@@ -452,12 +456,12 @@ impl Alter<'_> {
         }
         let kept = (0..table.columns.len()).filter(|c| !columns.contains(c));
         let kept = kept.map(|c| (table.columns[c].clone(), ColumnSource::Column(c)));
-        // SET NOT NULL by a primary key outlives the key.
+        // Columns of a dropped primary key stay NOT NULL.
         self.txn.rewrite_columns(table.id, kept.collect())?;
         Ok(())
     }
 
-    /// SET SCHEMA: its indexes and the sequences of its columns go with it.
+    /// Runs SET SCHEMA. The indexes of the table and the sequences that its columns own move with it.
     fn set_schema(&mut self, table: &TableDef, schema: &str) -> Result<()> {
         let catalog = self.txn.catalog();
         if !catalog.has_schema(schema) {
@@ -475,8 +479,8 @@ impl Alter<'_> {
         let catalog = self.txn.catalog();
         let owned = catalog.sequences().filter(|s| s.owned_by.is_some_and(|(of, _)| of == table.id));
         for sequence in owned {
-            // One default may draw from several sequences: each turn begins with what the one before has made
-            // of it.
+            // A default may draw from several sequences, and each move changes its text. So each move needs
+            // the catalog that the move before has left.
             let catalog = self.txn.catalog();
             let ddl = &mut SequenceDdl { txn: self.txn, facts: self.facts, notices: self.notices };
             ddl.move_to(&catalog, sequence, schema, &sequence.name)?;
@@ -507,7 +511,8 @@ impl Alter<'_> {
         Ok(())
     }
 
-    /// Views are kept as text, which names the table and its columns.
+    /// Fails if a view uses the table (or the column). The stored text of a view names the table and its
+    /// columns, so it would be wrong after the change.
     fn refuse_views(&mut self, table: &TableDef, column: Option<usize>, action: &str) -> Result<()> {
         let catalog = self.txn.catalog();
         let used = catalog.views().find(|view| {
@@ -523,7 +528,7 @@ impl Alter<'_> {
     }
 }
 
-/// 23502 about rows that are there.
+/// Error 23502: existing rows have NULL in the column.
 pub(super) fn contains_nulls(table: &TableDef, column: usize) -> SqlError {
     let message = format!(
         "column \"{}\" of relation \"{}\" contains null values",

@@ -29,42 +29,43 @@ use crate::plan::{Access, Delete, Output, RowFinder, TableAccess, Update};
 use crate::sink::Sink;
 use crate::value_bytes::push_image;
 
-/// What to do with the newest version of a row. The values are those of a row found by a general query: the
-/// columns of the other relations stand before those of the row, the values of subqueries behind.
+/// Decides what to do with the newest version of a row. The slice has the other values that a general query
+/// has found for the row: first the columns of the other relations, then the values of subqueries.
 type Decide<'d> = dyn for<'a> Fn(&RowRef<'a>, &'a [Datum<'a>], &Cx<'a>, &mut Made) -> Result<Change> + 'd;
 
 /// A row that a general query has found: its key, and the other values of the query.
 pub type FoundRow = (Box<[u8]>, Box<[Value]>);
 
-/// What a decision leaves besides the change.
+/// The results of a decision besides the change.
 #[derive(Default)]
 struct Made {
-    /// RETURNING
+    /// The values of RETURNING.
     returned: Vec<Value>,
     /// The row's key after the change.
     key: Vec<u8>,
-    /// The row before and after, if foreign keys are about it.
+    /// The row before and after the change, if foreign keys must be checked for it.
     linked: Option<(Vec<Value>, Option<Vec<Value>>)>,
-    /// The row that was locked because what was found does not hold for it.
+    /// The newest version of the row, if the query has read an older one. The row was locked instead of
+    /// changed.
     newer: Option<Vec<Value>>,
 }
 
-/// Runs the query that found a row again for another version of it: other relations' columns, the row, its
-/// key. `None` if that version is not to be changed.
+/// Runs the query that found a row again, for another version of this row. The argument has the other
+/// relations' columns, the row, and its key. `None` if this version must not be changed.
 pub type Again<'a> = dyn FnMut(&mut Transaction, Vec<Value>) -> Result<Option<Box<[Value]>>> + 'a;
 
 /// Rows that a general query has found.
 pub struct FoundRows<'f> {
-    /// What found them.
+    /// The part of the plan that describes the query.
     pub found: &'f RowFinder,
     /// The rows.
     pub rows: Vec<FoundRow>,
-    /// Asks again.
+    /// Runs the query again for one row.
     pub again: &'f mut Again<'f>,
 }
 
 impl Exec<'_> {
-    /// Runs an UPDATE; the number of rows changed.
+    /// Runs an UPDATE. Returns the number of changed rows.
     pub(super) fn update(&mut self, plan: &Update, table: &Table, sink: &mut dyn Sink) -> Result<u64> {
         let def = table.def().clone();
         let decide = |row: &RowRef<'_>, _: &[Datum<'_>], cx: &Cx<'_>, made: &mut Made| {
@@ -74,7 +75,7 @@ impl Exec<'_> {
         self.change(table, &plan.target, plan.filter.as_ref(), &decide, (false, returns), sink)
     }
 
-    /// Runs a DELETE; the number of rows deleted.
+    /// Runs a DELETE. Returns the number of deleted rows.
     pub(super) fn delete(&mut self, plan: &Delete, table: &Table, sink: &mut dyn Sink) -> Result<u64> {
         let decide = |row: &RowRef<'_>, _: &[Datum<'_>], cx: &Cx<'_>, made: &mut Made| {
             removed(plan, table.def(), row, &Input::Row(*row), cx, made)
@@ -115,7 +116,8 @@ impl Exec<'_> {
         self.change_found(table, found, &decide, plan.returning.is_some(), sink)
     }
 
-    /// Of several rows with one key the first that is changed counts.
+    /// Changes the rows that a query has found. If the query has found a row several times, only the first
+    /// change of it is made.
     fn change_found(
         &mut self,
         table: &Table,
@@ -151,7 +153,8 @@ impl Exec<'_> {
         Ok(count)
     }
 
-    /// Changes one row that was found; asks again for as long as it is not the version that was asked about.
+    /// Changes one row that was found. As long as the newest version of the row has other values than the
+    /// query has read, the query runs again for this version.
     #[expect(clippy::too_many_arguments, reason = "what one row needs, and what it leaves")]
     #[expect(clippy::boxed_local, reason = "each turn replaces it by what `again` gives")]
     fn change_newest(
@@ -207,7 +210,7 @@ impl Exec<'_> {
                 self.note_links(table, &mut made);
             }
             self.scratch.key = key;
-            // Finding the row and changing it are one call.
+            // One call has found and changed the row, so the source's step is recorded now.
             self.tell(|meter| {
                 meter.begin(At::Source);
                 meter.gave(At::Source, u64::from(matches!(changed, Ok(true))));
@@ -248,7 +251,7 @@ impl Exec<'_> {
         Ok(count)
     }
 
-    /// Deletes the rows with these keys, those of one leaf together.
+    /// Deletes the rows with these keys. Rows in the same leaf are deleted together.
     fn delete_keys(
         &mut self,
         table: &Table,
@@ -281,7 +284,8 @@ impl Exec<'_> {
                 self.note_links(table, made);
                 count += self.count_one(true, returns, &made.returned, sink)?;
             }
-            // What ended the run: perhaps only the end of a leaf.
+            // The run has ended before this key. `change_one` deletes this row, or reports why it cannot be
+            // deleted.
             if n < found.len() {
                 let changed =
                     self.change_one(table, found.get(n), &[], decide, &Landed::default(), &mut one)?;
@@ -295,7 +299,8 @@ impl Exec<'_> {
         Ok(count)
     }
 
-    /// Deletes rows from the `from`-th key on; gives how many keys that were, and what each deleted row left.
+    /// Deletes a run of rows, beginning with key number `from`. Returns the number of keys in the run.
+    /// `together` gets the results of each deleted row.
     fn delete_run(
         &mut self,
         table: &Table,
@@ -316,7 +321,8 @@ impl Exec<'_> {
             let cx = Cx { params, arena: row_arena, env: &env };
             let decided = decide(&row, &[], &cx, &mut made);
             row_arena.reset();
-            // Errors and drawn numbers of a sequence are for `change_one`.
+            // An error, or an expression that needs the transaction (`Drawn`), ends the run. Then
+            // `change_one` handles this row.
             let is_wanted = match decided {
                 Ok(Change::Delete) => true,
                 Ok(Change::Skip) => false,
@@ -330,12 +336,12 @@ impl Exec<'_> {
             }
             Some(is_wanted)
         })?;
-        // One that was decided about, and had no room in the run.
+        // The last decision may be about a row that no longer fitted into the run.
         together.truncate(run.deleted);
         Ok(run.passed)
     }
 
-    /// Notes what foreign keys are about in a row that was changed.
+    /// Adds the foreign key checks for a changed row to `pending`.
     fn note_links(&mut self, table: &Table, made: &mut Made) {
         let Some((old, new)) = made.linked.take() else { return };
         let def = table.def();
@@ -443,7 +449,7 @@ fn new_version(
     Ok(Change::Replace(image))
 }
 
-/// What DELETE does with a row.
+/// Decides whether DELETE removes a row.
 fn removed(
     plan: &Delete,
     def: &TableDef,
@@ -468,7 +474,8 @@ fn whole(row: &RowRef<'_>, def: &TableDef) -> Vec<Value> {
     (0..def.columns.len()).map(|c| row.get(c).to_value()).collect()
 }
 
-/// Whether the version has the values for which subqueries were run: they are the last of those given.
+/// Whether the row still has the column values for which the query has run its subqueries. These values are
+/// the last ones of `given`.
 fn is_as_found(found: &RowFinder, row: &RowRef<'_>, given: &[Datum<'_>]) -> bool {
     let values = &given[given.len() - found.seen.len()..];
     let (mut now, mut then) = (Vec::new(), Vec::new());
@@ -477,13 +484,14 @@ fn is_as_found(found: &RowFinder, row: &RowRef<'_>, given: &[Datum<'_>]) -> bool
     now == then
 }
 
-/// The row as expressions of a statement with other relations see it.
+/// The input of expressions in a statement with other relations: columns of the other relations, the row,
+/// values of subqueries.
 fn beside<'a>(def: &TableDef, row: &RowRef<'a>, given: &'a [Datum<'a>], others: usize) -> Row<'a> {
     let own = (0..def.columns.len()).map(|c| row.get(c));
     given[..others].iter().copied().chain(own).chain(given[others..].iter().copied()).collect()
 }
 
-/// RETURNING of an UPDATE: the new row in the place of the old one.
+/// Computes RETURNING of an UPDATE, with the new row in place of the old one.
 fn returned_new<'a>(
     plan: &'a Update,
     new: &'a [Datum<'a>],
@@ -499,7 +507,7 @@ fn returned_new<'a>(
     give_back(plan.returning.as_deref(), &Input::Slots(cx.arena.alloc_slice_copy(&values)), cx, returned)
 }
 
-/// RETURNING, kept until the change has happened.
+/// Computes RETURNING. The values are shown only after the change.
 fn give_back<'a>(
     outputs: Option<&'a [Output]>,
     row: &Input<'a>,

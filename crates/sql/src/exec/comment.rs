@@ -10,7 +10,7 @@ use crate::error::{SqlError, SqlState};
 use crate::sink::Severity;
 use crate::system::{constraints, ids};
 
-/// Sets or (NULL, or an empty text) removes a comment.
+/// Sets a comment. NULL or an empty text removes it.
 pub(super) fn comment(
     catalog: &Catalog,
     c: &Comment,
@@ -18,13 +18,14 @@ pub(super) fn comment(
     notices: &mut Notices,
 ) -> Result<&'static str> {
     if let Some(name) = missing_database(catalog, c) {
-        // A dump that is restored under another name goes on.
+        // This is only a warning, so a dump can be restored into a database of another name.
         let message = format!("database \"{name}\" does not exist");
         notices.push((Severity::Warning, SqlError::new(SqlState::UNDEFINED_DATABASE, message)));
         return Ok("COMMENT");
     }
     let (object, column) = commented(catalog, c.kind, &c.name)?;
-    // Ordinals move when another session drops a column: nobody may do that meanwhile.
+    // If another session drops a column, ordinals of later columns change. So the table or view is locked
+    // against changes of its definition.
     if column.is_some() {
         match catalog.view_by_id(object) {
             Some(view) => txn.hold_view(view)?,
@@ -35,13 +36,13 @@ pub(super) fn comment(
     Ok("COMMENT")
 }
 
-/// The name of the database that the comment is on, if there is none.
+/// The name of the commented database, if no such database exists.
 fn missing_database(catalog: &Catalog, c: &Comment) -> Option<String> {
     let name = c.name.0.last().map(fold)?;
     (c.kind == CommentKind::Database && catalog.database_named(&name).is_none()).then_some(name)
 }
 
-/// The object, and the ordinal of its column if the comment is on that.
+/// The commented object, and the ordinal of the column for a comment on a column.
 fn commented(
     catalog: &Catalog,
     kind: CommentKind,
@@ -100,7 +101,7 @@ fn relation(
     pick(named).map(|id| (id, None)).ok_or_else(other)
 }
 
-/// `[schema.]table.column`
+/// Finds the column of a name `[schema.]table.column`.
 fn column(catalog: &Catalog, name: &ast::ObjectName) -> Result<(ObjectId, Option<usize>), SqlError> {
     let Some((column, of)) = name.0.split_last() else {
         return Err(SqlError::new(SqlState::SYNTAX_ERROR, "column name must be qualified"));
@@ -122,7 +123,7 @@ fn column(catalog: &Catalog, name: &ast::ObjectName) -> Result<(ObjectId, Option
     Ok((object, Some(found.ok_or_else(missing)?)))
 }
 
-/// `[schema.]table.constraint`
+/// Finds the constraint of a name `[schema.]table.constraint`.
 fn constraint(catalog: &Catalog, name: &ast::ObjectName) -> Result<(ObjectId, Option<usize>), SqlError> {
     let Some((constraint, of)) = name.0.split_last() else {
         return Err(SqlError::internal("a constraint without a name"));

@@ -25,61 +25,62 @@ use crate::sink::{CommandTag, CopyShape, Sink};
 use crate::text;
 use crate::ty::Typed;
 
-/// Longest line, with what came in one piece: a row holds 16 MiB, which escapes may quadruple.
+/// The most bytes that may wait for the end of their line. A row has at most 16 MiB, and escapes can make it
+/// four times as long. The rest is for the piece of data that came last.
 const LINE_BYTES_MAX: usize = 160 << 20;
 
-/// Characters of a value that an error shows (PostgreSQL's MAX_COPY_DATA_DISPLAY).
+/// The number of characters of a value that an error shows (PostgreSQL's MAX_COPY_DATA_DISPLAY).
 const CONTEXT_CHARS_MAX: usize = 100;
 
 /// A COPY that has been bound.
 pub struct CopyPlan {
-    /// The table.
+    /// The table to fill.
     pub table: Arc<TableDef>,
-    /// Ordinals of the columns in the data.
+    /// The ordinals of the columns that the data has, in the order of its fields.
     pub targets: Vec<usize>,
-    /// Defaults of the others.
+    /// The ordinals and defaults of the other columns.
     pub defaults: Vec<(usize, Expr)>,
-    /// What each new row must fulfil.
+    /// The rules that each new row must fulfil.
     pub rules: Rules,
-    /// Rows to take.
+    /// The WHERE condition: only rows that fulfil it are inserted.
     pub filter: Option<Expr>,
-    /// How the data looks.
+    /// The format of the data.
     pub format: Format,
-    /// For each of `targets`: nothing in it is NULL.
+    /// For each of `targets`: whether FORCE_NOT_NULL says that no field is NULL.
     pub not_null: Vec<bool>,
-    /// For each of `targets`: NULL's word means NULL in quotes too.
+    /// For each of `targets`: whether FORCE_NULL says that the NULL string means NULL in quotes, too.
     pub null: Vec<bool>,
 }
 
-/// Bytes not yet taken, and where we are.
+/// The data that is not processed yet, and the current position.
 #[derive(Default)]
 struct Feed {
     pending: Vec<u8>,
     lines: Lines,
     binary: Rows,
     record: Record,
-    /// The header has yet to come.
+    /// Whether the next line is the header.
     header: bool,
     at: ErrorPosition,
     rows: u64,
 }
 
-/// What an error is about.
+/// The part of the data that an error is about.
 #[derive(Debug, Clone, Copy, Default)]
 enum ErrorPosition {
     /// The data itself, before a line is known.
     #[default]
     Data,
-    /// The line.
+    /// The current line.
     Line,
-    /// The field of this target.
+    /// The field with this index in `targets`.
     Field(usize),
     /// The new row.
     Row,
 }
 
 impl Exec<'_> {
-    /// Runs the copy; the sink drives.
+    /// Runs the copy. The sink calls back with each piece of the data.
     pub fn copy(&mut self, plan: &CopyPlan, table: &Table, sink: &mut dyn Sink) -> Result<CommandTag> {
         let is_binary = plan.format.kind == Kind::Binary;
         let encoding = match is_binary {
@@ -106,7 +107,8 @@ impl Exec<'_> {
         Ok(CommandTag::Copy(feed.rows))
     }
 
-    /// Takes the whole rows of what is at hand; all of it if no more will come.
+    /// Inserts all complete rows of the pending bytes. `at_end` says that no more data will come, so the rest
+    /// is the last row.
     fn take(&mut self, plan: &CopyPlan, table: &Table, feed: &mut Feed, at_end: bool) -> Result<()> {
         let pending = std::mem::take(&mut feed.pending);
         let taken = match plan.format.kind {
@@ -183,7 +185,7 @@ impl Exec<'_> {
         self.copy_row(plan, table, feed)
     }
 
-    /// Inserts the row at hand.
+    /// Inserts the row in `feed.record`.
     fn copy_row(&mut self, plan: &CopyPlan, table: &Table, feed: &mut Feed) -> Result<()> {
         let facts = self.facts;
         let sequences = InTransaction::new(self.txn, self.catalog, self.sequences, self.facts);
@@ -228,7 +230,7 @@ impl Exec<'_> {
 }
 
 impl CopyPlan {
-    /// Whether WHERE takes this row.
+    /// Whether the row fulfils the WHERE condition.
     fn takes<'a>(&'a self, values: &'a [Datum<'a>], cx: &Cx<'a>) -> Result<bool> {
         self.filter.as_ref().map_or(Ok(true), |f| f.is_true(&Input::Slots(values), cx))
     }
@@ -238,7 +240,7 @@ impl CopyPlan {
     }
 }
 
-/// A field as a value of its column's type; strings are not copied.
+/// Reads a field as a value of its column's type. Strings are not copied.
 fn field_value<'a>(field: &'a [u8], t: ColumnType, cx: &Cx<'a>) -> Result<Datum<'a>> {
     let text = binary::utf8(field)?;
     Ok(match t {
@@ -252,7 +254,7 @@ fn field_value<'a>(field: &'a [u8], t: ColumnType, cx: &Cx<'a>) -> Result<Datum<
     })
 }
 
-/// The same from its binary form.
+/// Reads a field in binary form as a value of its column's type.
 fn binary_value<'a>(field: &'a [u8], t: ColumnType, cx: &Cx<'a>) -> Result<Datum<'a>> {
     let oid = Typed::of_column(t).ty.oid();
     let field = encoded::to_utf8(field, oid, cx.env.encoding)?;
@@ -270,12 +272,12 @@ fn binary_value<'a>(field: &'a [u8], t: ColumnType, cx: &Cx<'a>) -> Result<Datum
     }
 }
 
-/// 22P04
+/// Error 22P04: the line has no field for this column.
 fn missing(column: &str) -> SqlError {
     SqlError::new(SqlState::BAD_COPY, format!("missing data for column \"{column}\""))
 }
 
-/// 22P04 for a header that has not the columns' names.
+/// Fails with 22P04 if the header does not have the columns' names.
 fn check_header(plan: &CopyPlan, record: &Record) -> Result<()> {
     let (got, expected) = (record.len(), plan.targets.len());
     if got != expected {
@@ -296,11 +298,12 @@ fn check_header(plan: &CopyPlan, record: &Record) -> Result<()> {
     Ok(())
 }
 
-/// Adds the place in the data: the line and, where a value is at fault, the column and the value.
+/// Adds the position in the data to an error: the line and, for a wrong value, the column and the value.
 fn in_line(mut e: SqlError, plan: &CopyPlan, feed: &Feed, line: &[u8]) -> SqlError {
     let place = format!("COPY {}, line {}", plan.table.name, feed.lines.number);
     let context = match feed.at {
-        // PostgreSQL finds these before it takes the line apart.
+        // PostgreSQL finds a byte sequence that is not valid before it splits the line into fields. So this
+        // error names no column.
         ErrorPosition::Field(n) if e.sqlstate != SqlState::CHARACTER_NOT_IN_REPERTOIRE => {
             let (column, value) = (plan.column(n), feed.record.field(n));
             let value = value.map_or_else(String::new, |(bytes, _)| excerpt(bytes));
@@ -313,7 +316,7 @@ fn in_line(mut e: SqlError, plan: &CopyPlan, feed: &Feed, line: &[u8]) -> SqlErr
     e
 }
 
-/// The same for binary data, which is not shown.
+/// Adds the position in binary data to an error. Values are not shown.
 fn in_row(mut e: SqlError, plan: &CopyPlan, feed: &Feed) -> SqlError {
     let place = format!("COPY {}, line {}", plan.table.name, feed.binary.number);
     let column = match feed.at {

@@ -125,7 +125,8 @@ fn create_index(
     Ok("CREATE INDEX")
 }
 
-/// Tables that refer to those that are emptied: refused, or (with CASCADE) emptied too.
+/// Finds tables whose foreign keys refer to tables that TRUNCATE empties. With CASCADE they are emptied too.
+/// Otherwise it is an error.
 fn add_children(
     catalog: &Catalog,
     tables: &mut Vec<Arc<TableDef>>,
@@ -211,7 +212,7 @@ fn create_schema(
 }
 
 impl Binder<'_> {
-    /// A table that a command names.
+    /// Finds a table that a statement names.
     pub(super) fn existing_table(&mut self, name: &ast::ObjectName) -> Result<Arc<TableDef>, SqlError> {
         let (schema, last) = object_name(name)?;
         match self.catalog.table(&schema, &last) {

@@ -24,7 +24,7 @@ use crate::error::{SqlError, SqlState};
 use crate::sink::Severity;
 use crate::system::names::quoted;
 
-/// Something that goes.
+/// Something that a statement drops.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Gone {
     Table(TableId),
@@ -35,11 +35,11 @@ enum Gone {
     Key(TableId, ObjectId),
     /// The default of a column of this table.
     Default(TableId, usize),
-    /// A part of this table, with its rows.
+    /// A partition of this table, with its rows.
     Part(TableId, ObjectId),
 }
 
-/// What goes although it was not named, and what it depends on.
+/// Something that is dropped without being named, and the object that it depends on.
 pub(super) struct Dependent {
     gone: Gone,
     what: String,
@@ -56,7 +56,7 @@ pub(super) fn drop_objects(
     let mut named = Vec::new();
     for name in &d.names {
         match find(d.kind, catalog, name)? {
-            // A name may be given twice.
+            // The statement has the same name twice.
             Some(gone) if named.contains(&gone) => {}
             Some(gone) => named.push(gone),
             None if d.if_exists => {
@@ -70,7 +70,7 @@ pub(super) fn drop_objects(
     Ok(d.kind.tag())
 }
 
-/// What a name stands for.
+/// Finds the object that a name means.
 fn find(kind: DropKind, catalog: &Catalog, name: &ast::ObjectName) -> Result<Option<Gone>> {
     let (schema, last) = object_name(name)?;
     let found = match kind {
@@ -121,7 +121,7 @@ pub(super) fn drop_schema(
             schemas.push(last);
         }
     }
-    // Whoever is making something in one of them is waited for.
+    // This waits for transactions that create something in these schemas.
     schemas.iter().try_for_each(|schema| txn.lock_schema(schema))?;
     let mut found = FoundDependents { catalog, seen: Vec::new(), dependents: Vec::new() };
     schemas.iter().for_each(|schema| found.add_all(inside(catalog, schema)));
@@ -133,7 +133,7 @@ pub(super) fn drop_schema(
     Ok("DROP SCHEMA")
 }
 
-/// What is in a schema.
+/// The objects in a schema.
 fn inside(catalog: &Catalog, schema: &str) -> Vec<(ObjectId, Dependent)> {
     let on = format!("schema {schema}");
     let mut found: Vec<(ObjectId, Dependent)> = Vec::new();
@@ -153,8 +153,8 @@ fn inside(catalog: &Catalog, schema: &str) -> Vec<(ObjectId, Dependent)> {
     found
 }
 
-/// Drops these objects and, with CASCADE, what depends on them. `of` is how one object is called that was
-/// named alone.
+/// Drops these objects and, with CASCADE, everything that depends on them. If the statement names one object
+/// only, `of` is its description for messages.
 fn drop_all(
     catalog: &Catalog,
     of: Option<&str>,
@@ -182,7 +182,8 @@ impl Dependent {
     }
 }
 
-/// Something else than a whole object goes: with CASCADE what depends on it goes too.
+/// Drops everything that depends on something smaller than an object, such as a column or a constraint. Fails
+/// without CASCADE.
 pub(super) fn drop_dependents(
     catalog: &Catalog,
     of: &str,
@@ -198,12 +199,13 @@ pub(super) fn drop_dependents(
     remove(catalog, dependents.into_iter().map(|d| d.gone).collect(), txn)
 }
 
-/// What goes with objects, in the order in which PostgreSQL tells it: each behind what it depends on, older
-/// ones first, and what the last one named takes along before what the first one does.
+/// Collects the dependent objects in the order of PostgreSQL's messages: each object after the one that it
+/// depends on, older objects first, and the dependents of the object that was named last before those of the
+/// others.
 struct FoundDependents<'c> {
     catalog: &'c Catalog,
     seen: Vec<Gone>,
-    /// The other way round.
+    /// The dependent objects, in the reverse of this order.
     dependents: Vec<Dependent>,
 }
 
@@ -220,7 +222,7 @@ impl FoundDependents<'_> {
     }
 
     fn told(mut self) -> Vec<Dependent> {
-        // What is part of a table goes with it without a word.
+        // A part of a table that is dropped itself, such as a default, is not mentioned.
         let seen = &self.seen;
         let goes_anyway = |gone: &Gone| match gone {
             Gone::Key(table, _) | Gone::Default(table, _) => seen.contains(&Gone::Table(*table)),
@@ -232,14 +234,14 @@ impl FoundDependents<'_> {
     }
 }
 
-/// What depends on objects that are named, and what depends on that.
+/// Everything that depends on the named objects, directly or indirectly.
 fn dependents_of(catalog: &Catalog, named: &[Gone]) -> Vec<Dependent> {
     let mut found = FoundDependents { catalog, seen: named.to_vec(), dependents: Vec::new() };
     named.iter().for_each(|gone| found.add_all(direct_of(catalog, gone)));
     found.told()
 }
 
-/// What depends on one object, by the id that decides the order of telling.
+/// What depends directly on one object. The ids decide the order in messages.
 fn direct_of(catalog: &Catalog, gone: &Gone) -> Vec<(ObjectId, Dependent)> {
     let (object, on) = match gone {
         Gone::Table(id) => match catalog.table_by_id(*id) {
@@ -268,7 +270,7 @@ fn direct_of(catalog: &Catalog, gone: &Gone) -> Vec<(ObjectId, Dependent)> {
     out
 }
 
-/// 2BP01 without CASCADE; a notice with it.
+/// If there are dependent objects: fails with 2BP01 without CASCADE, and adds a notice with CASCADE.
 fn settle(of: Option<&str>, dependents: &[Dependent], cascade: bool, notices: &mut Notices) -> Result<()> {
     let Some(first) = dependents.first() else { return Ok(()) };
     if !cascade {
@@ -294,7 +296,7 @@ fn settle(of: Option<&str>, dependents: &[Dependent], cascade: bool, notices: &m
     Ok(())
 }
 
-/// Drops objects, those first that others are needed by.
+/// Drops objects. An object that uses other objects is dropped before these.
 fn remove(catalog: &Catalog, gone: Vec<Gone>, txn: &mut Transaction) -> Result<()> {
     for one in &gone {
         match one {
@@ -313,7 +315,7 @@ fn remove(catalog: &Catalog, gone: Vec<Gone>, txn: &mut Transaction) -> Result<(
         }
     }
     let tables: Vec<TableId> = gone.iter().filter_map(Gone::table).collect();
-    // Tables that go together may refer to each other.
+    // Tables that are dropped together may have foreign keys to each other. These keys are dropped first.
     for table in &tables {
         let children: Vec<_> = catalog.children(*table).map(|(child, key)| (child.id, key.id)).collect();
         for (child, key) in children {
@@ -412,7 +414,7 @@ fn index(catalog: &Catalog, schema: &str, last: &str) -> Result<Option<Gone>> {
     Ok(Some(Gone::Index(table.id, index.id)))
 }
 
-/// 2BP01: a constraint of the same name has the index.
+/// Error 2BP01: the index belongs to a constraint of the same name.
 fn needed_index(name: &str, table: &str) -> SqlError {
     let (name, table) = (quoted(name), quoted(table));
     let message = format!("cannot drop index {name} because constraint {name} on table {table} requires it");
@@ -420,7 +422,7 @@ fn needed_index(name: &str, table: &str) -> SqlError {
         .with_hint(format!("You can drop constraint {name} on table {table} instead."))
 }
 
-/// An identity column is not without its sequence.
+/// Fails if the sequence belongs to an identity column, because the column needs it.
 fn refuse_identity(catalog: &Catalog, sequence: &SequenceDef) -> Result<()> {
     let Some((table, ordinal)) = sequence.owned_by else { return Ok(()) };
     let Some(table) = catalog.table_by_id(table).filter(|t| t.columns[ordinal].identity.is_some()) else {
@@ -434,8 +436,8 @@ fn refuse_identity(catalog: &Catalog, sequence: &SequenceDef) -> Result<()> {
     Err(error.with_hint(format!("You can drop {column} instead.")).into())
 }
 
-/// Defaults that draw from sequences which go with these columns of a table, but for those of the columns
-/// themselves.
+/// The defaults that draw from sequences which these columns of a table own. Without the defaults of these
+/// columns themselves.
 pub(super) fn defaults_of_owned(
     catalog: &Catalog,
     table: TableId,
@@ -447,7 +449,7 @@ pub(super) fn defaults_of_owned(
     found
 }
 
-/// Defaults that draw from a sequence.
+/// The defaults that draw from a sequence.
 fn defaults_of(catalog: &Catalog, sequence: &SequenceDef) -> Vec<(ObjectId, Dependent)> {
     let on = format!("sequence {}", shown(&sequence.schema, &sequence.name));
     let mut found = Vec::new();

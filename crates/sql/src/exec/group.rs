@@ -23,7 +23,8 @@ struct State {
     count: u64,
     sum: Sum,
     moments: Option<Moments>,
-    /// Owned, so that what is no longer the extreme gives its memory back.
+    /// The smallest or largest value so far. It is owned and not in the arena, so that a value's memory is
+    /// freed when another value replaces it.
     extreme: Value,
     truth: bool,
     seen: FxHashSet<Box<[u8]>>,
@@ -44,7 +45,7 @@ pub struct Groups<'s> {
 }
 
 impl<'s> Groups<'s> {
-    /// No rows yet.
+    /// The groups before the first row.
     pub fn new(plan: &Aggregate, arena: &'s Bump) -> Self {
         let mut groups = Groups { arena, index: FxHashMap::default(), groups: Vec::new(), key: Vec::new() };
         if plan.single {
@@ -53,7 +54,7 @@ impl<'s> Groups<'s> {
         groups
     }
 
-    /// Takes in one row.
+    /// Adds one row to its group.
     pub fn add<'a>(&mut self, plan: &'a Aggregate, row: &Input<'a>, cx: &Cx<'a>) -> Result<()> {
         let at = if plan.single { 0 } else { self.find(plan, row, cx)? };
         for (call, state) in plan.calls.iter().zip(&mut self.groups[at].states) {
@@ -93,7 +94,7 @@ impl<'s> Groups<'s> {
         Ok(self.groups.len() - 1)
     }
 
-    /// The slots of each group: keys, then aggregates.
+    /// Returns the slots of each group: first its keys, then its aggregates.
     pub fn finish(self, plan: &Aggregate) -> Result<Vec<&'s [Datum<'s>]>> {
         let mut out = Vec::with_capacity(self.groups.len());
         for group in self.groups {
@@ -133,7 +134,8 @@ fn add_value(call: &AggCall, state: &mut State, value: Datum<'_>, scratch: &mut 
         AggKind::Count => {}
         AggKind::Sum | AggKind::Avg => state.sum.add(value)?,
         AggKind::Min | AggKind::Max => {
-            // Of equal values the later one stays, as in PostgreSQL (1.0 and 1.00).
+            // If two values are equal but differ in form (1.0 and 1.00), the later one is kept, as in
+            // PostgreSQL.
             let known = state.extreme.as_datum();
             let order = value.order(&known);
             let wanted = if call.kind == AggKind::Max { order.is_ge() } else { order.is_le() };
@@ -166,7 +168,7 @@ fn add_value(call: &AggCall, state: &mut State, value: Datum<'_>, scratch: &mut 
     Ok(())
 }
 
-/// What bit_and, bit_or or bit_xor makes of one value more.
+/// The result of bit_and, bit_or or bit_xor after one more value.
 pub fn bits(kind: AggKind, value: Datum<'_>, before: &Value) -> Value {
     let both = |a: i64, b: i64| match kind {
         AggKind::BitAnd => a & b,
@@ -181,7 +183,7 @@ pub fn bits(kind: AggKind, value: Datum<'_>, before: &Value) -> Value {
     }
 }
 
-/// Whether two texts are the same, byte for byte: not worth a copy.
+/// Whether two texts have the same bytes. Then the kept value need not be replaced.
 fn is_same(a: &Datum<'_>, b: &Datum<'_>) -> bool {
     match (a, b) {
         (Datum::Text(a), Datum::Text(b)) => a == b,

@@ -15,7 +15,7 @@ use crate::error::{SqlError, SqlState};
 use crate::nextval::draws_from;
 
 impl Alter<'_> {
-    /// ADD GENERATED ... AS IDENTITY
+    /// Runs ADD GENERATED ... AS IDENTITY.
     pub(super) fn add_identity(
         &mut self,
         table: &TableDef,
@@ -51,7 +51,7 @@ impl Alter<'_> {
         Ok(())
     }
 
-    /// SET GENERATED, SET option, RESTART
+    /// Runs SET GENERATED, SET with an option of the sequence, and RESTART.
     pub(super) fn set_identity(
         &mut self,
         table: &TableDef,
@@ -75,7 +75,7 @@ impl Alter<'_> {
         Ok(())
     }
 
-    /// DROP IDENTITY
+    /// Runs DROP IDENTITY.
     pub(super) fn drop_identity(&mut self, table: &TableDef, ordinal: usize, if_exists: bool) -> Result<()> {
         if table.columns[ordinal].identity.is_none() {
             let missing = no_identity(table, ordinal);
@@ -91,13 +91,14 @@ impl Alter<'_> {
         Ok(())
     }
 
-    /// The sequence of an identity column has the column's type.
+    /// Gives the sequence of an identity column the column's new type.
     pub(super) fn retype_identity(&mut self, table: &TableDef, ordinal: usize) -> Result<()> {
         let data_type = Some(table.columns[ordinal].column_type);
         self.set_identity(table, ordinal, None, &SequenceOptions { data_type, ..SequenceOptions::default() })
     }
 
-    /// The sequence of an identity column. The column may own another one, of the time when it was serial.
+    /// Finds the sequence of an identity column. The column may own another sequence from the time when it
+    /// was a serial column.
     fn sequence_behind(&mut self, table: &TableDef, ordinal: usize) -> Result<Arc<SequenceDef>> {
         let catalog = self.txn.catalog();
         let default = table.columns[ordinal].default.as_deref().unwrap_or_default();
@@ -107,7 +108,7 @@ impl Alter<'_> {
     }
 }
 
-/// 55000
+/// Error 55000: the column is not an identity column.
 fn no_identity(table: &TableDef, ordinal: usize) -> SqlError {
     let name = &table.columns[ordinal].name;
     let message = format!("column \"{name}\" of relation \"{}\" is not an identity column", table.name);

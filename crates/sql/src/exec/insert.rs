@@ -24,7 +24,7 @@ use crate::eval::{Cx, Expr, Input};
 use crate::plan::{Arbiter, Insert, InsertSource, OnConflict, Select, Source};
 use crate::sink::Sink;
 
-/// What writing the rows needs besides their values.
+/// The state of an INSERT while it writes rows.
 struct Writer<'w> {
     table: &'w Table,
     plan: &'w Insert,
@@ -35,7 +35,7 @@ struct Writer<'w> {
 }
 
 impl Exec<'_> {
-    /// Runs an INSERT; the number of rows written.
+    /// Runs an INSERT. Returns the number of written rows.
     pub(super) fn insert(&mut self, plan: &Insert, opened: &Opened, sink: &mut dyn Sink) -> Result<u64> {
         let table = opened.table()?;
         self.tell(|meter| meter.begin(At::Change));
@@ -78,7 +78,7 @@ impl Exec<'_> {
         Ok(writer.count)
     }
 
-    /// INSERT ... SELECT from generate_series: row by row.
+    /// Runs INSERT ... SELECT from generate_series. Each row is written at once.
     fn insert_series(
         &mut self,
         plan: &Insert,
@@ -111,7 +111,7 @@ impl Exec<'_> {
             arena.reset();
         }
         let count = writer.count;
-        // Rows are written as they come.
+        // Each row was written at once, so the rows of the source are recorded only now.
         self.tell(|meter| {
             meter.begin(At::Source);
             meter.gave(At::Source, given);
@@ -150,7 +150,7 @@ impl Exec<'_> {
 }
 
 impl Exec<'_> {
-    /// Writes rows that a general query has given; the number written.
+    /// Writes the rows of a general query. Returns the number of written rows.
     pub fn insert_found(
         &mut self,
         plan: &Insert,
@@ -174,7 +174,7 @@ impl Exec<'_> {
     }
 }
 
-/// The new row that stands over these values of a query.
+/// The expressions of the new row for a row of the query with these values.
 fn row_for<'p>(source: &'p InsertSource, values: &[Value]) -> Result<&'p [Expr]> {
     let row = match (source, values.first()) {
         (InsertSource::Query(_, row), _) => Some(row),
@@ -186,7 +186,8 @@ fn row_for<'p>(source: &'p InsertSource, values: &[Value]) -> Result<&'p [Expr]>
     row.map(AsRef::as_ref).ok_or_else(|| SqlError::internal("an INSERT of rows that no query gives"))
 }
 
-/// Whether the query is generate_series alone, so that its rows may be written as they come.
+/// Whether the query reads only generate_series. Then each row can be written before the next one is
+/// computed.
 fn streams(q: &Select) -> bool {
     matches!(q.source, Source::Series(..))
         && q.aggregate.is_none()
@@ -224,7 +225,7 @@ impl Writer<'_> {
             values.push(e.eval(input, &cx)?);
         }
         let table = self.table;
-        // Behind the row stand the answers of subqueries.
+        // The values of subqueries follow the columns of the row.
         let answers = values.drain(table.def().columns.len()..).collect::<Row<'_>>();
         self.plan.rules.hold(table.def(), &values, &cx)?;
         if let OnConflict::Update(plan) = &self.plan.on_conflict {
@@ -274,7 +275,7 @@ impl Writer<'_> {
     }
 }
 
-/// A unique key of a table by its name.
+/// Finds a unique key of a table by its name.
 fn key_named(def: &TableDef, name: &str) -> Option<Arbiter> {
     let primary = def.primary_key.as_ref().filter(|k| k.name == name).map(|k| k.columns.as_slice());
     let unique = || def.plain_indexes().find(|i| i.name == name).map(|i| i.columns.as_slice());
@@ -282,7 +283,7 @@ fn key_named(def: &TableDef, name: &str) -> Option<Arbiter> {
     Some(Arbiter { constraint: name.to_owned(), key: key.into() })
 }
 
-/// RETURNING of a row that is given by its values.
+/// Computes RETURNING for a row with these values.
 fn returned<'v>(
     plan: &Insert,
     table: &TableDef,

@@ -19,7 +19,8 @@ use crate::plan::KeyRange;
 #[derive(Default)]
 pub struct Ranges {
     bytes: Vec<u8>,
-    /// Start of lower, start of upper, end of upper, in `bytes`.
+    /// For each range, three offsets in `bytes`: the start of its lower bound, the start of its upper bound,
+    /// and the end of its upper bound.
     spans: Vec<(usize, usize, usize)>,
 }
 
@@ -31,12 +32,12 @@ pub struct KeyList {
 }
 
 impl KeyList {
-    /// Memory that the list holds on to, in bytes.
+    /// The memory that the buffer has allocated, in bytes.
     pub fn held_bytes(&self) -> usize {
         self.bytes.capacity() + size_of::<usize>() * self.ends.capacity()
     }
 
-    /// Forgets all keys.
+    /// Removes all keys.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
@@ -48,7 +49,7 @@ impl KeyList {
         self.ends.push(self.bytes.len());
     }
 
-    /// How many keys there are.
+    /// The number of keys.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
@@ -60,21 +61,21 @@ impl KeyList {
     }
 }
 
-/// New keys of rows that the statement has changed and that it had found under another key.
+/// The keys of rows that the statement has changed or locked, if it had found them under another key.
 #[derive(Default)]
 pub struct Landed(HashSet<Box<[u8]>>);
 
 impl Landed {
-    /// The row found at `from` was dealt with at `to` (empty: the table has no key, rows stay where they
-    /// are).
+    /// Records that the row found at key `from` now has the key `to`. `to` is empty if the table has no
+    /// primary key: then the key of a row never changes.
     pub fn note(&mut self, from: &[u8], to: &[u8]) {
         if !to.is_empty() && from != to {
             self.0.insert(to.into());
         }
     }
 
-    /// Whether the row that is here now has been dealt with. (The one that was here in the snapshot may be
-    /// elsewhere.)
+    /// Whether the statement has already changed or locked this row under another key. The row that the
+    /// snapshot has under the current key is another one then.
     pub fn holds<'a>(&self, table: &TableDef, row: &RowRef<'a>, buffer: &mut Vec<u8>) -> bool {
         if self.0.is_empty() {
             return false;
@@ -85,23 +86,24 @@ impl Landed {
 }
 
 impl Ranges {
-    /// Memory that the list holds on to, in bytes.
+    /// The memory that the buffer has allocated, in bytes.
     pub fn held_bytes(&self) -> usize {
         self.bytes.capacity() + size_of::<(usize, usize, usize)>() * self.spans.capacity()
     }
 
-    /// How many ranges there are.
+    /// The number of ranges.
     pub fn len(&self) -> usize {
         self.spans.len()
     }
 
-    /// Lower and upper bytes of the n-th range.
+    /// The lower and upper bound of the n-th range.
     pub fn get(&self, n: usize) -> (&[u8], &[u8]) {
         let (lower, upper, end) = self.spans[n];
         (&self.bytes[lower..upper], &self.bytes[upper..end])
     }
 
-    /// Evaluates the bounds of all ranges, which may read `row`, sorts and merges them.
+    /// Evaluates the bounds of all ranges, which may read `row`. Then sorts the ranges and merges those that
+    /// overlap.
     pub fn prepare<'a>(
         &mut self,
         table: &TableDef,
@@ -117,7 +119,7 @@ impl Ranges {
                 self.add(table, columns, range, None, row, cx)?;
                 continue;
             };
-            // An array that is NULL has no elements that anything could equal.
+            // If the array is NULL, no comparison with its elements is true, so there is no range.
             if let Datum::Array(array) = range.equal[place].eval(row, cx)? {
                 for element in array.iter() {
                     self.add(table, columns, range, Some((place, element)), row, cx)?;
@@ -130,7 +132,7 @@ impl Ranges {
         Ok(())
     }
 
-    /// The range of one whole key, whose parts are constants.
+    /// Makes the range of one whole key. Its parts read no row.
     pub fn prepare_point<'a>(&mut self, table: &TableDef, parts: &'a [Expr], cx: &Cx<'a>) -> Result<()> {
         self.spans.clear();
         if point_key(&mut self.bytes, table, parts, &Input::None, cx)? {
@@ -142,7 +144,8 @@ impl Ranges {
         Ok(())
     }
 
-    /// Adds a range, unless it is empty. `element` is the value meant at a place of the key.
+    /// Adds a range, unless it is empty. `element` is a position in the key, and the array element that this
+    /// position must equal.
     fn add<'a>(
         &mut self,
         table: &TableDef,
@@ -200,7 +203,8 @@ impl Ranges {
                     key::prefix_end(&mut self.bytes);
                 }
             }
-            // Bounded below only: NULLs come last and are not above anything.
+            // The range has only a lower bound. NULLs are sorted last, but a comparison with NULL is not
+            // true, so the range ends before them.
             (None, Some(column)) if range.lower.is_some() => {
                 table.push_key(&mut self.bytes, column, &Datum::Null)
             }
@@ -209,7 +213,7 @@ impl Ranges {
         Ok(Some((lower, upper, self.bytes.len())))
     }
 
-    /// False if the value is NULL.
+    /// Appends a value to the key. Returns false if the value is NULL.
     fn append_value<'a>(
         &mut self,
         table: &TableDef,
@@ -222,7 +226,7 @@ impl Ranges {
         Ok(self.append_datum(table, column, &value))
     }
 
-    /// False if the value is NULL.
+    /// Appends a value to the key. Returns false if the value is NULL.
     fn append_datum(&mut self, table: &TableDef, column: usize, value: &Datum<'_>) -> bool {
         if !value.is_null() {
             table.push_key(&mut self.bytes, column, value);
@@ -242,7 +246,7 @@ impl Ranges {
         }
     }
 
-    /// Writes sorted ranges anew, those that touch as one.
+    /// Rewrites the sorted ranges. Ranges that overlap or touch become one range.
     fn rebuild(&mut self) {
         let mut out: Vec<(Vec<u8>, Vec<u8>)> = Vec::with_capacity(self.spans.len());
         for n in 0..self.spans.len() {
@@ -268,7 +272,7 @@ impl Ranges {
     }
 }
 
-/// Builds the primary key of a row from its values; empty without one.
+/// Builds the primary key of a row from its values. The result is empty if the table has no primary key.
 pub fn key_of<'a>(table: &TableDef, value: impl Fn(usize) -> Datum<'a>, out: &mut Vec<u8>) {
     out.clear();
     for column in table.key_columns() {
@@ -276,7 +280,7 @@ pub fn key_of<'a>(table: &TableDef, value: impl Fn(usize) -> Datum<'a>, out: &mu
     }
 }
 
-/// Builds the key of one row, whose parts may read `row`; false if a part is NULL.
+/// Builds the key of one row. Its parts may read `row`. Returns false if a part is NULL.
 pub fn point_key<'a>(
     out: &mut Vec<u8>,
     table: &TableDef,

@@ -22,21 +22,21 @@ use crate::error::{Result, SqlError, SqlState};
 use crate::eval::{Cx, Expr, Input, NoSequences, keep_in};
 use crate::plan::{Access, LockWait, RowLock, Select, Source};
 
-/// A SELECT ... FOR UPDATE and how far it has come.
+/// A SELECT ... FOR UPDATE, and its progress.
 struct Locking<'p> {
     plan: &'p Select,
     table: &'p Table,
     lock: &'p RowLock,
     window: Window,
     count: u64,
-    /// Keys before this one, in the order of the scan, are done.
+    /// The number of keys that are done, in the order of the scan.
     next: usize,
-    /// Rows that were found elsewhere.
+    /// The keys of locked rows that the snapshot has under another key.
     landed: Landed,
 }
 
 impl Exec<'_> {
-    /// Runs a SELECT that locks; the number of rows given to `emit`.
+    /// Runs a SELECT that locks rows. Returns the number of rows that `emit` has got.
     pub(super) fn locking(
         &mut self,
         plan: &Select,
@@ -57,9 +57,9 @@ impl Exec<'_> {
         result
     }
 
-    /// Rows that are gone or no longer match when they are locked do not count against LIMIT: if the first
-    /// keys were not enough, the scan is repeated to its end. Where a repeated scan (of the same snapshot)
-    /// could give other rows or another order, all keys are fetched at once.
+    /// A row that is deleted, or no longer fulfils the condition when it is locked, does not count for LIMIT.
+    /// So if the first keys were not enough, the scan is repeated to its end. If a repeated scan of the same
+    /// snapshot could return other rows or another order, all keys are read at once.
     fn find_and_lock(&mut self, progress: &mut Locking<'_>, emit: &mut Emit<'_>) -> Result<u64> {
         let Locking { plan, table, .. } = *progress;
         let is_volatile = plan.filter.as_ref().is_some_and(Expr::is_volatile);
@@ -112,7 +112,7 @@ impl Exec<'_> {
         Ok(())
     }
 
-    /// One attempt to lock a row; its outputs, if it is locked.
+    /// Makes one attempt to lock a row. If it succeeds, `locked` has the outputs.
     fn try_lock(
         &mut self,
         progress: &Locking<'_>,
@@ -138,7 +138,8 @@ impl Exec<'_> {
         failure.resolve(outcome)
     }
 
-    /// The key of the one row that may be meant, if the snapshot has it.
+    /// Finds the key for an access by primary key, if the snapshot has a row with this key that passes the
+    /// filter.
     fn key_found(&mut self, plan: &Select, parts: &[Expr], table: &Table, out: &mut KeyList) -> Result<()> {
         let env = self.facts.env(&NoSequences);
         let Scratch { row_arena, key, .. } = &mut *self.scratch;
@@ -157,7 +158,8 @@ impl Exec<'_> {
         Ok(())
     }
 
-    /// Keys of the rows that the plan finds, in its order; as many as `cap` if they come in it.
+    /// Collects the keys of the rows that the plan finds, in the order of the plan. At most `cap` keys are
+    /// read if the scan returns them in this order.
     fn keys_in_order(
         &mut self,
         plan: &Select,
@@ -233,7 +235,7 @@ pub fn is_held(e: &SqlError) -> bool {
     matches!(e.sqlstate, SqlState::LOCK_NOT_AVAILABLE | SqlState::DEADLOCK)
 }
 
-/// The error of a lock that NOWAIT could not have, in PostgreSQL's words.
+/// PostgreSQL's error for a row that NOWAIT could not lock. Other errors are returned as they are.
 pub fn not_at_once(e: SqlError, wait: LockWait, table: &str) -> SqlError {
     if wait != LockWait::Fail || !is_held(&e) {
         return e;
@@ -242,7 +244,7 @@ pub fn not_at_once(e: SqlError, wait: LockWait, table: &str) -> SqlError {
     SqlError::new(SqlState::LOCK_NOT_AVAILABLE, message)
 }
 
-/// Condition and outputs on the version to be locked.
+/// Evaluates the condition and the outputs on the version that would be locked. Returns whether to lock it.
 fn decide_lock<'a>(plan: &'a Select, row: &RowRef<'a>, cx: &Cx<'a>, locked: &mut Vec<Value>) -> Result<bool> {
     locked.clear();
     let input = Input::Row(*row);

@@ -26,30 +26,31 @@ use crate::error::{Result, SqlError};
 use crate::eval::{Cx, Env, Input, keep_in};
 use crate::plan::{Access, Step, TableAccess};
 
-/// Rows of the first batch of a step; each later one is larger, as LIMIT may not want many.
+/// The number of rows in the first batch of a step. It is small because a LIMIT may need few rows. Each later
+/// batch is larger.
 const BATCH_ROWS_FIRST: usize = 16;
-/// Most rows of a batch.
+/// The largest number of rows in a batch.
 const BATCH_ROWS_MAX: usize = 1024;
-/// A batch that holds more than this is full.
+/// A batch with at least this number of bytes is full.
 const BATCH_BYTES_MAX: usize = 1 << 20;
 
-/// Buffers of one step.
+/// The buffers of one step, that is of one table of the loops.
 #[derive(Default)]
 pub struct Level {
     /// The rows of the current batch.
     rows: Bump,
-    /// What a bound or a filter needs.
+    /// Temporary values while a bound or a filter is evaluated.
     temporary: Bump,
     ranges: Ranges,
     key: Vec<u8>,
-    /// The range being read.
+    /// The index of the range that is being read.
     range: usize,
-    /// Where the last batch ended in it; empty: at its beginning.
+    /// The position in this range where the last batch ended. Empty at the beginning of the range.
     place: Vec<u8>,
 }
 
 impl Level {
-    /// Memory that the buffers hold on to, in bytes.
+    /// The memory that the buffers have allocated, in bytes.
     pub fn held_bytes(&self) -> usize {
         let buffers = self.key.capacity() + self.place.capacity();
         self.rows.allocated_bytes() + self.temporary.allocated_bytes() + self.ranges.held_bytes() + buffers
@@ -59,19 +60,19 @@ impl Level {
 /// Receives joined rows.
 pub type OnJoined<'f> = dyn FnMut(&[Datum<'_>]) -> Result<ControlFlow<()>> + 'f;
 
-/// What all steps of a run share.
+/// The state that all steps of a run share.
 pub struct Loops<'r, W> {
     pub txn: &'r mut Transaction,
     pub params: &'r [Datum<'r>],
     pub env: &'r Env<'r>,
     pub facts: &'r Facts,
     pub watch: W,
-    /// Steps around the one that runs.
+    /// The number of steps around the one that runs.
     pub depth: usize,
 }
 
 impl<W: Watch> Loops<'_, W> {
-    /// Reads the steps within each other; `outer` is the row so far.
+    /// Runs the nested loops of `steps`. `outer` has the columns of the tables in the loops around them.
     pub fn run(
         &mut self,
         steps: &[Step],
@@ -121,7 +122,7 @@ impl<W: Watch> Loops<'_, W> {
         }
     }
 
-    /// Evaluates the keys of a step; false if there can be no row.
+    /// Evaluates the keys of a step. Returns false if the step can have no row.
     fn begin(&mut self, one: &OneStep<'_>, level: &mut Level) -> Result<bool> {
         let Level { temporary, ranges, key, range, place, .. } = level;
         let (def, row) = (one.table.def(), Input::Slots(one.outer));
@@ -156,13 +157,13 @@ impl<W: Watch> Loops<'_, W> {
         result
     }
 
-    /// What to do when the condition of the present step leaves a row out.
+    /// Returns the function to call when the condition of the current step rejects a row.
     fn left_out(&self) -> impl Fn() + Copy + use<W> {
         let (watch, at) = (self.watch, At::Loop(self.depth));
         move || watch.left_out(at)
     }
 
-    /// Reads on to the end of the batch; whether there may be more.
+    /// Reads rows until the batch is full. Returns whether there may be more rows.
     fn fill<'s>(
         &mut self,
         one: &OneStep<'s>,
@@ -204,23 +205,23 @@ impl<W: Watch> Loops<'_, W> {
     }
 }
 
-/// Rows with the columns of this step and all before it.
+/// Rows with the columns of this step and of all earlier steps.
 type Batch<'s> = BumpVec<'s, &'s [Datum<'s>]>;
 
-/// A step for one row of those before it.
+/// One execution of a step, for one row of the earlier steps.
 struct OneStep<'o> {
     step: &'o Step,
     table: &'o Table,
     outer: &'o [Datum<'o>],
-    /// Rows of the next batch.
+    /// The largest number of rows in the next batch.
     cap: usize,
-    /// Bytes of the batch. (The arena keeps its largest chunk, so what it has allocated says nothing about
-    /// this batch.)
+    /// The bytes of the current batch. They are counted here because the arena keeps its largest chunk when
+    /// it is reset. So the arena's own count says nothing about this batch.
     bytes: Cell<usize>,
 }
 
 impl OneStep<'_> {
-    /// Adds a row to the batch if it passes.
+    /// Adds a row to the batch if it passes the filter.
     #[inline]
     fn take<'s>(
         &self,
@@ -251,7 +252,7 @@ impl OneStep<'_> {
     }
 }
 
-/// What a value takes beside its place in the row, in bytes.
+/// The bytes of a value outside of its fixed-size place in the row.
 fn kept_bytes(value: &Datum<'_>) -> usize {
     match value {
         Datum::Text(t) => t.len(),
@@ -262,7 +263,7 @@ fn kept_bytes(value: &Datum<'_>) -> usize {
     }
 }
 
-/// How far the ranges of a step are read.
+/// The position of a step in its ranges.
 struct Cursor<'l> {
     ranges: &'l Ranges,
     range: &'l mut usize,
@@ -270,7 +271,7 @@ struct Cursor<'l> {
 }
 
 impl Cursor<'_> {
-    /// What is left of the current range.
+    /// The scan of the rest of the current range.
     fn rest<'s>(&'s self, index: ScanIndex, target: &'s TableAccess) -> ScanSpec<'s> {
         let reverse = target.reverse;
         let at = if reverse { self.ranges.len() - 1 - *self.range } else { *self.range };

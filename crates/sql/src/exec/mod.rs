@@ -62,24 +62,24 @@ use crate::sink::{CommandTag, Sink};
 use crate::system::SystemContext;
 use crate::ty::Ty;
 
-/// What a session lends to its statements.
+/// The buffers that a session lends to its statements.
 #[derive(Default)]
 pub struct Scratch {
-    /// Reset after each row.
+    /// Values of one row. Reset after each row.
     pub row_arena: Bump,
-    /// Reset after each statement.
+    /// Values of the result. Reset after each statement.
     pub result_arena: Bump,
-    /// The key being built.
+    /// The key that is being built.
     pub key: Vec<u8>,
-    /// Ranges of the running scan.
+    /// The ranges of the current scan.
     pub ranges: keys::Ranges,
-    /// Keys of rows to change.
+    /// The keys of the rows to change.
     pub found: keys::KeyList,
-    /// Steps of nested loops.
+    /// The buffers of the steps of nested loops.
     pub levels: Vec<loops::Level>,
 }
 
-/// What a session keeps of its scratch between statements, each part, in bytes.
+/// The largest size, in bytes, of each buffer that a session keeps between statements.
 const SCRATCH_KEEP_BYTES: usize = 64 << 10;
 
 impl Scratch {
@@ -103,41 +103,42 @@ impl Scratch {
     }
 }
 
-/// Facts about the session that expressions may ask for.
+/// Facts about the session that expressions may read.
 pub struct Facts {
     /// Name of the role that the session acts as.
     pub user: String,
-    /// Name of the role that it speaks for.
+    /// Name of the role that the session has logged in as, or SET SESSION AUTHORIZATION has set.
     pub session_user: String,
     /// The role of `user`.
     pub who: Who,
     /// The role of `session_user`.
     pub session_who: Who,
-    /// Where names without a schema are looked for.
+    /// The search path for names without a schema.
     pub path: crate::path::Path,
-    /// Name of the database.
+    /// The name of the session's database.
     pub database: String,
-    /// The database.
+    /// The id of the session's database.
     pub database_id: varve_engine::ObjectId,
     /// Process id of the cancel key.
     pub process_id: i32,
-    /// The running statement's transaction is read-only.
+    /// Whether the statement's transaction is read-only.
     pub read_only: bool,
-    /// Start of the transaction, microseconds since 2000-01-01 UTC; read from the clock when first asked for.
+    /// The start of the transaction, in microseconds since 2000-01-01 UTC. It is read from the clock at the
+    /// first use.
     pub now_us: Cell<Option<i64>>,
     /// Time zone and styles of dates and intervals.
     pub forms: crate::time::TimeForms,
-    /// The encoding that the client speaks.
+    /// The client's encoding.
     pub encoding: crate::encoding::Encoding,
     /// The access method of new tables without USING.
     pub table_method: crate::table_method::TableMethod,
-    /// How long locks are waited for.
+    /// How long the statement waits for a lock.
     pub lock_timeout: Option<std::time::Duration>,
     /// State of `random()`.
     pub random: Cell<u64>,
     /// Set by another thread to end the statement.
     pub cancel: Arc<AtomicBool>,
-    /// What catalog functions and system tables ask, while a statement that was bound with one runs.
+    /// The state that catalog functions and system tables read. Set while a statement with one of these runs.
     pub world: Option<Arc<SystemContext>>,
 }
 
@@ -147,32 +148,32 @@ pub struct Exec<'x> {
     pub txn: &'x mut Transaction,
     /// The catalog, for sequences by name.
     pub catalog: &'x mut Option<Arc<Catalog>>,
-    /// Session facts.
+    /// Facts about the session.
     pub facts: &'x Facts,
     /// Buffers.
     pub scratch: &'x mut Scratch,
-    /// What currval remembers.
+    /// The last values of sequences, for currval.
     pub sequences: &'x SequenceMemory,
-    /// Parameters, `group_count` times as many as the plan has.
+    /// The parameters of the plan, for `group_count` runs one after the other.
     pub params: &'x [Datum<'x>],
-    /// How many times an INSERT of one row is to run, with successive parameters.
+    /// How many times an INSERT of one row runs. Each run has its own parameters.
     pub group_count: usize,
-    /// Foreign keys to look at when the statement ends.
+    /// The foreign key checks to run at the end of the statement.
     pub pending: Pending,
-    /// Those to look at when the transaction ends.
+    /// The foreign key checks to run at the end of the transaction.
     pub deferred: &'x mut Deferred,
-    /// Notes what each step does, if somebody asks.
+    /// Records what each step does, for EXPLAIN ANALYZE.
     pub meter: Option<&'x Meter>,
 }
 
-/// Up to this many columns live on the stack.
+/// A row of values. Up to 16 columns are on the stack.
 pub type Row<'a> = SmallVec<[Datum<'a>; 16]>;
 
-/// The tables of a plan, opened.
+/// The opened tables of a plan.
 pub struct Opened {
     /// The table that is changed.
     pub table: Option<Arc<Table>>,
-    /// The tables that are read by SELECT, or by the query of INSERT, in its order.
+    /// The tables that SELECT, or the query of INSERT, reads, in the order of the plan.
     pub sources: SmallVec<[Arc<Table>; 2]>,
 }
 
@@ -205,7 +206,7 @@ impl Opened {
 }
 
 impl Facts {
-    /// How texts of times are read.
+    /// The settings for reading texts of times.
     pub fn reading(&self) -> crate::time::Reading<'_> {
         crate::time::Reading::new(&self.forms, &self.now_us)
     }
@@ -228,7 +229,7 @@ impl Facts {
         }
     }
 
-    /// 57014 if the statement was cancelled.
+    /// Fails with 57014 if the statement was cancelled.
     pub fn check_cancel(&self) -> Result<()> {
         eval::unless_cancelled(&self.cancel)
     }
@@ -246,7 +247,7 @@ impl Exec<'_> {
         Ok(tag)
     }
 
-    /// The end of a statement: what it has done to foreign keys.
+    /// Runs the foreign key checks at the end of a statement.
     fn settle(&mut self) -> Result<()> {
         if self.pending.is_empty() {
             return Ok(());
@@ -256,7 +257,7 @@ impl Exec<'_> {
         Checker { txn, facts, deferred, is_commit: false, is_alone: false }.settle(pending)
     }
 
-    /// Runs a change of rows that a general query has given or found.
+    /// Runs an INSERT, UPDATE or DELETE of rows that a general query has returned.
     pub fn run_found(
         &mut self,
         plan: &Plan,
@@ -284,7 +285,7 @@ impl Exec<'_> {
         Ok(tag)
     }
 
-    /// Tells the meter, if there is one.
+    /// Calls `what` with the meter, if there is one.
     fn tell(&self, what: impl FnOnce(&Meter)) {
         if let Some(meter) = self.meter {
             what(meter);
@@ -303,7 +304,7 @@ impl Exec<'_> {
         })
     }
 
-    /// Evaluates an expression of no row, such as LIMIT.
+    /// Evaluates an expression that reads no row, such as LIMIT.
     fn scalar(&mut self, e: &eval::Expr) -> Result<varve_engine::Value> {
         let env = self.facts.env(&NoSequences);
         let cx = Cx { params: self.params, arena: &self.scratch.row_arena, env: &env };
@@ -313,7 +314,7 @@ impl Exec<'_> {
     }
 }
 
-/// Rows with their first value, the key, apart.
+/// Separates the first value of each row, which is the key of the row to change.
 fn keyed(rows: Vec<Box<[varve_engine::Value]>>) -> Result<Vec<change::FoundRow>> {
     let split = |row: Box<[varve_engine::Value]>| {
         let mut values = row.into_vec().into_iter();
@@ -325,7 +326,7 @@ fn keyed(rows: Vec<Box<[varve_engine::Value]>>) -> Result<Vec<change::FoundRow>>
     rows.into_iter().map(split).collect()
 }
 
-/// Evaluates outputs, padded as clients see them.
+/// Evaluates outputs in the form that clients see.
 pub fn project<'a>(outputs: &'a [Output], row: &Input<'a>, cx: &Cx<'a>) -> Result<Row<'a>> {
     let mut out = Row::new();
     for output in outputs {
@@ -335,7 +336,8 @@ pub fn project<'a>(outputs: &'a [Output], row: &Input<'a>, cx: &Cx<'a>) -> Resul
     Ok(out)
 }
 
-/// One value as clients see it: char(n) padded, OIDs with names as these.
+/// One value in the form that clients see: char(n) is padded with blanks, and an OID type with names (such as
+/// regclass) shows the name.
 #[inline]
 pub fn shown<'a>(output: &Output, value: Datum<'a>, cx: &Cx<'a>) -> Result<Datum<'a>> {
     if let Some(width) = output.pad {
@@ -348,7 +350,7 @@ pub fn shown<'a>(output: &Output, value: Datum<'a>, cx: &Cx<'a>) -> Result<Datum
     }
 }
 
-/// Carries an error of ours out through a callback of the engine.
+/// Carries an `SqlError` out of a callback that the engine calls.
 #[derive(Default)]
 pub struct Failure(Option<SqlError>);
 

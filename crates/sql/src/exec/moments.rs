@@ -21,16 +21,16 @@ use crate::ty::Ty;
 /// The moments of the values so far.
 #[derive(Debug, Clone)]
 pub enum Moments {
-    /// Of whole numbers and numeric: their count, sum, and sum of squares.
+    /// For integers and numeric: the count, the sum, and the sum of squares.
     Exact(Box<(u64, Sum, Sum)>),
-    /// Of double precision.
+    /// For double precision.
     Float(Box<Deviations>),
 }
 
-/// Moments of pairs of double precision. Of single values, those are x and y is nothing.
+/// Moments of pairs (x, y) of double precision. For single values, x is the value and y is not used.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Deviations {
-    /// How many there are.
+    /// The number of pairs.
     n: f64,
     /// Sum of x.
     sx: f64,
@@ -38,14 +38,14 @@ pub struct Deviations {
     sxx: f64,
     /// Sum of y.
     sy: f64,
-    /// Sum of the squares of y's deviations.
+    /// Sum of the squares of y's deviations from its mean.
     syy: f64,
     /// Sum of the products of both deviations.
     sxy: f64,
 }
 
 impl Moments {
-    /// The moments of no values of this type.
+    /// The moments before the first value of this type.
     pub fn of(input: Ty) -> Moments {
         match input {
             Ty::Float8 => Moments::Float(Box::default()),
@@ -53,7 +53,7 @@ impl Moments {
         }
     }
 
-    /// Takes in one value, not NULL.
+    /// Adds one value, which is not NULL.
     pub fn add(&mut self, value: Datum<'_>) -> Result<()> {
         match (self, value) {
             (Moments::Float(d), Datum::Float8(f)) => d.add(f),
@@ -66,7 +66,7 @@ impl Moments {
         }
     }
 
-    /// Takes in a pair, neither of it NULL.
+    /// Adds a pair of values, which are not NULL.
     pub fn add_pair(&mut self, y: Datum<'_>, x: Datum<'_>) -> Result<()> {
         match (self, y, x) {
             (Moments::Float(d), Datum::Float8(y), Datum::Float8(x)) => d.add_pair(y, x),
@@ -74,7 +74,7 @@ impl Moments {
         }
     }
 
-    /// Takes in the moments of another part.
+    /// Adds the moments of another part.
     pub fn merge(&mut self, other: Moments) -> Result<()> {
         match (self, other) {
             (Moments::Float(a), Moments::Float(b)) => a.merge(&b),
@@ -103,7 +103,7 @@ impl Moments {
         })
     }
 
-    /// The moments that `state` gave.
+    /// Reads moments from the bytes that `state` has made.
     pub fn of_state(input: Ty, bytes: &[u8]) -> Result<Moments> {
         let broken = || SqlError::internal("moments of the wrong length");
         let words = |n: usize| bytes.get(n * 8..n * 8 + 8).and_then(|w| w.try_into().ok()).ok_or_else(broken);
@@ -124,7 +124,7 @@ impl Moments {
         Ok(Moments::Exact(Box::new((count, sum_of(sum)?, sum_of(squares)?))))
     }
 
-    /// What the aggregate is of the values so far.
+    /// The result of an aggregate over the values so far.
     pub fn result(&self, moment: Moment) -> Result<Value> {
         let float = |f: Option<f64>| f.map_or(Value::Null, Value::Float8);
         match self {
@@ -210,7 +210,7 @@ impl Deviations {
         Ok(())
     }
 
-    /// What overflowed is an error, unless something infinite went in.
+    /// Fails if a sum has overflowed. An infinite sum of infinite values is no overflow.
     fn check_pair(&mut self, fine_x: bool, fine_y: bool) -> Result<()> {
         refuse_overflow((self.sx.is_infinite() || self.sxx.is_infinite()) && fine_x)?;
         refuse_overflow((self.sy.is_infinite() || self.syy.is_infinite()) && fine_y)?;
@@ -249,7 +249,7 @@ impl Deviations {
         let Deviations { n, sx, sxx, sy, syy, sxy } = *self;
         let some = (n >= 1.0).then_some(());
         let sample = (n >= 2.0).then_some(());
-        // Of x that are all alike nothing is told.
+        // If all values of x are equal, the regression is undefined.
         let varied = |s: f64| (s != 0.0).then_some(());
         some?;
         Some(match moment {

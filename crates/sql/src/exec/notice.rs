@@ -10,9 +10,10 @@ use varve_engine::{Error as EngineError, StorageOptions, TableDef, Transaction};
 use crate::error::{SqlError, SqlState};
 use crate::sink::Severity;
 
-/// Why a statement has defined nothing.
+/// Why a statement that defines objects has failed.
 pub enum Failed {
-    /// What a name stood for is gone: take back what was done, look the names up again, and repeat.
+    /// An object that the statement names was dropped or replaced meanwhile. The session rolls the statement
+    /// back, looks the names up again, and repeats it.
     Stale,
     /// An error for the client.
     Error(SqlError),
@@ -43,7 +44,7 @@ pub(super) fn notice(notices: &mut Notices, state: &'static str, message: String
     notices.push((Severity::Notice, SqlError::new(SqlState(state), message)));
 }
 
-/// A compression that can save nothing here is taken, with a notice.
+/// Adds a notice if the storage options ask for a compression that cannot save space in this database.
 pub(crate) fn tell_of_compression(txn: &Transaction, storage: StorageOptions, notices: &mut Notices) {
     if storage.compression.is_some_and(|how| !how.is_none())
         && let Some(why) = txn.pager().saves_nothing()
@@ -52,7 +53,7 @@ pub(crate) fn tell_of_compression(txn: &Transaction, storage: StorageOptions, no
     }
 }
 
-/// PostgreSQL's words for a duplicate met while an index is built.
+/// PostgreSQL's error for a duplicate key that is found while an index is built.
 pub(super) fn duplicate_in_build(e: EngineError, name: &str, table: &TableDef) -> Failed {
     let out = match Failed::from(e) {
         Failed::Error(e) if e.sqlstate == SqlState::UNIQUE_VIOLATION => e,

@@ -56,7 +56,8 @@ pub(super) fn create_part(
     Ok("CREATE TABLE")
 }
 
-/// 0A000 if USING names another engine than that of the table. The setting of a default has no effect.
+/// Fails with 0A000 if USING names another engine than that of the table. The setting with the default engine
+/// has no effect on a partition.
 fn check_method(t: &CreateTable, table: &TableDef) -> Result<()> {
     let Some(method) = &t.method else { return Ok(()) };
     let engine = TableMethod::of_new_table(Some(method), TableMethod::Paged)?.engine();
@@ -67,7 +68,7 @@ fn check_method(t: &CreateTable, table: &TableDef) -> Result<()> {
     Err(SqlError::unsupported("an access method of a partition alone").with_hint(hint).into())
 }
 
-/// 23514: a row that is in DEFAULT belongs into the new part.
+/// Error 23514: a row in the default partition belongs into the new partition.
 fn taken_by_default(default: &Part) -> SqlError {
     let message = format!(
         "updated partition constraint for default partition \"{}\" would be violated by some row",
@@ -76,7 +77,7 @@ fn taken_by_default(default: &Part) -> SqlError {
     SqlError::new(SqlState::CHECK_VIOLATION, message).of_table(&default.schema, &default.name)
 }
 
-/// A part goes with its rows; the table is locked by nobody else meanwhile.
+/// Drops a partition and deletes its rows. No other transaction can have a lock on the table meanwhile.
 pub(super) fn drop_part(table: TableId, part: ObjectId, txn: &mut Transaction) -> Result<()> {
     let stale = || EngineError::StaleDefinition { table: format!("table {}", table.0) };
     let before = txn.catalog().table_by_id(table).ok_or_else(stale)?;
@@ -93,7 +94,7 @@ pub(super) fn drop_part(table: TableId, part: ObjectId, txn: &mut Transaction) -
     Ok(())
 }
 
-/// Keys of the rows that are in a part now, at most `count_max`.
+/// The keys of the rows in a partition, at most `count_max`.
 fn keys_of(
     def: &TableDef,
     partitions: &Partitions,

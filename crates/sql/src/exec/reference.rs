@@ -27,14 +27,14 @@ use crate::bind::Binder;
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::{Cx, Input, NoSequences};
 
-/// One thing to look at.
+/// One foreign key check.
 #[derive(Debug, Clone)]
 enum Work {
     /// A row of this table has these values in the columns of a foreign key.
     Refers { table: TableId, key: ObjectId, values: Vec<Value> },
-    /// A row of this table is gone, or is another one by now.
+    /// A row of this table was deleted or changed.
     Gone { table: TableId, old: Referred, new: Option<Referred> },
-    /// Nobody may refer to these values any more, by this foreign key of this table.
+    /// No row of this table may refer to these values any more by this foreign key.
     Referred { table: TableId, key: ObjectId, values: Vec<Value> },
 }
 
@@ -57,50 +57,51 @@ impl Referred {
     }
 }
 
-/// What a statement has changed that foreign keys are about.
+/// The foreign key checks that the changes of a statement need.
 #[derive(Debug, Default)]
 pub struct Pending {
     work: VecDeque<Work>,
-    /// Foreign keys with the values that are to be looked at anyway.
+    /// The foreign keys and values that already have a check. They need no second one.
     seen: HashSet<(ObjectId, Vec<u8>)>,
-    /// The columns of a table that others refer to.
+    /// The table that was asked for last, and its columns that foreign keys refer to.
     referred: Option<(TableId, Arc<[usize]>)>,
 }
 
-/// Checks that wait for COMMIT, and what SET CONSTRAINTS said.
+/// Checks that are deferred to COMMIT, and the state of SET CONSTRAINTS.
 #[derive(Debug, Default)]
 pub struct Deferred {
     work: Vec<Work>,
     said: Said,
-    /// What `work` was before checks were taken out of it: a savepoint may bring them back.
+    /// The value of `work` before each time that checks were taken out of it. A rollback to a savepoint may
+    /// restore it.
     past: Vec<Vec<Work>>,
 }
 
-/// What SET CONSTRAINTS said.
+/// The state of SET CONSTRAINTS.
 #[derive(Debug, Default, Clone)]
 struct Said {
-    /// ALL: whether checks are put off.
+    /// The last SET CONSTRAINTS ALL: whether checks are deferred.
     all: Option<bool>,
-    /// By name, since then.
+    /// Constraints that were set by name since then.
     named: Vec<(ObjectId, bool)>,
 }
 
-/// What was deferred at a savepoint.
+/// The state of deferred checks at a savepoint.
 #[derive(Debug)]
 pub struct DeferredMark {
-    /// How often checks had been taken out.
+    /// How often checks had been taken out of `work`.
     taken: usize,
     work: usize,
     said: Said,
 }
 
 impl Deferred {
-    /// Whether nothing is to be done at COMMIT.
+    /// Whether there is no check for COMMIT.
     pub fn is_empty(&self) -> bool {
         self.work.is_empty()
     }
 
-    /// The transaction is over.
+    /// Removes everything at the end of a transaction.
     pub fn clear(&mut self) {
         let is_used = !self.work.is_empty() || !self.past.is_empty();
         if is_used || self.said.all.is_some() || !self.said.named.is_empty() {
@@ -108,12 +109,13 @@ impl Deferred {
         }
     }
 
-    /// What a savepoint has to remember.
+    /// The state that a savepoint must restore.
     pub fn mark(&self) -> DeferredMark {
         DeferredMark { taken: self.past.len(), work: self.work.len(), said: self.said.clone() }
     }
 
-    /// ROLLBACK TO: all is as it was, also checks that were made since: what made them good may be gone.
+    /// Restores the state of a savepoint. Checks that have run since then are pending again, because the
+    /// change that fulfilled them may be rolled back.
     pub fn restore(&mut self, mark: &DeferredMark) {
         match self.past.get(mark.taken) {
             None => self.work.truncate(mark.work),
@@ -122,7 +124,7 @@ impl Deferred {
         self.said = mark.said.clone();
     }
 
-    /// SET CONSTRAINTS; `None` is ALL.
+    /// Runs SET CONSTRAINTS. `None` means ALL.
     pub fn set(&mut self, keys: Option<&[ObjectId]>, put_off: bool) {
         match keys {
             None => self.said = Said { all: Some(put_off), named: Vec::new() },
@@ -138,7 +140,7 @@ impl Deferred {
         key.deferrable && said.or(self.said.all).unwrap_or(key.initially_deferred)
     }
 
-    /// Takes the checks that are no longer put off.
+    /// Takes out the checks that are no longer deferred.
     pub fn take_due(&mut self, catalog: &Catalog, is_commit: bool) -> Pending {
         let (mut due, mut later) = (Pending::default(), Vec::new());
         for work in &self.work {
@@ -161,20 +163,20 @@ impl Deferred {
 }
 
 impl Pending {
-    /// Whether nothing was noted.
+    /// Whether there are no checks.
     pub fn is_empty(&self) -> bool {
         self.work.is_empty()
     }
 
-    /// A row was written; `old` is what it was before.
+    /// Records that a row was written. `old` is the row before the change.
     pub fn wrote(&mut self, table: &TableDef, new: &[Datum<'_>], old: Option<&[Value]>) {
         table.foreign_keys.iter().for_each(|key| self.refers(table, key, new, old));
     }
 
-    /// What a new row refers to by one of its foreign keys.
+    /// Adds the check for one foreign key of a new row, unless its columns are unchanged or NULL.
     fn refers(&mut self, table: &TableDef, key: &ForeignKey, new: &[Datum<'_>], old: Option<&[Value]>) {
         let nulls = key.columns.iter().filter(|c| new[**c].is_null()).count();
-        // Under MATCH FULL NULL beside a value is an error, which the check finds.
+        // With MATCH FULL, a key with some NULLs and some values is an error. The check reports it.
         let has_null = if key.match_full { nulls == key.columns.len() } else { nulls > 0 };
         let is_same = |old: &[Value]| key.columns.iter().all(|c| equal(&old[*c].as_datum(), &new[*c]));
         if has_null || old.is_some_and(is_same) {
@@ -188,7 +190,7 @@ impl Pending {
         }
     }
 
-    /// A row was deleted or changed: notes it if others may refer to what it was.
+    /// Records that a row was deleted or changed, if other rows may refer to its old values.
     pub fn took(
         &mut self,
         table: TableId,
@@ -226,14 +228,14 @@ pub struct Checker<'x> {
     pub txn: &'x mut Transaction,
     pub facts: &'x Facts,
     pub deferred: &'x mut Deferred,
-    /// Nothing can be put off any more.
+    /// Whether the transaction commits, so that no check can be deferred any more.
     pub is_commit: bool,
-    /// Nobody else can change the tables.
+    /// Whether the tables are locked, so that no other transaction can change them.
     pub is_alone: bool,
 }
 
 impl Checker<'_> {
-    /// Looks at what is pending, and at what that leads to.
+    /// Runs the pending checks, and the checks that their actions lead to.
     pub fn settle(&mut self, mut pending: Pending) -> Result<()> {
         if pending.is_empty() {
             return Ok(());
@@ -254,7 +256,7 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// 23503 if the row that is referred to is not there; else it is held.
+    /// Locks the row that a foreign key refers to. Fails with 23503 if there is no such row.
     fn check_parent(
         &mut self,
         catalog: &Catalog,
@@ -274,7 +276,7 @@ impl Checker<'_> {
         if self.hold_parent(&parent, &key, &values)? {
             return Ok(());
         }
-        // A check that was put off: the row may be gone or changed.
+        // If the check was deferred, the referring row may have been deleted or changed since then.
         if key.deferrable && self.children(&child, &key, &values, true)?.is_empty() {
             return Ok(());
         }
@@ -284,7 +286,7 @@ impl Checker<'_> {
     fn hold_parent(&mut self, parent: &TableDef, key: &ForeignKey, values: &[Value]) -> Result<bool> {
         let opened = self.txn.table_for(parent, LockMode::RowShare)?;
         let Some(sought) = Sought::of(parent, &key.parent_columns, values) else { return Ok(false) };
-        // As in PostgreSQL: a parent that the transaction's snapshot does not see is none.
+        // As in PostgreSQL, a row that the transaction's snapshot does not see does not count.
         let keeps_snapshot = self.txn.isolation().keeps_snapshot();
         if keeps_snapshot && sought.find(&mut self.txn.constraint_reader(), &opened)?.is_none() {
             return Ok(false);
@@ -300,7 +302,7 @@ impl Checker<'_> {
         }
     }
 
-    /// 23503 if somebody refers to these values.
+    /// Fails with 23503 if a row refers to these values.
     fn check_children(
         &mut self,
         catalog: &Catalog,
@@ -323,7 +325,7 @@ impl Checker<'_> {
         Err(still_referenced(&child, &key, &parent, values))
     }
 
-    /// What becomes of the rows that refer to a row that is gone or changed.
+    /// Applies ON DELETE or ON UPDATE to the rows that refer to a deleted or changed row.
     fn follow(
         &mut self,
         catalog: &Catalog,
@@ -360,7 +362,7 @@ impl Checker<'_> {
                     let given = self.given(catalog, &child, &key, action, new)?;
                     let rows = self.children(&child, &key, &values, false)?;
                     self.change_children(catalog, &child, &key, (rows, &values), given.as_deref(), pending)?;
-                    // A default may be what it was.
+                    // The default may be the value that was just deleted, so the check is needed afterwards.
                     if action == Action::SetDefault {
                         pending.work.push_back(work);
                     }
@@ -370,7 +372,7 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// What the referring columns become; `None` if the rows are deleted.
+    /// The new values of the referring columns. `None` if the rows are deleted.
     fn given(
         &self,
         catalog: &Catalog,
@@ -409,7 +411,7 @@ impl Checker<'_> {
         })
     }
 
-    /// Deletes rows that refer, or gives them other values.
+    /// Deletes the referring rows, or changes their referring columns.
     fn change_children(
         &mut self,
         catalog: &Catalog,
@@ -454,7 +456,7 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Whether a row refers to these values. Waits for who is about to delete it.
+    /// Whether a row refers to these values. Waits for a transaction that is deleting this row.
     fn has_child(&mut self, child: &TableDef, key: &ForeignKey, values: &[Value]) -> Result<bool> {
         let opened = self.txn.table_for(child, LockMode::RowShare)?;
         let Some(sought) = Sought::of(child, &key.columns, values) else { return Ok(false) };
@@ -467,7 +469,7 @@ impl Checker<'_> {
         Ok(false)
     }
 
-    /// Keys of the rows that refer to these values; of one of them if that is enough.
+    /// The keys of the rows that refer to these values, or of the first one only.
     fn children(
         &mut self,
         child: &TableDef,
@@ -501,7 +503,7 @@ impl Checker<'_> {
     }
 }
 
-/// Looks whether all rows of a table, which is locked, have their parents.
+/// Checks that all rows of a locked table refer to existing rows.
 pub(super) fn check_rows(
     def: &Arc<TableDef>,
     key: &ForeignKey,
@@ -521,10 +523,11 @@ pub(super) fn check_rows(
     }
 }
 
-/// Values that are looked at in one go.
+/// The number of values that are checked in one batch.
 const VALUES_AT_ONCE: usize = 4096;
 
-/// What the next rows of a table refer to by a new key, and behind which row to go on.
+/// The values that the next rows of a table refer to by a new foreign key, and the key of the row after which
+/// the next batch begins.
 fn some_referring(
     txn: &mut Transaction,
     def: &TableDef,
@@ -551,7 +554,7 @@ fn foreign_key(table: &TableDef, id: ObjectId) -> Option<Arc<ForeignKey>> {
     table.foreign_keys.iter().find(|k| k.id == id).cloned()
 }
 
-/// A table and its foreign key, unless one of them was dropped meanwhile.
+/// The table and its foreign key. `None` if one of them was dropped meanwhile.
 fn known(catalog: &Catalog, table: TableId, key: ObjectId) -> Option<(Arc<TableDef>, Arc<ForeignKey>)> {
     let table = catalog.table_by_id(table)?;
     let key = foreign_key(&table, key)?;
@@ -562,7 +565,7 @@ pub(super) fn same_value(a: &Value, b: &Value) -> bool {
     equal(&a.as_datum(), &b.as_datum()) || matches!((a, b), (Value::Null, Value::Null))
 }
 
-/// `(a, b)=(1, 2)`
+/// The key as messages show it: `(a, b)=(1, 2)`.
 fn shown_key(table: &TableDef, columns: &[usize], values: &[Value]) -> String {
     let names: Vec<&str> = columns.iter().map(|c| &*table.columns[*c].name).collect();
     let values = columns.iter().zip(values);

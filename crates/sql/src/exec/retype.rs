@@ -24,7 +24,7 @@ use crate::error::{SqlError, SqlState};
 use crate::eval::{Cx, Input, NoSequences};
 
 impl Alter<'_> {
-    /// Gives columns other types.
+    /// Changes the types of columns.
     pub(super) fn change_types(&mut self, table: &Arc<TableDef>, changes: Vec<TypeChange>) -> Result<()> {
         for (at, change) in changes.iter().enumerate() {
             let name = &table.columns[change.ordinal].name;
@@ -36,7 +36,7 @@ impl Alter<'_> {
             }
             self.refuse_view_of(table, change.ordinal)?;
         }
-        // The last one counts, if one to the same type went before it.
+        // If a column is changed several times to the same type, only the last change counts.
         let is_last = |at: usize, c: &TypeChange| changes[at + 1..].iter().all(|o| o.ordinal != c.ordinal);
         let last: Vec<bool> = changes.iter().enumerate().map(|(at, change)| is_last(at, change)).collect();
         let pairs = changes.into_iter().zip(last);
@@ -58,7 +58,7 @@ impl Alter<'_> {
         self.check_bonds(&def, &changes)
     }
 
-    /// The indexes over expressions, which are read again with the new types.
+    /// The derived columns of indexes over expressions. The expressions are bound again with the new types.
     fn derived_after(&mut self, table: &TableDef, changes: &[TypeChange]) -> Result<Vec<Derived>> {
         let catalog = self.txn.catalog();
         let mut after = TableDef::clone(table);
@@ -126,7 +126,7 @@ impl Alter<'_> {
                 Ok(value) => Ok(value),
                 Err(e) => {
                     failure.set(e);
-                    // Stops the rewrite; the error that is kept takes its place.
+                    // This error only stops the rewrite. The caller gets the kept error instead.
                     Err(EngineError::Cancelled)
                 }
             }
@@ -143,12 +143,12 @@ impl Alter<'_> {
         })
     }
 
-    /// What rows with other values have to fulfil.
+    /// Checks the constraints of rows whose values were changed.
     fn check_bonds(&mut self, def: &Arc<TableDef>, changes: &[TypeChange]) -> Result<()> {
         let is_changed = |c: &usize| changes.iter().any(|change| change.ordinal == *c);
         let is_new = |c: &usize| changes.iter().any(|change| change.ordinal == *c && !change.keeps_values);
         let catalog = self.txn.catalog();
-        // They are read again with the new types, which may not have their operators.
+        // The conditions are bound again, because the new types may lack an operator that they use.
         Binder::new(&catalog, "", &[])?.rules(def)?;
         for check in &def.checks {
             if check.columns.iter().any(is_new) && !def.not_valid.contains(&check.id) {
@@ -178,7 +178,7 @@ impl Alter<'_> {
     }
 }
 
-/// The value of a changed column; 23502 if there must be one.
+/// The new value of a changed column. Fails with 23502 if it is NULL in a NOT NULL column.
 fn new_value(table: &TableDef, change: &TypeChange, row: RowRef<'_>, cx: &Cx<'_>) -> Result<Value, SqlError> {
     let value = change.value.eval(&Input::Row(row), cx)?.to_value();
     match value.is_null() && table.columns[change.ordinal].not_null {

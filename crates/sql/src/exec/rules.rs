@@ -14,11 +14,11 @@ use crate::eval::{self, Cx, Input};
 use crate::partition;
 use crate::plan::Rules;
 
-/// Longest value that the detail of an error shows, in bytes, as in PostgreSQL.
+/// The longest value that the detail of an error shows, in bytes (as in PostgreSQL).
 const SHOWN_BYTES_MAX: usize = 64;
 
 impl Rules {
-    /// Whether a new row may be written: 23502 or 23514 if not.
+    /// Fails with 23502 or 23514 if a new row violates a rule.
     pub fn hold<'a>(&'a self, table: &TableDef, row: &'a [Datum<'a>], cx: &Cx<'a>) -> Result<()> {
         if let Some(partitions) = &table.partitions {
             self.check_part(table, partitions, row)?;
@@ -26,7 +26,7 @@ impl Rules {
         self.hold_in_part(table, row, cx)
     }
 
-    /// As `hold`, for a row that is in the right part.
+    /// Like `hold`, for a row whose partition needs no check.
     pub fn hold_in_part<'a>(&'a self, table: &TableDef, row: &'a [Datum<'a>], cx: &Cx<'a>) -> Result<()> {
         check_not_null(table, row)?;
         match self.broken(&Input::Slots(row), cx)? {
@@ -72,7 +72,7 @@ fn check_not_null(table: &TableDef, row: &[Datum<'_>]) -> Result<()> {
     }
 }
 
-/// 23502 for a row.
+/// Error 23502: the row has NULL in a NOT NULL column.
 fn not_null_violation(table: &TableDef, column: usize, row: &[Datum<'_>]) -> SqlError {
     let name = &table.columns[column].name;
     let message = format!(
@@ -85,7 +85,7 @@ fn not_null_violation(table: &TableDef, column: usize, row: &[Datum<'_>]) -> Sql
         .of_column(name)
 }
 
-/// 23514 for a row.
+/// Error 23514: the row violates a CHECK condition.
 fn check_violation(table: &TableDef, name: &str, row: &[Datum<'_>]) -> SqlError {
     let message = format!("new row for relation \"{}\" violates check constraint \"{name}\"", table.name);
     SqlError::new(SqlState::CHECK_VIOLATION, message)
@@ -94,7 +94,7 @@ fn check_violation(table: &TableDef, name: &str, row: &[Datum<'_>]) -> SqlError 
         .of_constraint(name)
 }
 
-/// 23514
+/// Error 23514: no partition takes the row.
 fn no_part(table: &TableDef, partitions: &Partitions, row: &[Datum<'_>]) -> SqlError {
     let names: Vec<&str> = partitions.columns.iter().map(|c| &*table.columns[*c].name).collect();
     let values = partitions.columns.iter().map(|c| shown_value(row[*c], table.columns[*c].column_type));
@@ -108,7 +108,7 @@ fn no_part(table: &TableDef, partitions: &Partitions, row: &[Datum<'_>]) -> SqlE
     SqlError::new(SqlState::CHECK_VIOLATION, message).with_detail(detail).of_table(&table.schema, &table.name)
 }
 
-/// PostgreSQL's detail line about a row that is refused.
+/// PostgreSQL's detail line about a refused row.
 fn failing_row(table: &TableDef, row: &[Datum<'_>]) -> String {
     let mut shown = String::new();
     for (i, (value, def)) in row.iter().zip(&table.columns).enumerate() {

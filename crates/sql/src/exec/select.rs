@@ -24,10 +24,10 @@ use crate::eval::{Cx, Env, Expr, Input, NoSequences, keep_in};
 use crate::plan::{Access, Select, Source, TableAccess, Unnest};
 use crate::system::SystemTable;
 
-/// Receives shown rows.
+/// Receives rows in the form that clients see.
 pub type Emit<'f> = dyn FnMut(&[Datum<'_>]) -> Result<()> + 'f;
 
-/// Rows to leave out, then rows to give.
+/// The numbers of rows to skip and then to return.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
     /// OFFSET
@@ -37,7 +37,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// What the values of LIMIT and OFFSET say; 2201W and 2201X if they are negative.
+    /// Makes a window of the values of LIMIT and OFFSET. Fails with 2201W or 2201X if one is negative.
     pub fn of(limit: Option<Value>, offset: Option<Value>) -> Result<Window> {
         let count = |value: Option<Value>, state: SqlState, clause: &str| match value {
             Some(Value::Int8(n)) => match u64::try_from(n) {
@@ -51,16 +51,16 @@ impl Window {
         Ok(Window { skip, take })
     }
 
-    /// Rows to read at most.
+    /// The largest number of rows to read.
     pub(super) fn reach(self) -> Option<usize> {
         usize::try_from(self.skip.checked_add(self.take)?).ok()
     }
 }
 
-/// Rows of a system table between two looks whether the statement is cancelled.
+/// The number of rows of a system table between two checks whether the statement is cancelled.
 const SYSTEM_ROWS_BETWEEN_LOOKS: usize = 64;
 
-/// The steps behind the source.
+/// The steps after the source: grouping, sorting, limits.
 struct Pipeline<'s, 'f, W> {
     watch: W,
     groups: Option<Groups<'s>>,
@@ -72,7 +72,7 @@ struct Pipeline<'s, 'f, W> {
     emit: &'f mut Emit<'f>,
 }
 
-/// A source that only a runner of general queries reads.
+/// The error for a source that only general queries have.
 fn not_ours() -> SqlError {
     SqlError::internal("a general query without its runner")
 }
@@ -85,7 +85,7 @@ impl<'s, 'f, W: Watch> Pipeline<'s, 'f, W> {
         Pipeline { watch, groups, sorter, held: Vec::new(), arena, window, count: 0, emit }
     }
 
-    /// The rows of VALUES.
+    /// Passes on the rows of VALUES.
     fn values(
         &mut self,
         plan: &Select,
@@ -108,7 +108,7 @@ impl<'s, 'f, W: Watch> Pipeline<'s, 'f, W> {
         Ok(())
     }
 
-    /// All rows of a system table.
+    /// Passes on all rows of a system table.
     fn system(
         &mut self,
         plan: &Select,
@@ -134,7 +134,7 @@ impl<'s, 'f, W: Watch> Pipeline<'s, 'f, W> {
         Ok(())
     }
 
-    /// The values of a series.
+    /// Passes on the values of a series.
     fn series(
         &mut self,
         plan: &Select,
@@ -156,7 +156,7 @@ impl<'s, 'f, W: Watch> Pipeline<'s, 'f, W> {
         Ok(())
     }
 
-    /// The elements of arrays side by side; shorter arrays go on with NULL.
+    /// Passes on rows with one element of each array. Shorter arrays are filled up with NULL.
     fn unnest(
         &mut self,
         plan: &Select,
@@ -180,12 +180,12 @@ impl<'s, 'f, W: Watch> Pipeline<'s, 'f, W> {
         Ok(())
     }
 
-    /// Whether each row of the source becomes one of the result.
+    /// Whether each row of the source becomes one row of the result.
     fn streams(&self, plan: &Select) -> bool {
         self.groups.is_none() && self.sorter.is_none() && plan.filter.is_none()
     }
 
-    /// One row of the source.
+    /// Processes one row of the source.
     #[inline]
     fn push<'a>(&mut self, plan: &'a Select, row: &Input<'a>, cx: &Cx<'a>) -> Result<ControlFlow<()>> {
         if let Some(filter) = &plan.filter
@@ -206,7 +206,7 @@ impl<'s, 'f, W: Watch> Pipeline<'s, 'f, W> {
         }
     }
 
-    /// One row ready for the outputs.
+    /// Computes the outputs of one row, and sorts or emits them.
     fn output<'a>(&mut self, plan: &'a Select, row: &Input<'a>, cx: &Cx<'a>) -> Result<ControlFlow<()>> {
         if let Some(sorter) = &self.sorter {
             self.watch.enter(At::Sort);
@@ -229,7 +229,7 @@ impl<'s, 'f, W: Watch> Pipeline<'s, 'f, W> {
         Ok(if self.count >= self.window.take { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
     }
 
-    /// After the last row of the source.
+    /// Processes groups and sorted rows after the last row of the source.
     fn finish(
         mut self,
         plan: &Select,
@@ -284,7 +284,7 @@ impl<'s, 'f, W: Watch> Pipeline<'s, 'f, W> {
 }
 
 impl Exec<'_> {
-    /// Runs a SELECT; the number of rows given to `emit`.
+    /// Runs a SELECT. Returns the number of rows that `emit` has got.
     pub fn select(&mut self, plan: &Select, tables: &[Arc<Table>], emit: &mut Emit<'_>) -> Result<u64> {
         match self.meter {
             None => self.watched_select(plan, tables, emit, Unwatched),
@@ -320,7 +320,7 @@ impl Exec<'_> {
         }
     }
 
-    /// The row with one primary key.
+    /// Reads the row with one primary key.
     fn point(
         &mut self,
         plan: &Select,
@@ -419,7 +419,8 @@ impl Exec<'_> {
         pipeline.finish(plan, row_arena, self.params, &env)
     }
 
-    /// Fills the session's key list with the rows of an access path that pass a filter.
+    /// Fills the session's key list with the keys of the rows that an access path finds and that pass a
+    /// filter.
     pub(super) fn find_rows(
         &mut self,
         table: &Table,
@@ -465,7 +466,8 @@ impl Exec<'_> {
     }
 }
 
-/// Reads a row. Where functions may wait for something they get a copy: the row itself is latched.
+/// Reads a row. While `found` runs, the row's page is latched. So if the statement has functions that may
+/// wait, `found` gets a copy of the row, and no latch is held.
 #[inline]
 pub(super) fn get_apart(
     txn: &mut Transaction,

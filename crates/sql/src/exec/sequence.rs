@@ -17,12 +17,12 @@ use crate::rights::{Holder, Kind, Object, Who};
 use crate::sequence_memory::{READ, SequenceMemory};
 use crate::system::SystemContext;
 
-/// One of these lets a role draw the next value.
+/// A role needs one of these rights to draw the next value.
 const NEXT: &[Rights] = &[Rights::USAGE, Rights::UPDATE];
-/// This lets a role set the next value.
+/// A role needs this right to set the next value.
 const SET: &[Rights] = &[Rights::UPDATE];
 
-/// The sequence functions while the transaction is not busy with rows.
+/// The sequence functions for places where the transaction is not reading or changing a row.
 pub struct InTransaction<'x> {
     txn: RefCell<&'x mut Transaction>,
     catalog: RefCell<&'x mut Option<Arc<Catalog>>>,
@@ -30,12 +30,12 @@ pub struct InTransaction<'x> {
     who: Who,
     path: &'x Path,
     read_only: bool,
-    /// The last sequence that it was found to have the right on.
+    /// The last sequence on which the role was found to have the rights, and these rights.
     allowed: Cell<Option<(SequenceId, Rights)>>,
 }
 
 impl<'x> InTransaction<'x> {
-    /// Borrows the transaction; whom the facts are about draws.
+    /// Borrows the transaction. The role of `facts` draws.
     pub fn new(
         txn: &'x mut Transaction,
         catalog: &'x mut Option<Arc<Catalog>>,
@@ -53,7 +53,7 @@ impl<'x> InTransaction<'x> {
         }
     }
 
-    /// Does what an evaluation wanted.
+    /// Executes a function that an evaluation has asked for.
     pub fn answer(&self, wanted: &Wanted, world: Option<&SystemContext>) -> Result<i64> {
         match (wanted, world) {
             (Wanted::Next(name), _) => self.next(name),
@@ -67,7 +67,7 @@ impl<'x> InTransaction<'x> {
         f(&mut self.txn.borrow_mut())
     }
 
-    /// The sequence of this name; 42501 unless there is one of these rights on it.
+    /// Finds the sequence of this name. Fails with 42501 if the role has none of these rights on it.
     fn find(&self, name: &str, rights: &[Rights]) -> Result<Arc<SequenceDef>> {
         let found = self.named(name)?;
         let asked = rights.iter().fold(Rights::default(), |all, r| all.with(*r));
@@ -86,7 +86,7 @@ impl<'x> InTransaction<'x> {
     }
 }
 
-/// The sequence of this name.
+/// Finds the sequence of this name.
 fn named(catalog: &Catalog, path: &Path, name: &str) -> Result<Arc<SequenceDef>> {
     let (schema, sequence) = path.find_text(catalog, name);
     catalog.sequence(&schema, &sequence).ok_or_else(|| {
@@ -98,7 +98,7 @@ fn named(catalog: &Catalog, path: &Path, name: &str) -> Result<Arc<SequenceDef>>
     })
 }
 
-/// 42501 unless the role has one of these rights on the sequence.
+/// Fails with 42501 unless the role has one of these rights on the sequence.
 fn check_rights(catalog: &Catalog, who: Who, sequence: &SequenceDef, rights: &[Rights]) -> Result<()> {
     let holder = Holder::of(catalog, who);
     let object = Object::new(sequence.id, Kind::Sequence, &sequence.name);
@@ -110,7 +110,7 @@ fn check_rights(catalog: &Catalog, who: Who, sequence: &SequenceDef, rights: &[R
     if holder.may_any(catalog, &object, rights) { Ok(()) } else { Err(object.denied()) }
 }
 
-/// 22003 for a value that the sequence never has.
+/// Fails with 22003 for a value outside of the sequence's bounds.
 fn check_bounds(sequence: &SequenceDef, value: i64) -> Result<()> {
     if value < sequence.min || value > sequence.max {
         let message = format!(
@@ -122,7 +122,8 @@ fn check_bounds(sequence: &SequenceDef, value: i64) -> Result<()> {
     Ok(())
 }
 
-/// The sequence functions of a statement while the transaction reads rows: they draw beside it.
+/// The sequence functions for a statement whose transaction is reading rows. They draw outside of this
+/// transaction.
 pub struct Beside<'w>(pub &'w SystemContext);
 
 impl Beside<'_> {
@@ -164,7 +165,7 @@ impl Sequences for Beside<'_> {
     }
 }
 
-/// What an evaluation wants of the transaction.
+/// A function that needs the transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wanted {
     /// The next value of a sequence.
@@ -173,41 +174,42 @@ pub enum Wanted {
     Lock(AdvisoryCall),
 }
 
-/// `nextval` and the functions of advisory locks while a row is being changed, when the transaction is busy
-/// and the row is latched: the first evaluation says what it wants and fails; that is done, and the row is
-/// tried again with the values so far.
+/// `nextval` and the functions of advisory locks while a row is being changed. The row's page is latched
+/// then, and the transaction cannot be used. So the first evaluation records the function that it needs, and
+/// fails. The caller executes the function, and evaluates the row again with the values so far.
 #[derive(Default)]
 pub struct Drawn {
-    /// In the order in which they were wanted.
+    /// The functions executed so far, with their values, in the order of evaluation.
     values: RefCell<Vec<(Wanted, i64)>>,
     next: Cell<usize>,
     wanted: RefCell<Option<Wanted>>,
 }
 
 impl Drawn {
-    /// Another evaluation begins.
+    /// Begins another evaluation.
     pub fn start(&self) {
         self.next.set(0);
     }
 
-    /// That for want of which the evaluation has failed.
+    /// Takes the function whose missing value has made the evaluation fail.
     pub fn wanted(&self) -> Option<Wanted> {
         self.wanted.borrow_mut().take()
     }
 
-    /// Its value.
+    /// Adds the value of a function for the next evaluation.
     pub fn give(&self, wanted: Wanted, value: i64) {
         self.values.borrow_mut().push((wanted, value));
     }
 
-    /// What it was given, or a failure that asks for it.
+    /// The value of a function. If it is not there yet, records the function and fails.
     fn given(&self, wanted: Wanted) -> Result<i64> {
         let at = self.next.replace(self.next.get() + 1);
         let mut values = self.values.borrow_mut();
         match values.get(at) {
             Some((given, value)) if *given == wanted => Ok(*value),
             _ => {
-                // The row may have changed since the last attempt, and ask for other things than before.
+                // The row may have changed since the last attempt, so the evaluation may need other functions
+                // now.
                 values.truncate(at);
                 *self.wanted.borrow_mut() = Some(wanted);
                 Err(SqlError::internal("what an evaluation wanted was not there"))
@@ -238,8 +240,8 @@ impl Sequences for Drawn {
     }
 }
 
-/// Whether the sequence is that of an identity column, whose table the role may insert into: that is enough
-/// to draw.
+/// Whether the sequence belongs to an identity column of a table that the role may insert into. This right is
+/// enough to draw.
 fn fills_identity(catalog: &Catalog, holder: &Holder, sequence: &SequenceDef) -> bool {
     let Some((table, ordinal)) = sequence.owned_by else { return false };
     let Some(table) = catalog.table_by_id(table) else { return false };
@@ -248,7 +250,7 @@ fn fills_identity(catalog: &Catalog, holder: &Holder, sequence: &SequenceDef) ->
     is_identity && holder.may_any(catalog, &object, &[Rights::INSERT])
 }
 
-/// 42501 unless the role may use what is in the sequence's schema.
+/// Fails with 42501 unless the role has USAGE on the sequence's schema.
 fn enters_schema(catalog: &Catalog, holder: &Holder, sequence: &SequenceDef) -> Result<()> {
     let Some(schema) = catalog.schemas().find(|s| s.name == sequence.schema) else { return Ok(()) };
     let schema = Object::schema(schema);
@@ -266,13 +268,13 @@ fn fills_default(catalog: &Catalog, holder: &Holder, sequence: &SequenceDef) -> 
     catalog.tables().any(|table| table.columns.iter().any(draws) && fills(table))
 }
 
-/// 25006 in a transaction that changes nothing.
+/// Fails with 25006 in a read-only transaction.
 fn check_writes(is_read_only: bool, function: &str) -> Result<()> {
     if is_read_only { Err(SqlError::read_only(function)) } else { Ok(()) }
 }
 
-/// What a draw beside the transaction failed of. It cannot wait for another transaction that alters the
-/// sequence.
+/// The error of a draw outside of the transaction. Such a draw cannot wait for another transaction that
+/// alters the sequence.
 fn beside(e: varve_engine::Error, sequence: &SequenceDef) -> SqlError {
     match e {
         varve_engine::Error::Undefined { .. } => {
@@ -284,7 +286,7 @@ fn beside(e: varve_engine::Error, sequence: &SequenceDef) -> SqlError {
     }
 }
 
-/// PostgreSQL's words for a sequence at its end.
+/// PostgreSQL's error for a sequence that has reached its limit.
 fn at_limit(e: varve_engine::Error, sequence: &SequenceDef) -> SqlError {
     match e {
         varve_engine::Error::SequenceExhausted { name, limit } => {
@@ -329,8 +331,8 @@ impl Sequences for InTransaction<'_> {
 mod tests {
     use super::*;
 
-    /// Review 8, A5: an attempt that wants another sequence than the one before, since the row has changed
-    /// meanwhile, got its value.
+    /// Review 8, A5: if a row changes between two attempts, the second one may draw from another sequence. It
+    /// once got the value of the first sequence.
     #[test]
     fn a_drawn_value_is_for_its_own_sequence() {
         let (drawn, named) = (Drawn::default(), |name: &str| Wanted::Next(name.to_owned()));

@@ -16,7 +16,7 @@ pub struct Series {
 }
 
 impl Series {
-    /// Evaluates the bounds; a NULL among them makes it empty.
+    /// Evaluates the bounds. If one is NULL, the series is empty.
     pub fn new(
         bounds: &[Expr; 3],
         ty: Ty,
@@ -37,7 +37,7 @@ impl Series {
         Series::between(start, stop, step, wide)
     }
 
-    /// The numbers from `start` to `stop`; as bigint if `wide`.
+    /// The numbers from `start` to `stop`, as bigint if `wide`.
     pub fn between(start: i64, stop: i64, step: i64, wide: bool) -> Result<Series> {
         if step == 0 {
             return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, "step size cannot equal zero"));

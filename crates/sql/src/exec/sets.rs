@@ -17,19 +17,19 @@ use crate::plan::SetFunction;
 use crate::time::{self, Zone};
 use crate::ty::Ty;
 
-/// The rows of one call that are still to come.
+/// The remaining rows of one call.
 pub enum SetRows {
-    /// Whole numbers.
+    /// Integers of generate_series.
     Whole(Series),
-    /// Numeric: the next value, the last one, and the step.
+    /// Numeric values of generate_series: the next value, the end, and the step.
     Numeric(Option<Numeric>, Numeric, Numeric),
-    /// Timestamps, in a zone if they have one.
+    /// Timestamps of generate_series, with or without a time zone.
     Times(Box<Times>),
-    /// Values that were made at once.
+    /// Values that were all computed at the start.
     Made(std::vec::IntoIter<Value>),
 }
 
-/// Timestamps that follow each other.
+/// The state of generate_series for timestamps.
 pub struct Times {
     next: Option<i64>,
     stop: i64,
@@ -38,7 +38,8 @@ pub struct Times {
 }
 
 impl SetRows {
-    /// The rows of a call with these arguments. Where many are made at once an error of `look` ends that.
+    /// Starts a call with these arguments. If many rows are computed at once, an error of `look` ends the
+    /// computation.
     pub fn new(
         function: SetFunction,
         arguments: &[Datum<'_>],
@@ -65,7 +66,7 @@ impl SetRows {
         })
     }
 
-    /// The next row.
+    /// Returns the next row.
     pub fn next_row(&mut self) -> Result<Option<Value>> {
         match self {
             SetRows::Whole(series) => Ok(series.next().map(|value| value.to_value())),
@@ -138,7 +139,7 @@ impl Times {
     }
 }
 
-/// How it compares with 0.
+/// Compares a number with 0.
 fn sign(n: NumericRef<'_>) -> Ordering {
     Datum::Numeric(n).order(&Datum::Numeric(Numeric::from_i64(0).as_ref()))
 }

@@ -16,29 +16,29 @@ use crate::error::Result;
 use crate::eval::Env;
 use crate::plan::SortKey;
 
-/// Rows that are sorted between two looks at the wish to cancel.
+/// The number of rows that are sorted between two checks whether the statement is cancelled.
 const STEP_ROWS: usize = 1 << 15;
 
-/// A collected row.
+/// A row that is to be sorted.
 #[derive(Clone, Copy)]
 pub struct CollectedRow<'s> {
-    /// Beginning of the first sort key, as a number in its order.
+    /// The beginning of the first sort key, as a number that has the order of the key.
     prefix: u64,
-    /// All outputs.
+    /// The values of all outputs.
     pub row: &'s [Datum<'s>],
 }
 
-/// Sort keys with what DISTINCT adds.
+/// The sort keys, including those that DISTINCT adds.
 pub struct Sorter {
     keys: Vec<SortKey>,
     visible: usize,
     distinct: bool,
-    /// The first key sorts NULL as the largest value, so prefixes may be used.
+    /// Whether the first key sorts NULL as the largest value. Only then may prefixes be compared.
     prefixed: bool,
 }
 
 impl Sorter {
-    /// For these clauses.
+    /// A sorter for these clauses.
     pub fn new(order: &[SortKey], visible: usize, distinct: bool) -> Sorter {
         let mut keys = order.to_vec();
         if distinct {
@@ -49,7 +49,7 @@ impl Sorter {
         Sorter { keys, visible, distinct, prefixed }
     }
 
-    /// A row ready to be sorted.
+    /// Makes a row that can be sorted.
     pub fn hold<'s>(&self, row: &'s [Datum<'s>]) -> CollectedRow<'s> {
         let prefix = match self.keys.first() {
             Some(key) if self.prefixed => prefix(row[key.output]),
@@ -58,7 +58,7 @@ impl Sorter {
         CollectedRow { prefix, row }
     }
 
-    /// Sorts, and drops duplicates if so asked.
+    /// Sorts the rows, and drops duplicates for DISTINCT.
     pub fn sort(&self, rows: &mut Vec<CollectedRow<'_>>, env: &Env<'_>) -> Result<()> {
         let descending = self.keys.first().is_some_and(|k| k.descending);
         let order = |a: &CollectedRow<'_>, b: &CollectedRow<'_>| {
@@ -76,7 +76,7 @@ impl Sorter {
         Ok(())
     }
 
-    /// The numbers that come with the rows, in the order of the rows.
+    /// Sorts the rows, and returns their numbers in this order.
     pub fn order_of(&self, rows: &[(CollectedRow<'_>, usize)], env: &Env<'_>) -> Result<Vec<usize>> {
         let mut refs: Vec<&(CollectedRow<'_>, usize)> = rows.iter().collect();
         sort_in_steps(&mut refs, |a, b| self.compare(a.0.row, b.0.row), || env.check_cancel())?;
@@ -113,8 +113,8 @@ impl Sorter {
     }
 }
 
-/// Sorts stably, and calls `look` between steps: each step sorts few rows or merges two sorted parts, so that
-/// an error of `look` ends the sort soon.
+/// Sorts stably, and calls `look` between steps. Each step sorts few rows, or merges sorted parts. So an
+/// error of `look` ends the sort soon.
 fn sort_in_steps<T>(
     rows: &mut [T],
     order: impl Fn(&T, &T) -> Ordering,
@@ -124,7 +124,7 @@ fn sort_in_steps<T>(
     loop {
         for part in rows.chunks_mut(width) {
             look()?;
-            // The sort of the standard library merges parts that are in order already.
+            // The sort of the standard library only merges parts that are sorted already.
             part.sort_by(|a, b| order(a, b));
         }
         if width >= rows.len() {
@@ -134,7 +134,8 @@ fn sort_in_steps<T>(
     }
 }
 
-/// The first eight bytes of a value's order; NULL above all, 0 where the type has no cheap prefix.
+/// A number from the beginning of a value, with the order of the values. It is the largest number for NULL,
+/// and 0 if the type has no cheap prefix.
 fn prefix(value: Datum<'_>) -> u64 {
     let signed = |n: i64| (n as u64) ^ (1 << 63);
     match value {
@@ -164,7 +165,7 @@ mod tests {
     use super::*;
     use crate::error::{SqlError, SqlState};
 
-    /// Numbers in no order, each beside its place.
+    /// Unsorted numbers, each with its index.
     fn mixed(count: usize) -> Vec<(usize, usize)> {
         (0..count).map(|n| (n * 48_271 % 1_009, n)).collect()
     }

@@ -5,16 +5,16 @@ use varve_engine::{ColumnType, Datum, Reader, RowRef, ScanIndex, Table, TableDef
 use crate::bind::foreign::same_columns;
 use crate::error::{Result, SqlError};
 
-/// Rows of a table by the values of some columns.
+/// The rows of a table that have these values in these columns.
 pub(super) struct Sought<'t> {
     table: &'t TableDef,
     columns: &'t [usize],
-    /// Of the columns' types.
+    /// The values, in the types of the columns.
     values: Vec<Value>,
 }
 
 impl<'t> Sought<'t> {
-    /// `None` if a value is beyond its column's type: then there is no such row.
+    /// `None` if a value is out of the range of its column's type. Then there is no such row.
     pub(super) fn of(table: &'t TableDef, columns: &'t [usize], values: &[Value]) -> Option<Sought<'t>> {
         let fitted = columns.iter().zip(values).map(|(c, v)| fit_integer(v, table.columns[*c].column_type));
         Some(Sought { table, columns, values: fitted.collect::<Option<_>>()? })
@@ -34,7 +34,7 @@ impl<'t> Sought<'t> {
         packed
     }
 
-    /// The row by its unique key, as a reader sees it.
+    /// Finds the key of the row in a reader's view, if the columns are a unique key.
     pub(super) fn find(&self, reader: &mut Reader, opened: &Table) -> Result<Option<Vec<u8>>> {
         if same_columns(self.table.key_columns(), self.columns) {
             let row_key = self.packed(self.table.key_columns());
@@ -48,7 +48,8 @@ impl<'t> Sought<'t> {
         Ok(found)
     }
 
-    /// The index that begins with the columns, and the values as its prefix; the whole table without one.
+    /// The index that begins with the columns, and the prefix of its keys with the values. Without such an
+    /// index: the primary key and an empty prefix, that is the whole table.
     pub(super) fn path(&self) -> (ScanIndex, Vec<u8>) {
         let begins =
             |of: &[usize]| of.get(..self.columns.len()).is_some_and(|b| same_columns(b, self.columns));
@@ -63,7 +64,7 @@ impl<'t> Sought<'t> {
     }
 }
 
-/// An integer as a value of another type of integers, `None` if it is beyond that; any other value as it is.
+/// Converts an integer to another integer type. `None` if it is out of range. Other values stay as they are.
 pub(super) fn fit_integer(value: &Value, t: ColumnType) -> Option<Value> {
     let Some(n) = value.as_datum().as_integer() else { return Some(value.clone()) };
     Some(match t {

@@ -16,27 +16,27 @@ use crate::eval::number;
 use crate::time;
 use crate::ty::Ty;
 
-/// A sum.
+/// The sum of the values so far, by the type of the values.
 #[derive(Debug, Clone)]
 pub enum Sum {
-    /// Of whole numbers.
+    /// A sum of integers.
     Whole(i128),
-    /// Of numeric: unscaled value and scale.
+    /// A sum of numeric: unscaled value and scale.
     Scaled(i128, u16),
-    /// Of numeric that has left the machine words.
+    /// A sum of numeric that no longer fits into an `i128`.
     Big(BigDecimal),
-    /// Of double precision.
+    /// A sum of double precision.
     Float(f64),
-    /// Of real: as `sum` adds them, in real, and as `avg` does.
+    /// Two sums of real: in single precision for `sum`, in double precision for `avg`.
     Real(f32, f64),
-    /// Of intervals.
+    /// A sum of intervals.
     Span(Interval),
-    /// Of numeric, one of them NaN or an infinity.
+    /// A sum of numeric that is NaN or infinite.
     Special(Special),
 }
 
 impl Sum {
-    /// The sum of no values of this type.
+    /// The sum before the first value of this type.
     pub fn of(input: Ty) -> Sum {
         match input {
             Ty::Float8 => Sum::Float(0.0),
@@ -47,7 +47,7 @@ impl Sum {
         }
     }
 
-    /// Takes in one value, not NULL.
+    /// Adds one value, which is not NULL.
     pub fn add(&mut self, value: Datum<'_>) -> Result<()> {
         match (&mut *self, value) {
             (Sum::Whole(total), v) => *total += i128::from(v.as_integer().unwrap_or(0)),
@@ -82,7 +82,7 @@ impl Sum {
         Ok(())
     }
 
-    /// Takes in the sum of another part.
+    /// Adds the sum of another part.
     pub fn merge(&mut self, other: Sum) -> Result<()> {
         *self = match (self.clone(), other) {
             (Sum::Whole(a), Sum::Whole(b)) => Sum::Whole(a + b),
@@ -104,7 +104,7 @@ impl Sum {
         Ok(())
     }
 
-    /// Type of `state` for values of this type.
+    /// The type of `state` for values of this type.
     pub fn state_type(input: Ty) -> Ty {
         match input {
             Ty::Float8 | Ty::Numeric | Ty::Interval => input,
@@ -112,8 +112,8 @@ impl Sum {
         }
     }
 
-    /// The sum so far as one value: whole numbers as the 16 bytes of an `i128`, both sums of reals as 12,
-    /// others as what they are.
+    /// The sum so far as one value: for integers the 16 bytes of an `i128`, for reals both sums in 12 bytes,
+    /// for other types a value of the type.
     pub fn state(&self) -> Result<Value> {
         Ok(match self {
             Sum::Whole(total) => Value::Bytea(total.to_le_bytes().into()),
@@ -128,7 +128,7 @@ impl Sum {
         })
     }
 
-    /// The sum that `state` gave.
+    /// Reads a sum from the value that `state` has made.
     pub fn of_state(input: Ty, state: Datum<'_>) -> Result<Sum> {
         if let Datum::Bytea(bytes) = state {
             if let Some((single, double)) = bytes.split_first_chunk::<4>()
@@ -176,7 +176,7 @@ fn added_floats(a: f64, b: f64) -> Result<f64> {
     arith::check_float(a + b, a.is_infinite() || b.is_infinite(), true)
 }
 
-/// Infinities of two signs, and NaN with anything, are NaN.
+/// The sum of two special values. NaN plus anything is NaN, and so is infinity minus infinity.
 fn special_sum(a: Special, b: Special) -> Special {
     if a == b { a } else { Special::NaN }
 }

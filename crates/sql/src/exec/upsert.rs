@@ -20,17 +20,17 @@ use crate::eval::{Cx, Env, Input};
 use crate::plan::{Arbiter, Upsert};
 use crate::planted::planted;
 
-/// What became of a row.
+/// What INSERT ... ON CONFLICT DO UPDATE did with a row.
 pub(super) enum Upserted {
-    /// It was inserted.
+    /// The row was inserted.
     Inserted,
-    /// The one that is there has become this one.
+    /// The existing row was changed to this row.
     Changed(Vec<Value>),
-    /// The condition does not hold for the one that is there.
+    /// The existing row does not fulfil the condition, so it stays as it is.
     Left,
 }
 
-/// What a statement has to remember between its rows.
+/// The keys of the rows that the statement has inserted or changed.
 #[derive(Default)]
 pub(super) struct Touched(HashSet<Vec<u8>>);
 
@@ -42,7 +42,7 @@ impl Touched {
     }
 }
 
-/// Inserts a row, or changes the one whose key it has.
+/// Inserts a row, or changes the existing row with the same key.
 pub(super) fn upsert(
     plan: &Upsert,
     table: &Table,
@@ -118,8 +118,8 @@ fn sought_by<'t>(arbiter: &'t Arbiter, def: &'t TableDef, values: &[Datum<'_>]) 
         .ok_or_else(|| SqlError::internal("a row of other types than its table"))
 }
 
-/// Whether what kept a row from being inserted is the conflict that the statement provides for. The arbiter
-/// is asked first, as in PostgreSQL: a row that violates another key as well is in conflict.
+/// Whether the error of an insert is a conflict in the arbiter. As in PostgreSQL the arbiter comes first: a
+/// row that violates the arbiter and another key counts as a conflict in the arbiter.
 pub(super) fn meets(
     e: &EngineError,
     arbiter: &Arbiter,
@@ -138,8 +138,8 @@ pub(super) fn meets(
     Ok(sequences.with(|txn| sought.find(&mut txn.newest_reader(), table))?.is_some())
 }
 
-/// 40001 if the row that an INSERT leaves another one for is one that the transaction's snapshot does not
-/// see.
+/// Fails with 40001 if the existing row, because of which a row is not inserted, is not visible in the
+/// transaction's snapshot.
 pub(super) fn check_seen(
     arbiter: &Arbiter,
     table: &Table,
@@ -157,7 +157,7 @@ pub(super) fn check_seen(
     }
 }
 
-/// One attempt to change the row that is there.
+/// One attempt to change the existing row.
 struct Attempt<'p> {
     plan: &'p Upsert,
     def: &'p TableDef,
@@ -193,7 +193,7 @@ impl Attempt<'_> {
         Ok(Change::Replace(image))
     }
 
-    /// What foreign keys are about.
+    /// Adds the foreign key checks for the change to `pending`.
     fn note(&self, sequences: &InTransaction<'_>, pending: &mut Pending) {
         if self.plan.rules.refers {
             let row: Row<'_> = self.new.iter().map(Value::as_datum).collect();

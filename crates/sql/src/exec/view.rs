@@ -20,7 +20,8 @@ pub(super) fn create_view(
     txn: &mut varve_engine::Transaction,
 ) -> Result<&'static str> {
     let spec = b.create_view(v)?;
-    // Nobody may drop or change what the view reads before it is there.
+    // The tables that the view reads are locked, so no other transaction can drop or change them before the
+    // view exists.
     for table in &spec.tables {
         txn.table(table)?;
     }

@@ -17,7 +17,7 @@ use varve_engine::{PageCounts, PageMeter};
 
 use crate::loops::TABLES_MAX;
 
-/// A step of a plan; a plan has each at most once.
+/// A step of a plan. A plan has each step at most once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum At {
     /// LIMIT
@@ -30,7 +30,7 @@ pub enum At {
     Sort,
     /// Groups.
     Group,
-    /// Gives rows: the table, or the loops as a whole.
+    /// The source of rows: the table, or the loops as a whole.
     Source,
     /// Writes rows.
     Change,
@@ -55,56 +55,56 @@ impl At {
     }
 }
 
-/// Is told what the executor does.
+/// Receives the events of the executor.
 pub trait Watch: Copy {
-    /// What follows is work of this step.
+    /// From now on the executor works for this step.
     fn enter(self, _: At) {}
-    /// The step begins, once more: what follows is its work.
+    /// The step begins (perhaps again). From now on the executor works for it.
     fn begin(self, _: At) {}
-    /// The step has given rows.
+    /// The step has returned this number of rows.
     fn gave(self, _: At, _: u64) {}
-    /// A condition of the step has left a row out.
+    /// A condition of the step has rejected a row.
     fn left_out(self, _: At) {}
 }
 
-/// Nobody asks.
+/// Records nothing.
 #[derive(Clone, Copy)]
 pub struct Unwatched;
 
 impl Watch for Unwatched {}
 
-/// What one step has done by itself.
+/// What one step has done, without the steps below it.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Done {
-    /// How often it began.
+    /// How often the step began.
     pub loops: u64,
-    /// Rows that it gave, all loops together.
+    /// The rows that the step has returned, in all loops together.
     pub rows: u64,
-    /// Rows that its condition left out.
+    /// The rows that its condition has rejected.
     pub left_out: u64,
-    /// From its beginning to the first row, all loops together.
+    /// The time from the beginning of a loop to its first row, summed over all loops.
     pub startup: Duration,
-    /// Its own time.
+    /// The time of the step itself.
     pub time: Duration,
-    /// Pages that it used itself.
+    /// The pages that the step itself has used.
     pub pages: PageCounts,
 }
 
-/// Notes what each step of one run does.
+/// Records what each step of one run does.
 #[derive(Debug)]
 pub struct Meter {
     timing: bool,
     steps: [Cell<Done>; At::COUNT],
-    /// Since when a step that has given no row in this loop has been at work.
+    /// For each step that has returned no row yet in its current loop: the time when this loop began.
     begun: [Cell<Option<Instant>>; At::COUNT],
-    /// The step that works.
+    /// The active step.
     current: Cell<usize>,
-    /// When it began to, and the pages counted by then.
+    /// The time when the active step became active, and the page counts at this time.
     since: Cell<Option<(Option<Instant>, PageCounts)>>,
 }
 
 impl Meter {
-    /// A meter; `timing`: with a clock.
+    /// A meter. `timing` says whether it measures time.
     pub fn new(timing: bool) -> Meter {
         Meter {
             timing,
@@ -115,7 +115,7 @@ impl Meter {
         }
     }
 
-    /// The run is over.
+    /// Ends the measurement.
     pub fn stop(&self) {
         self.turn(self.current.get());
         self.since.take();
@@ -130,10 +130,10 @@ impl Meter {
         self.timing.then(Instant::now)
     }
 
-    /// Time and pages up to now are the present step's, those to come are `next`'s.
+    /// Counts the time and pages up to now for the active step, and makes `next` the active step.
     fn turn(&self, next: usize) -> Option<Instant> {
         let (now, pages) = (self.now(), PageMeter::counts());
-        // Before the first step nobody works.
+        // Before the first step there is nothing to count.
         if let Some((since, before)) = self.since.replace(Some((now, pages))) {
             let took = now.zip(since).map(|(now, since)| now - since).unwrap_or_default();
             self.note(self.current.get(), |done| {
