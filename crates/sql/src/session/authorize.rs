@@ -30,9 +30,9 @@ use crate::prepared::Prepared;
 use crate::rights::{Holder, Kind, Need, Needed, Object, Who, denied};
 use crate::system;
 
-/// How many statements are remembered at most.
+/// The largest number of statements that are remembered.
 const REMEMBERED: usize = 1024;
-/// How many of them are found without a look-up.
+/// The number of recent statements, which are found without a hash lookup.
 const RECENT: usize = 16;
 
 /// Statements that the role may run in this version of the catalog. Further executions of them need no check
@@ -41,7 +41,7 @@ const RECENT: usize = 16;
 pub(super) struct Allowed {
     version: u64,
     who: Who,
-    /// Some of them where they are found without a look-up: each at the place that its number says.
+    /// Recent statements, each at the index `number % RECENT`. They are found without a hash lookup.
     recent: [Option<u64>; RECENT],
     statements: FxHashSet<u64>,
 }
@@ -65,7 +65,7 @@ impl Allowed {
 }
 
 impl Session {
-    /// 42501 unless the role may run the statement, whose plan this is.
+    /// Fails with 42501 unless the role may run the statement with this plan.
     pub(super) fn authorize_statement(&mut self, prepared: &Prepared, plan: &Plan) -> Result<()> {
         planted_panic("panic at execute");
         let who = self.facts.who;
@@ -80,7 +80,7 @@ impl Session {
         Ok(())
     }
 
-    /// The role as its rights stand now; `None` if it may do everything.
+    /// The session's role with its current rights. `None` for a superuser, who may do everything.
     pub(super) fn holder(&mut self) -> Option<(Arc<Catalog>, Holder)> {
         self.facts.who?;
         self.begin_engine();
@@ -89,8 +89,9 @@ impl Session {
         (!holder.is_superuser()).then_some((catalog, holder))
     }
 
-    /// 42501 unless the role may run the plan, which reads these relations in FROM. The owner of a view must
-    /// be allowed to read what the view reads. This holds for each reader of the view, also for a superuser.
+    /// Fails with 42501 unless the role may run the plan, which reads the relations in `needs`. The owner of
+    /// a view must be allowed to read what the view reads. This holds for each reader of the view, also for a
+    /// superuser.
     pub(super) fn authorize(&mut self, plan: &Plan, needs: &[Need]) -> Result<()> {
         if self.facts.who.is_none() && needs.iter().all(|need| need.through.is_none()) {
             return Ok(());
@@ -100,7 +101,7 @@ impl Session {
         Check { catalog: &catalog, holder }.plan(plan, needs)
     }
 
-    /// 42501 unless the role has this right on a table.
+    /// Fails with 42501 unless the role has this right on a table.
     pub(super) fn authorize_table(&mut self, table: &TableDef, right: Rights) -> Result<()> {
         match self.holder() {
             Some((catalog, holder)) => Check { catalog: &catalog, holder }.table(table, right),
@@ -108,7 +109,7 @@ impl Session {
         }
     }
 
-    /// 42501 unless the role has this right on an object of a schema.
+    /// Fails with 42501 unless the role has this right on an object of a schema.
     pub(super) fn authorize_object(&mut self, object: &Object, schema: &str, right: Rights) -> Result<()> {
         let Some((catalog, holder)) = self.holder() else { return Ok(()) };
         let check = Check { catalog: &catalog, holder };
@@ -117,7 +118,7 @@ impl Session {
     }
 
     /// Decides what a role learns about a relation that does not exist. If the role may not use the schema
-    /// that it named, it learns nothing.
+    /// that it has named, the error is about the schema.
     pub(super) fn of_missing_relation(&self, mut error: SqlError) -> SqlError {
         if error.sqlstate != SqlState::UNDEFINED_TABLE {
             return error;
@@ -128,7 +129,7 @@ impl Session {
         check.schema(&schema, Rights::USAGE).err().unwrap_or(error)
     }
 
-    /// 42501 unless the role has one of these rights on a table.
+    /// Fails with 42501 unless the role has one of these rights on a table.
     pub(super) fn authorize_any(&mut self, table: &TableDef, rights: &[Rights]) -> Result<()> {
         let Some((catalog, holder)) = self.holder() else { return Ok(()) };
         let check = Check { catalog: &catalog, holder };
@@ -136,7 +137,7 @@ impl Session {
         check.need_any(&table_object(table), rights)
     }
 
-    /// 42501 unless the role has what a predefined role may do.
+    /// Fails with 42501 unless the role is a member of this predefined role.
     pub(super) fn authorize_member(&mut self, role: ObjectId, message: &str) -> Result<()> {
         match self.holder() {
             Some((_, holder)) if !holder.is(role) => Err(denied(message)),
@@ -144,26 +145,27 @@ impl Session {
         }
     }
 
-    /// 42501 unless the role is a superuser.
+    /// Fails with 42501 unless the role is a superuser.
     pub(super) fn authorize_superuser(&mut self, message: &str) -> Result<()> {
         if self.holder().is_some() { Err(denied(message)) } else { Ok(()) }
     }
 }
 
-/// 42501 unless the role may define, alter or drop what the statement says, as its names are understood now.
+/// Fails with 42501 unless the role may create, alter or drop the objects of the statement. Names are looked
+/// up in the transaction's catalog.
 pub(super) fn authorize_definition(statement: &Definition, txn: &mut Transaction, who: Who) -> Result<()> {
     let catalog = txn.catalog();
     let holder = Holder::of(&catalog, who);
     if holder.is_superuser() { Ok(()) } else { Check { catalog: &catalog, holder }.definition(statement) }
 }
 
-/// Makes what the transaction has made, but for the first `before` objects, belong to who made it.
+/// Makes the role the owner of all objects that the transaction has created, except the first `before` ones.
 pub(super) fn own_what_is_new(
     before: usize,
     txn: &mut Transaction,
     who: Who,
 ) -> Result<(), varve_engine::Error> {
-    // What says nothing else belongs to the first role.
+    // An object without a stored owner belongs to the first role, so nothing needs to be stored for it.
     let Some(role) = who.filter(|role| *role != BOOTSTRAP_ROLE) else { return Ok(()) };
     let new: Vec<ObjectId> = txn.made().skip(before).collect();
     if !new.is_empty() {
@@ -189,7 +191,7 @@ impl Check<'_> {
         }
     }
 
-    /// What a change needs on the table that it changes.
+    /// Checks the rights on the table that a plan changes.
     fn change(&self, plan: &Plan) -> Result<()> {
         match plan {
             Plan::Select(_) => Ok(()),
@@ -197,7 +199,7 @@ impl Check<'_> {
                 self.table(&insert.table, Rights::INSERT)?;
                 match &insert.on_conflict {
                     OnConflict::Fail | OnConflict::Nothing(None) => {}
-                    // It tells whether a key is there.
+                    // DO NOTHING with an arbiter shows whether a key exists, so it needs SELECT.
                     OnConflict::Nothing(Some(_)) => self.table(&insert.table, Rights::SELECT)?,
                     OnConflict::Update(_) => {
                         self.table(&insert.table, Rights::UPDATE)?;
@@ -250,7 +252,7 @@ impl Check<'_> {
         }
     }
 
-    /// FOR UPDATE and its kin.
+    /// Checks the rights for FOR UPDATE and FOR SHARE.
     fn locks(&self, select: &Select) -> Result<()> {
         let Some(lock) = &select.lock else { return Ok(()) };
         let is_locked =
@@ -265,12 +267,12 @@ impl Check<'_> {
         if reads { self.table(target, Rights::SELECT) } else { Ok(()) }
     }
 
-    /// A change that looks at columns needs SELECT, too.
+    /// Checks SELECT on a table, if expressions of a change read its columns.
     fn reads<'e>(&self, table: &TableDef, expressions: impl Iterator<Item = &'e Expr>) -> Result<()> {
         self.reads_of(table, None, expressions)
     }
 
-    /// The same, where the columns of the table may stand behind those of other relations.
+    /// Like `reads`, for input rows in which the table's columns may follow those of other relations.
     fn reads_of<'e>(
         &self,
         table: &TableDef,
@@ -303,7 +305,8 @@ impl Check<'_> {
         if self.holder.may_any(self.catalog, object, rights) { Ok(()) } else { Err(object.denied()) }
     }
 
-    /// A name that stands for nothing is reported by who runs the statement.
+    /// Checks the rights for a definition. A name that does not exist is not reported here. The execution
+    /// reports it.
     fn definition(&self, statement: &Definition) -> Result<()> {
         match statement {
             Definition::CreateTable(t) => {
@@ -349,7 +352,7 @@ impl Check<'_> {
         }
     }
 
-    /// COMMENT ON: for the owner of the object, or of the column's table.
+    /// Checks COMMENT ON: it needs the owner of the object, or of the column's table.
     fn comments(&self, c: &Comment) -> Result<()> {
         use CommentKind::{Column, Constraint, Database, Index, Role, Schema, Sequence, Table, View};
         let name = &c.name;
@@ -371,7 +374,7 @@ impl Check<'_> {
         }
     }
 
-    /// TRUNCATE, with CASCADE also of the tables that refer to those named.
+    /// Checks TRUNCATE: with CASCADE, also for the tables that refer to the named ones.
     fn truncates(&self, t: &Truncate) -> Result<()> {
         let mut tables: Vec<Arc<TableDef>> = Vec::new();
         for name in &t.tables {
@@ -392,7 +395,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// RESTART IDENTITY sets sequences back: of their owners only.
+    /// Checks RESTART IDENTITY: it resets sequences, so it needs their owner.
     fn owns_sequences_of(&self, table: &TableDef) -> Result<()> {
         let is_its = |s: &&Arc<SequenceDef>| s.owned_by.is_some_and(|(owner, _)| owner == table.id);
         self.catalog.sequences().filter(is_its).try_for_each(|s| {
@@ -401,7 +404,8 @@ impl Check<'_> {
         })
     }
 
-    /// Who refers to a table keeps its rows, and learns of their keys.
+    /// Checks the right to refer to a table. A foreign key can keep rows from being deleted, and can show
+    /// which keys exist.
     fn refer(&self, constraints: &[Constraint]) -> Result<()> {
         constraints.iter().try_for_each(|constraint| {
             let ConstraintKind::ForeignKey(key) = &constraint.kind else { return Ok(()) };
@@ -424,7 +428,8 @@ impl Check<'_> {
         Err(Object { kind: asked, name, ..object }.not_owned())
     }
 
-    /// Who owns a schema may drop what others have in it, and do nothing else to it.
+    /// Checks the right to drop an object. The owner of a schema may drop the objects of other roles in it,
+    /// but not change them.
     fn may_drop(&self, name: &ast::ObjectName) -> Result<()> {
         let (schema, _) = object_name(name)?;
         let around = self.catalog.schemas().find(|s| s.name == schema);
@@ -461,7 +466,7 @@ fn named(catalog: &Catalog, schema: &str, name: &str) -> Option<(Object, Kind)> 
     })
 }
 
-/// A table, view or sequence by name, as GRANT names it.
+/// Finds the table, view or sequence that GRANT names.
 pub(super) fn grantable(
     catalog: &Catalog,
     holder: &Holder,

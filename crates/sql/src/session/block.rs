@@ -13,7 +13,7 @@ use crate::moment;
 use crate::settings::{self, Settings};
 use crate::utility::{Level, Modes};
 
-/// What new transactions take from these settings.
+/// The defaults for new transactions in these settings.
 pub(super) fn defaults(settings: &Settings) -> Defaults {
     let level =
         settings.get("default_transaction_isolation").ok().and_then(|name| settings::level_named(&name));
@@ -47,14 +47,14 @@ fn isolation(level: Level) -> Isolation {
 }
 
 impl Session {
-    /// The extended protocol works in an implicit transaction until Sync.
+    /// Enters an implicit transaction. In the extended protocol it lasts until Sync.
     pub(super) fn enter_implicit(&mut self) {
         if self.block == Block::Idle {
             self.block = Block::Implicit;
         }
     }
 
-    /// The engine's transaction, begun if need be.
+    /// The engine's transaction. Begins it if there is none.
     pub(super) fn begin_engine(&mut self) -> &mut Transaction {
         if self.txn.is_none() {
             self.start_engine();
@@ -67,12 +67,12 @@ impl Session {
 
     fn start_engine(&mut self) {
         if !self.in_block() {
-            // The clock is read when the statement first asks for it.
+            // The clock is read when the transaction first needs the time.
             self.facts.now_us.set(None);
             self.take_defaults();
         }
-        // Who writes nothing is not asked what it has read. `set_modes` raises the level of one that may
-        // write after all.
+        // A read-only SERIALIZABLE transaction begins as REPEATABLE READ, so the engine does not record what
+        // it reads. `set_modes` raises the level if the transaction may write after all.
         let level = match self.level {
             Level::Serializable if self.read_only => Level::RepeatableRead,
             level => level,
@@ -101,7 +101,7 @@ impl Session {
         self.deferrable = self.defaults.deferrable;
     }
 
-    /// BEGIN
+    /// Runs BEGIN.
     pub(super) fn begin(&mut self, modes: Modes) -> Result<()> {
         if self.in_block() {
             self.warn(SqlState::ACTIVE_TRANSACTION, "there is already a transaction in progress");
@@ -116,7 +116,7 @@ impl Session {
         Ok(())
     }
 
-    /// Isolation level and access of the current transaction.
+    /// Sets isolation level and access mode of the current transaction.
     pub(super) fn set_modes(&mut self, modes: Modes) -> Result<()> {
         let has_begun = self.txn.as_ref().is_some_and(Transaction::has_begun);
         if let Some(level) = modes.level {
@@ -150,7 +150,7 @@ impl Session {
         Ok(())
     }
 
-    /// Looks at the foreign keys that are no longer put off.
+    /// Runs the foreign key checks that are no longer deferred.
     pub(super) fn check_deferred(&mut self, is_commit: bool) -> Result<()> {
         let Some(txn) = self.txn.as_mut().filter(|_| !self.deferred.is_empty()) else { return Ok(()) };
         txn.start_statement();
@@ -159,14 +159,14 @@ impl Session {
         Checker { txn, facts, deferred, is_commit, is_alone: false }.settle(due)
     }
 
-    /// Commits what is open; the session is idle afterwards, also on an error.
+    /// Commits the open transaction. Afterwards the session is idle, also on an error.
     pub(super) fn commit(&mut self) -> Result<()> {
         planted_panic("panic at commit");
         let result = match (self.check_deferred(true), self.txn.take()) {
             (Ok(()), Some(txn)) => txn.commit().map_err(SqlError::from),
             (Err(e), Some(txn)) => {
-                // The violation is what the client has to know; what a rollback may add is in the engine's
-                // health.
+                // The client gets the error of the check. An error of the rollback itself is recorded in the
+                // engine's health.
                 let _ = txn.rollback();
                 Err(e)
             }
@@ -182,7 +182,7 @@ impl Session {
         result
     }
 
-    /// Rolls back what is open.
+    /// Rolls back the open transaction.
     pub(super) fn rollback(&mut self) -> Result<()> {
         let result = match self.txn.take() {
             Some(txn) => txn.rollback().map_err(SqlError::from),
@@ -205,13 +205,14 @@ impl Session {
             self.savepoints.clear();
         }
         if std::mem::take(&mut self.defines) {
-            // Another catalog may get the version of the one that is gone.
+            // After the rollback, another catalog may get the version number of this transaction's catalog.
+            // So nothing that was made for this version may stay.
             self.path.version = 0;
             self.plans.clear();
         }
     }
 
-    /// Brings what is derived from settings up to date.
+    /// Updates the values that are derived from settings.
     pub(super) fn after_settings(&mut self) {
         if self.settings.take_changed() {
             self.facts.forms = self.settings.forms();
@@ -225,7 +226,7 @@ impl Session {
             self.facts.lock_timeout = self.defaults.lock_timeout;
             self.follow_identity();
             self.path.entries = None;
-            // Also for the transaction that is running: SET, RESET and the end of SET LOCAL.
+            // SET, RESET and the end of SET LOCAL change the lock time-out of the current transaction, too.
             if let Some(txn) = &mut self.txn {
                 txn.set_lock_timeout(self.defaults.lock_timeout);
             }
@@ -233,7 +234,7 @@ impl Session {
         }
     }
 
-    /// What an error does to the transaction.
+    /// Changes the state of the transaction after an error.
     pub(super) fn after_error(&mut self) {
         let undone = self.caught("(rollback)", |session| {
             session.undo_after_error();
@@ -254,8 +255,8 @@ impl Session {
                 self.undo_to_savepoint();
             }
             Block::Idle | Block::Implicit => {
-                // The error that led here is the one to report; what a rollback may add is in the engine's
-                // health.
+                // The client gets the first error. An error of the rollback itself is recorded in the
+                // engine's health.
                 let _ = self.rollback();
             }
         }
@@ -286,11 +287,12 @@ impl Session {
         }
     }
 
-    /// A rollback has panicked. Nothing of the transaction is left in the session. The engine undoes the rest
-    /// in the background.
+    /// Called when a rollback has panicked. Removes the transaction from the session. The engine undoes the
+    /// rest in the background.
     fn give_up(&mut self) {
         if let Some(txn) = self.txn.take() {
-            // Its error, or its panic, is on the log; the client knows that the statement failed.
+            // An error or a panic of this rollback is in the log. The client already knows that the statement
+            // failed.
             let _ = self.caught("(rollback)", |_| Ok(txn.rollback()?));
         }
         self.block = if self.in_block() { Block::Failed } else { Block::Idle };
@@ -314,7 +316,7 @@ impl Session {
         Err(SqlError::new(SqlState::NO_ACTIVE_TRANSACTION, message))
     }
 
-    /// SAVEPOINT
+    /// Runs SAVEPOINT.
     pub(super) fn savepoint(&mut self, name: String) -> Result<()> {
         self.require_block("SAVEPOINT")?;
         let id = self.begin_engine().savepoint();
@@ -323,20 +325,20 @@ impl Session {
         Ok(())
     }
 
-    /// RELEASE
+    /// Runs RELEASE SAVEPOINT.
     pub(super) fn release(&mut self, name: &str) -> Result<()> {
         self.require_block("RELEASE SAVEPOINT")?;
         let index = self.savepoint_index(name)?;
         let id = self.savepoints[index].id;
         self.begin_engine().release(id)?;
-        // SET TRANSACTION READ ONLY ends with its savepoint, other settings go on.
+        // SET TRANSACTION READ ONLY ends with its savepoint. Other settings stay.
         self.read_only = self.savepoints[index].read_only;
         self.savepoints.truncate(index);
         self.adopt_cursors(index);
         Ok(())
     }
 
-    /// ROLLBACK TO
+    /// Runs ROLLBACK TO SAVEPOINT.
     pub(super) fn rollback_to(&mut self, name: &str) -> Result<()> {
         self.require_block("ROLLBACK TO SAVEPOINT")?;
         let index = self.savepoint_index(name)?;

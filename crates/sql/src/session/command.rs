@@ -24,7 +24,7 @@ use crate::ty::{self, Ty, Typed};
 use crate::utility::explain::shifted;
 use crate::utility::{Discarded, Level, Modes, Utility};
 
-/// Settings of which each transaction has its own.
+/// Settings that belong to a transaction.
 pub(super) const OF_TRANSACTION: [&str; 3] =
     ["transaction_isolation", "transaction_read_only", "transaction_deferrable"];
 
@@ -77,7 +77,7 @@ impl Session {
     }
 
     fn rare_command(&mut self, command: &Utility, announce: bool, sink: &mut dyn Sink) -> Result<CommandTag> {
-        // Several statements in one text are a block, as in PostgreSQL.
+        // As in PostgreSQL, several statements in one text count as a block.
         if announce
             && self.block == Block::Implicit
             && let Some(tag) = command.tag_if_alone()
@@ -146,7 +146,7 @@ impl Session {
         Ok(CommandTag::Plain(tag))
     }
 
-    /// SET SESSION CHARACTERISTICS AS TRANSACTION
+    /// Runs SET SESSION CHARACTERISTICS AS TRANSACTION.
     fn set_characteristics(&mut self, modes: Modes) -> Result<&'static str> {
         if let Some(level) = modes.level {
             self.settings.set("default_transaction_isolation", Some(level_name(level)), false)?;
@@ -170,7 +170,7 @@ impl Session {
         Ok("CHECKPOINT")
     }
 
-    /// SET CONSTRAINTS
+    /// Runs SET CONSTRAINTS.
     fn set_constraints(&mut self, names: Option<&[ast::ObjectName]>, put_off: bool) -> Result<()> {
         let catalog = self.current_catalog();
         let mut keys = Vec::new();
@@ -197,7 +197,7 @@ impl Session {
         if put_off { Ok(()) } else { self.check_deferred(false) }
     }
 
-    /// COMMIT and ROLLBACK; with AND CHAIN another transaction of the same modes begins.
+    /// Runs COMMIT and ROLLBACK. With AND CHAIN a new transaction with the same modes begins.
     fn end(&mut self, commit: bool, chain: bool) -> Result<CommandTag> {
         if chain {
             self.require_block(if commit { "COMMIT AND CHAIN" } else { "ROLLBACK AND CHAIN" })?;
@@ -222,8 +222,8 @@ impl Session {
         Ok(CommandTag::Plain(if commits { "COMMIT" } else { "ROLLBACK" }))
     }
 
-    /// The session, warned of a SET LOCAL that ends with its own statement. Its name and value are checked
-    /// all the same.
+    /// Returns the session. Warns if SET LOCAL is outside of a block, where it would end with its own
+    /// statement. The caller checks the name and the value anyway.
     fn warned_of_local(&mut self, is_local: bool) -> &mut Session {
         if is_local && self.block == Block::Idle {
             self.warn(SqlState::NO_ACTIVE_TRANSACTION, "SET LOCAL can only be used in transaction blocks");
@@ -250,7 +250,7 @@ impl Session {
         Ok("SET")
     }
 
-    /// Gives a setting a value, whatever it is.
+    /// Sets a setting of the session or of the transaction.
     pub(super) fn assign(&mut self, name: &str, value: Option<&str>, local: bool) -> Result<()> {
         if let Some(modes) = settings::transaction_modes(name, value.unwrap_or_default()).ok().flatten() {
             return if self.in_block() { self.set_modes(modes) } else { Ok(()) };
@@ -266,12 +266,12 @@ impl Session {
         Ok(())
     }
 
-    /// RESET of one setting.
+    /// Runs RESET of one setting.
     pub(super) fn reset(&mut self, name: &str, local: bool) -> Result<()> {
         self.assign(name, None, local)
     }
 
-    /// ALTER SYSTEM
+    /// Runs ALTER SYSTEM.
     fn alter_system(&mut self, name: Option<&str>, value: Option<&str>) -> Result<&'static str> {
         let refusal = match name {
             Some(name) => format!("permission denied to set parameter \"{name}\""),
@@ -316,7 +316,8 @@ impl Session {
         self.notices.push((Severity::Notice, SqlError::new(SqlState("00000"), message)));
     }
 
-    /// 42501 for a setting that is for superusers, 55P02 for one that is no session's.
+    /// Fails with 42501 if only superusers may set the setting, and with 55P02 if it is not a setting of a
+    /// session.
     fn check_may_set(&mut self, name: &str) -> Result<()> {
         if self.settings.get(name).is_err()
             && let Some(setting) = self.shared.process.find(name)
@@ -340,7 +341,7 @@ impl Session {
                 self.sequences.clear();
                 return Ok("DISCARD SEQUENCES");
             }
-            // There are no temporary tables.
+            // Varve has no temporary tables.
             Discarded::Temporary => return Ok("DISCARD TEMP"),
         }
         self.forbid_block("DISCARD ALL")?;
@@ -416,7 +417,7 @@ impl Session {
         Ok(values)
     }
 
-    /// The value of an expression of no row.
+    /// Evaluates an expression that reads no row.
     fn evaluate(&mut self, e: &crate::eval::Expr) -> Result<Value> {
         use crate::eval::{Cx, Input, NoSequences};
         let env = self.facts.env(&NoSequences);
@@ -456,7 +457,7 @@ impl Session {
         Ok(CommandTag::Plain("SHOW"))
     }
 
-    /// The value of a setting, whoever's it is.
+    /// The value of a setting of the transaction, the session or the process.
     pub(super) fn current_value(&self, name: &str) -> Result<String> {
         match self.transaction_setting(name) {
             Some(value) => Ok(value.to_owned()),
@@ -467,7 +468,7 @@ impl Session {
         }
     }
 
-    /// A setting that is the transaction's own, one of `OF_TRANSACTION`.
+    /// The value of a setting of the transaction (`OF_TRANSACTION`). `None` for other settings.
     pub(super) fn transaction_setting(&self, name: &str) -> Option<&'static str> {
         let now = self.in_block();
         let on_off = |flag| if flag { "on" } else { "off" };
@@ -491,7 +492,7 @@ fn about(refused: SqlError, asked: &str) -> SqlError {
     SqlError { message: message.into(), ..refused }
 }
 
-/// PostgreSQL's name of a setting of the process, where that has another one here.
+/// The name of a setting of the process, if PostgreSQL calls it `name` and Varve has another name for it.
 fn system_name(name: &str) -> &str {
     match name {
         "max_connections" => "server_max_connections",
@@ -525,7 +526,7 @@ pub(super) fn show_columns(name: &str) -> Vec<Column> {
     }
 }
 
-/// 25001
+/// Error 25001: the command cannot run in a transaction block.
 pub(super) fn not_in_block(command: &str) -> SqlError {
     let message = format!("{command} cannot run inside a transaction block");
     SqlError::new(SqlState::ACTIVE_TRANSACTION, message)

@@ -29,7 +29,8 @@ use crate::rights::{Kind, Object};
 use crate::sink::{Column, CommandTag, CopyShape, Severity, Sink};
 use crate::system::names::quoted;
 
-/// FREEZE is for a table that no other transaction sees with rows, as in PostgreSQL.
+/// Checks COPY FREEZE. As in PostgreSQL, it is allowed only if no other transaction can see rows of the
+/// table.
 fn check_freeze(txn: &Transaction, table: &TableDef) -> Result<()> {
     if table.partitions.is_some() {
         let message = "cannot perform COPY FREEZE on a partitioned table";
@@ -43,11 +44,11 @@ fn check_freeze(txn: &Transaction, table: &TableDef) -> Result<()> {
     Err(SqlError::new(SqlState::NOT_IN_PREREQUISITE_STATE, message))
 }
 
-/// Bytes that are read from a file at once.
+/// The number of bytes that are read from a file at once.
 const FILE_PIECE_BYTES: usize = 64 << 10;
 
 impl Session {
-    /// COPY
+    /// Runs COPY.
     pub(super) fn copy(&mut self, copy: &Copy, sink: &mut dyn Sink) -> Result<CommandTag> {
         let file = match &copy.place {
             CopyEnd::Client => None,
@@ -88,7 +89,7 @@ impl Session {
         })
     }
 
-    /// COPY FROM; bound again, if its table has been changed while it waited.
+    /// Runs COPY FROM. If the table was changed while COPY waited for its lock, COPY is bound again.
     fn copy_from(&mut self, copy: &Copy, sink: &mut dyn Sink) -> Result<CommandTag> {
         loop {
             self.facts.check_cancel()?;
@@ -99,7 +100,7 @@ impl Session {
         }
     }
 
-    /// `None` if the table's definition is out of date.
+    /// Runs COPY FROM with the current definition of the table. `None` if this definition is out of date.
     fn copy_current(&mut self, copy: &Copy, sink: &mut dyn Sink) -> Result<Option<CommandTag>> {
         let plan = self.bind_copy(copy)?;
         if self.read_only {
@@ -155,7 +156,7 @@ impl Session {
         Ok(CopyPlan { table, targets, defaults, rules, filter, format, not_null, null })
     }
 
-    /// COPY TO
+    /// Runs COPY TO.
     fn copy_to(&mut self, copy: &Copy, sink: &mut dyn Sink) -> Result<CommandTag> {
         let mut out = CopyOut::new(sink, &copy.format, &self.facts);
         match &copy.what {
@@ -172,7 +173,7 @@ impl Session {
         Ok(CommandTag::Copy(out.rows))
     }
 
-    /// The query for a table's rows.
+    /// The text of the query that reads a table's rows.
     fn table_query(&mut self, copy: &Copy, name: &ObjectName, columns: &[Ident]) -> Result<String> {
         self.refuse_others(name, false)?;
         let (schema, last) = object_name(name)?;
@@ -207,7 +208,7 @@ impl Session {
         Ok(format!("SELECT {columns} FROM {}", list(&name.0, ".")))
     }
 
-    /// 42809 for what has no rows of its own.
+    /// Fails with 42809 for a relation that has no rows of its own.
     fn refuse_others(&mut self, name: &ObjectName, is_from: bool) -> Result<()> {
         let (schema, last) = object_name(name)?;
         let catalog = self.current_catalog();
@@ -259,20 +260,20 @@ fn no_column(column: &str, table: &str) -> SqlError {
     SqlError::new(SqlState::UNDEFINED_COLUMN, message)
 }
 
-/// A server that starts programs for its clients is a door.
+/// Refuses COPY with a program. A server that starts programs for its clients would be a security risk.
 fn no_program() -> SqlError {
     SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, "COPY from or to a program is not supported").with_hint(
         "Varve starts no programs. Use COPY FROM STDIN or TO STDOUT, or psql's \\copy with a program.",
     )
 }
 
-/// COPY FROM a file: the sink brings the bytes from there.
+/// The sink for COPY FROM a file: it reads the bytes from the file.
 struct FromFile<'s> {
     sink: &'s mut dyn Sink,
     path: &'s str,
 }
 
-/// COPY TO a file: the sink brings the bytes there. It is made when the first comes.
+/// The sink for COPY TO a file: it writes the bytes to the file. The file is created with the first bytes.
 struct ToFile<'s> {
     sink: &'s mut dyn Sink,
     path: &'s str,

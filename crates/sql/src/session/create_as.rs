@@ -66,7 +66,8 @@ impl Session {
         for n in 0..rows.len() {
             self.facts.check_cancel()?;
             let row = rows.row(n)?.ok_or_else(|| SqlError::internal("a kept row that is gone"))?;
-            // Under a search path what others define makes the plan stale.
+            // With a search path other than `public`, each change of the catalog by another session makes the
+            // plan out of date.
             while let Ran::Stale = self.run(&prepared, &row, 1, false, &mut nothing)? {
                 self.facts.check_cancel()?;
                 prepared = self.prepare_again(&insert, &types)?;
@@ -93,8 +94,8 @@ impl Session {
         Ok(None)
     }
 
-    /// The columns of the query as those of a table, and its rows where they are wanted. The role may make
-    /// the table.
+    /// Checks that the role may create the table. Then returns the columns of the new table, and the rows of
+    /// the query unless WITH NO DATA is given.
     fn rows_of_query(
         &mut self,
         sql: &str,
@@ -139,7 +140,7 @@ impl Session {
     }
 }
 
-/// The columns of the query with the names that were written for the first of them.
+/// The columns of the new table. The first ones have the names that the statement writes.
 fn table_columns(columns: &[Column], written: &[Ident]) -> Result<Vec<ColumnDef>> {
     if written.len() > columns.len() {
         return Err(SqlError::new(SqlState::SYNTAX_ERROR, "too many column names were specified"));

@@ -26,14 +26,16 @@ use crate::utility::cursor::{Declare, Direction};
 /// An open cursor.
 pub(super) struct OpenCursor {
     name: String,
-    /// What `pg_cursors` shows of it.
+    /// The cursor's entry in `pg_cursors`.
     shown: Arc<HeldCursor>,
     columns: Box<[Column]>,
     rows: KeptRows,
-    /// Number of the row that it stands on: 0 before the first, one more than there are behind the last.
+    /// The number of the row at the cursor's position. 0 is before the first row, and the number of rows plus
+    /// 1 is after the last row.
     at: u64,
     goes_back: bool,
-    /// Savepoints that were open when it was declared; `None` once its transaction has committed.
+    /// The number of open savepoints when the cursor was declared. `None` after its transaction has
+    /// committed.
     born: Option<usize>,
 }
 
@@ -41,12 +43,12 @@ pub(super) struct OpenCursor {
 pub(super) enum End {
     Committed,
     RolledBack,
-    /// To the savepoint of this index.
+    /// ROLLBACK TO the savepoint with this index.
     ToSavepoint(usize),
 }
 
 impl Session {
-    /// DECLARE; `is_block` says whether there is a transaction for it to live in.
+    /// Runs DECLARE. `is_block` says whether there is a transaction block, which a cursor without HOLD needs.
     pub(super) fn declare(
         &mut self,
         declare: &Declare,
@@ -119,7 +121,7 @@ impl Session {
         self.cursors.iter().map(|c| Arc::clone(&c.shown))
     }
 
-    /// FETCH and MOVE
+    /// Runs FETCH and MOVE.
     pub(super) fn fetch(
         &mut self,
         name: &str,
@@ -147,7 +149,7 @@ impl Session {
         Ok(CommandTag::Fetch(slice.count))
     }
 
-    /// CLOSE; `None` is ALL.
+    /// Runs CLOSE. `None` means ALL.
     pub(super) fn close_cursors(&mut self, name: Option<&str>) -> Result<&'static str> {
         let Some(name) = name else {
             self.cursors.clear();
@@ -158,7 +160,8 @@ impl Session {
         Ok("CLOSE CURSOR")
     }
 
-    /// A savepoint is released: what was declared behind it belongs to what is around it.
+    /// Called when a savepoint is released. The cursors that were declared after it now belong to the
+    /// savepoint (or transaction) around it.
     pub(super) fn adopt_cursors(&mut self, savepoint: usize) {
         for born in self.cursors.iter_mut().filter_map(|c| c.born.as_mut()) {
             *born = savepoint.min(*born);
@@ -166,7 +169,7 @@ impl Session {
         self.portals.adopt(savepoint);
     }
 
-    /// Closes the cursors that end now.
+    /// Closes the cursors that end with their transaction or savepoint.
     pub(super) fn end_cursors(&mut self, end: &End) {
         self.portals.end(end);
         self.cursors.retain_mut(|c| match (end, c.born) {
@@ -181,7 +184,7 @@ impl Session {
     }
 }
 
-/// Rows by number: the first, how many, and in which order.
+/// A range of rows: the number of the first row, the number of rows, and the direction.
 struct Slice {
     first: u64,
     count: u64,
@@ -189,7 +192,7 @@ struct Slice {
 }
 
 impl OpenCursor {
-    /// Moves, and says which rows come by.
+    /// Moves the cursor, and returns the rows that it passes.
     fn go(&mut self, direction: Direction) -> Result<Slice> {
         match direction {
             Direction::Forward(count) => self.step(count),
@@ -203,7 +206,7 @@ impl OpenCursor {
         }
     }
 
-    /// The row of this number alone.
+    /// Moves to the row with this number, and returns this row only.
     fn one(&mut self, number: i128) -> Result<Slice> {
         self.may_go_back(number <= i128::from(self.at) && self.at > 0)?;
         let last = self.rows.len();
@@ -232,7 +235,7 @@ impl OpenCursor {
         Ok(Slice { first, count: given, is_backward: true })
     }
 
-    /// 55000 for a way back that was not asked for.
+    /// Fails with 55000 if a cursor would move backward but was not declared with SCROLL.
     fn may_go_back(&self, is_back: bool) -> Result<()> {
         if self.goes_back || !is_back {
             return Ok(());
@@ -242,7 +245,7 @@ impl OpenCursor {
     }
 }
 
-/// Cursors that lock rows are for those that will change them.
+/// Refuses a cursor with FOR UPDATE that is WITH HOLD, SCROLL or INSENSITIVE.
 fn check_updatable(declare: &Declare) -> Result<()> {
     let refused = |what: &str, why: &str| {
         let message = format!("DECLARE {what} ... FOR UPDATE is not supported");
@@ -262,7 +265,7 @@ fn check_updatable(declare: &Declare) -> Result<()> {
     Ok(())
 }
 
-/// 34000
+/// Error 34000: there is no cursor of this name.
 fn no_cursor(name: &str) -> SqlError {
     SqlError::new(SqlState::INVALID_CURSOR_NAME, format!("cursor \"{name}\" does not exist"))
 }

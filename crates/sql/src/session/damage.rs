@@ -13,7 +13,7 @@ const STOPPED: &str =
     "the database has stopped: a fault of the program in the storage engine may have left its memory wrong";
 
 impl Session {
-    /// Fails once a panic has gone through the storage engine, also while the statement ran.
+    /// Fails if there was a panic in the storage engine, even if it happened while this statement ran.
     pub(super) fn still_sound(&self) -> Result<()> {
         if self.shared.engine.pager().is_sound() {
             return Ok(());
@@ -22,8 +22,8 @@ impl Session {
         Err(SqlError::new(SqlState::IO_ERROR, STOPPED).with_hint(hint))
     }
 
-    /// The error of a damaged page, with the table or index that it belongs to. What was found out about the
-    /// page becomes the detail.
+    /// Adds the table or index to the error of a damaged page. The description of the damage becomes the
+    /// error's detail.
     pub(super) fn of_damaged_page(&self, mut error: SqlError) -> SqlError {
         let Some(page) = error.subject.as_ref().and_then(|subject| subject.page) else { return error };
         let Some((table, index)) = self.shared.engine.table_of_page(page) else { return error };

@@ -29,7 +29,7 @@ use crate::utility::Utility;
 use crate::utility::database::{DatabaseCommand, DatabaseOption};
 use crate::utility::role::RoleName;
 
-/// How long a command waits for the other sessions of a database to end, as PostgreSQL's does.
+/// How long a command waits until the other sessions of a database have ended (as in PostgreSQL).
 const PATIENCE: Duration = Duration::from_secs(5);
 const LOOK_PERIOD: Duration = Duration::from_millis(20);
 
@@ -154,8 +154,8 @@ impl Session {
         Ok(())
     }
 
-    /// Lets no session into a database as long as the guard lives. 55006 if others are still in it after a
-    /// while.
+    /// Keeps new sessions out of a database while the guard lives. Fails with 55006 if other sessions are
+    /// still in the database after `PATIENCE`.
     fn close_database(&mut self, database: &DatabaseDef, force: bool) -> Result<Closing> {
         let closing = self.shared.watched().close(database.id);
         let deadline = Instant::now() + PATIENCE;
@@ -177,7 +177,7 @@ impl Session {
         }
     }
 
-    /// The database of a command that its owner may give.
+    /// Finds the database of a command that needs the owner of the database.
     fn owned_database(&mut self, name: &str) -> Done<(Arc<Catalog>, Holder, Arc<DatabaseDef>)> {
         let (catalog, holder) = self.rights()?;
         let database = catalog.database_named(name).ok_or_else(|| missing(name))?.clone();
@@ -286,8 +286,8 @@ impl DatabaseOption {
     }
 }
 
-/// The database that a new one is made from. The new one is empty but for the schema `public`, and so is
-/// that.
+/// The template of a new database. The template must be empty except for the schema `public`, because the new
+/// database is created like this.
 fn template_of(catalog: &Catalog, holder: &Holder, options: &[DatabaseOption]) -> Result<ObjectId> {
     let named = options.iter().find_map(|option| match option {
         DatabaseOption::Template(name) => Some(name),
@@ -319,17 +319,17 @@ fn template_of(catalog: &Catalog, holder: &Holder, options: &[DatabaseOption]) -
     Ok(template.id)
 }
 
-/// 3D000
+/// Error 3D000: there is no database of this name.
 pub(super) fn missing(name: &str) -> SqlError {
     SqlError::new(SqlState::UNDEFINED_DATABASE, format!("database \"{name}\" does not exist"))
 }
 
-/// 42P04
+/// Error 42P04: a database of this name exists already.
 fn already_there(name: &str) -> SqlError {
     SqlError::new(SqlState::DUPLICATE_DATABASE, format!("database \"{name}\" already exists"))
 }
 
-/// 55006
+/// Error 55006: other sessions are in the database.
 fn in_use(name: &str, others: usize) -> SqlError {
     let message = format!("database \"{name}\" is being accessed by other users");
     let detail = match others {
@@ -339,14 +339,14 @@ fn in_use(name: &str, others: usize) -> SqlError {
     SqlError::new(SqlState::OBJECT_IN_USE, message).with_detail(detail)
 }
 
-/// A database by name; 3D000 if there is none.
+/// Finds a database by name. Fails with 3D000 if there is none.
 pub(super) fn named(catalog: &Catalog, name: &str) -> Result<Arc<DatabaseDef>> {
     catalog.database_named(name).cloned().ok_or_else(|| missing(name))
 }
 
-/// The database that a session asks for, and the session's entry in its count of connections. 3D000 if no
-/// database has this name, 55000 if it allows no connections, 42501 without the right to connect, 53300 if it
-/// has too many connections already.
+/// Finds the database that a session asks for, and counts the session as one of its connections. Errors:
+/// 3D000 if no database has this name, 55000 if it allows no connections, 42501 if the role has no right to
+/// connect, 53300 if the database has too many connections already.
 pub(super) fn enter(
     shared: &SqlDatabase,
     catalog: &Catalog,
@@ -357,7 +357,7 @@ pub(super) fn enter(
     let asked = named(catalog, &params.database)?;
     let place = (identity.name(), params.peer, asked.id);
     let seat = shared.watched().enter(params.process_id, place, cancel);
-    // Whoever waited for a DROP DATABASE finds it gone.
+    // The session may have waited for a DROP DATABASE, so the database is looked up again.
     let catalog = shared.engine().begin_in(asked.id, Isolation::ReadCommitted).catalog();
     check_entry(&catalog, &asked, identity.who(), &seat)?;
     Ok((asked, seat))

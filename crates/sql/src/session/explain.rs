@@ -30,12 +30,12 @@ use crate::system::names::quoted;
 use crate::utility::Utility;
 use crate::utility::explain::{Explain, Format, Options, shifted};
 
-/// What is noted of a statement while it is analysed.
+/// The measurements of a statement that EXPLAIN ANALYZE runs.
 pub(super) struct Analysis {
     gauge: Gauge,
-    /// Of the executor's steps.
+    /// The measurements of the executor's steps.
     pub(super) meter: Meter,
-    /// Of the general query that was run.
+    /// The measurements of the general query, if there was one.
     query: RefCell<Option<Analyzed>>,
 }
 
@@ -46,7 +46,7 @@ impl Analysis {
     }
 }
 
-/// Runs a general query, and notes what its steps do if it is analysed.
+/// Runs a general query. With `analysis`, records what its steps do.
 pub(super) fn run_general(
     general: &dyn General,
     analysis: Option<&Analysis>,
@@ -59,7 +59,7 @@ pub(super) fn run_general(
     Ok(count)
 }
 
-/// The plan of a statement, and what it took.
+/// The plan of a statement, and the times of planning and execution.
 struct Shown {
     plan: Step,
     planning: Duration,
@@ -68,7 +68,7 @@ struct Shown {
 }
 
 impl Session {
-    /// EXPLAIN; `types` and `params` are those of the statement in it.
+    /// Runs EXPLAIN. `types` and `params` belong to the explained statement.
     pub(super) fn explain(
         &mut self,
         explain: &Explain,
@@ -127,15 +127,16 @@ impl Session {
         }
     }
 
-    /// The statement that is explained, with arguments if it is EXECUTE. A cursor and a new table have the
-    /// plan of their query.
+    /// Prepares the explained statement. Also returns the arguments of EXECUTE. For DECLARE and CREATE TABLE
+    /// AS, the plan of their query is explained.
     fn statement_in(
         &mut self,
         explain: &Explain,
         types: &[Oid],
     ) -> Result<(Arc<Prepared>, Option<Vec<Value>>)> {
         let text = &explain.text;
-        // A block may have kept a catalog that is older than what made the last run find itself out of date.
+        // The catalog that the session keeps may be older than the change that made the last attempt out of
+        // date.
         self.catalog = None;
         let prepared = match parse::statement(text)? {
             Parsed::Utility(Utility::Execute(name, arguments)) => {
@@ -159,7 +160,7 @@ impl Session {
         Ok((Arc::new(prepared), None))
     }
 
-    /// What would run; `None` if a definition is out of date.
+    /// Makes the plan without running it. `None` if a definition is out of date.
     fn planned(
         &mut self,
         prepared: &Prepared,
@@ -181,7 +182,7 @@ impl Session {
         Ok(Some(Shown { plan: around(plan, select, step, None, None), planning, ..bound }))
     }
 
-    /// Runs the statement; `None` if a definition is out of date.
+    /// Runs the statement with measurements. `None` if a definition is out of date.
     fn analyzed(
         &mut self,
         prepared: &Arc<Prepared>,
@@ -219,7 +220,8 @@ impl Session {
     }
 }
 
-/// Result columns by the columns of tables and views that they show; others by their names.
+/// The names of the output columns in the plan: the column of a table or view that an output shows, or else
+/// the output's name.
 fn outputs(columns: &[Column], catalog: &Catalog) -> Vec<String> {
     let shown = |column: &Column| {
         let origin = column.origin?;
@@ -231,7 +233,8 @@ fn outputs(columns: &[Column], catalog: &Catalog) -> Vec<String> {
     columns.iter().map(|column| shown(column).unwrap_or_else(|| column.name.to_string())).collect()
 }
 
-/// What stands over the steps of a general query: they are a runner's, the rest is ours.
+/// Adds the steps above a general query: row locks, or the change of a table. The runner of general queries
+/// has made the steps below.
 fn around(plan: &Plan, select: &Select, step: Step, meter: Option<&Meter>, count: Option<u64>) -> Step {
     match plan {
         Plan::Select(_) if select.lock.is_some() => short::lock(step, count),
@@ -240,7 +243,7 @@ fn around(plan: &Plan, select: &Select, step: Step, meter: Option<&Meter>, count
     }
 }
 
-/// The column of EXPLAIN.
+/// The result column of EXPLAIN.
 pub(super) fn columns(options: &Options) -> Vec<Column> {
     let type_oid = match options.format {
         Format::Text | Format::Yaml => oid::TEXT,

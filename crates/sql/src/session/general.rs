@@ -27,12 +27,12 @@ use crate::settings::Settings;
 use crate::sink::{CommandTag, Sink};
 use crate::system::SystemContext;
 
-/// Rows from which on planning a general query is soon made up for.
+/// The number of rows above which the runner of general queries saves more time than its planning takes.
 const LARGE_ROWS: u64 = 10_000;
-/// Paths of a tree by which its rows are estimated.
+/// The number of paths through a tree from which its rows are estimated.
 const SAMPLED_PATHS: usize = 3;
 
-/// The tables of a query; `None` if a definition is out of date.
+/// Opens the tables of a query. `None` if a definition is out of date.
 fn opened(txn: &mut Transaction, select: &Select) -> Result<Option<Vec<Arc<Table>>>> {
     let mode = if select.lock.is_some() { LockMode::RowShare } else { LockMode::AccessShare };
     let mut tables = Vec::new();
@@ -55,19 +55,19 @@ fn wait_at(select: &Select, def: &TableDef) -> LockWait {
 }
 
 impl Session {
-    /// `work_mem` and `temp_file_limit`
+    /// The limits of a general query: `work_mem` and `temp_file_limit`.
     fn limits(&self) -> Limits {
         let work_bytes = self.settings.bytes("work_mem").unwrap_or(u64::MAX);
         Limits { work_bytes, temporary: self.temporary() }
     }
 
-    /// What its temporary files may take, by `temp_file_limit` as it is now.
+    /// The session's quota for temporary files, with the current `temp_file_limit`.
     fn temporary(&self) -> Arc<TemporaryQuota> {
         self.temporary.set_limit(self.settings.bytes("temp_file_limit").unwrap_or(u64::MAX));
         self.temporary.clone()
     }
 
-    /// No rows yet, to be kept as far as `temp_file_limit` lets them.
+    /// An empty store for rows. Its size counts for `temp_file_limit`.
     pub(super) fn kept_rows(&self) -> KeptRows {
         KeptRows::new(self.shared.engine(), self.temporary())
     }
@@ -86,8 +86,8 @@ impl Session {
         self.shared.general.clone().ok_or_else(|| SqlError::unsupported(what))
     }
 
-    /// Whether the runner of general queries computes it faster than this crate's executor, though either
-    /// can: aggregates of a whole large table.
+    /// Whether the runner of general queries computes a query faster, although the executor could run it too.
+    /// This holds for aggregates over a whole large table.
     pub(super) fn is_for_runner(&mut self, select: &Select) -> bool {
         let Source::Table(TableAccess { table, access: Access::Full, .. }) = &select.source else {
             return false;
@@ -100,12 +100,12 @@ impl Session {
             return false;
         }
         let txn = self.begin_engine();
-        // An estimate needs no partition locked.
+        // The estimate needs no locks on partitions.
         let Ok(table) = txn.table_by_rows(table, LockMode::AccessShare) else { return false };
         txn.reader().estimate(&table, SAMPLED_PATHS).is_ok_and(|about| about.entries >= LARGE_ROWS)
     }
 
-    /// The plan of a general query, as EXPLAIN shows it; `None` if a definition is out of date.
+    /// The plan of a general query for EXPLAIN. `None` if a definition is out of date.
     pub(super) fn explain_general(&mut self, select: &Select, params: &[Datum<'_>]) -> Result<Option<Step>> {
         let general = self.general(select)?;
         let limits = self.limits();
@@ -117,8 +117,8 @@ impl Session {
         general.explain(Query { select, tables, txn, around, only: None, statement: None, limits }).map(Some)
     }
 
-    /// Runs a statement that changes rows which a general query gives or finds; the statement has begun. All
-    /// rows are found before the first is changed.
+    /// Runs an INSERT, UPDATE or DELETE whose rows come from a general query. The statement has already
+    /// begun. All rows are found before the first one is changed.
     pub(super) fn run_general_change(
         &mut self,
         prepared: &Prepared,
@@ -160,7 +160,7 @@ impl Session {
             let mut given = None;
             let one = Query { select: query, tables, txn, around, only, statement: None, limits };
             general.run(one, &mut |row| {
-                // The key comes first.
+                // The first value of the row is the key.
                 given.get_or_insert_with(|| row[1..].iter().map(Datum::to_value).collect());
                 Ok(())
             })?;
@@ -238,7 +238,7 @@ impl Session {
         }
     }
 
-    /// Runs a general query; the statement has begun.
+    /// Runs a general query. The statement has already begun.
     pub(super) fn run_general(
         &mut self,
         prepared: &Prepared,
@@ -283,22 +283,22 @@ impl Session {
     }
 }
 
-/// The commit waits for what the query has drawn from sequences.
+/// Passes the draws of the query from sequences to the transaction. Its commit waits until they are durable.
 fn note_drawn(txn: &mut Transaction, world: Option<&SystemContext>) {
     if let Some(world) = world {
         txn.note_drawn(&world.drawer);
     }
 }
 
-/// By which number the runner may keep the plan of a statement; `None`: it is to be planned for each
-/// execution.
+/// The number under which the runner may keep the plan of a statement. `None` if the statement must be
+/// planned for each execution.
 fn kept_as(prepared: &Prepared, settings: &Settings) -> Option<u64> {
     let is_custom = settings.is("plan_cache_mode", "force_custom_plan");
-    // Rows of system tables are made when a query is planned.
+    // The rows of system tables are computed when a query is planned, so such a plan cannot be kept.
     (!prepared.reads_world && !is_custom).then_some(prepared.id)
 }
 
-/// LIMIT and OFFSET of what is locked.
+/// The LIMIT and OFFSET that count locked rows.
 fn reach(lock: &RowLock, params: &[Datum<'_>], env: &Env<'_>) -> Result<Window> {
     let arena = Bump::new();
     let cx = Cx { params, arena: &arena, env };
@@ -310,8 +310,8 @@ fn reach(lock: &RowLock, params: &[Datum<'_>], env: &Env<'_>) -> Result<Window> 
 
 type Rows = Vec<Box<[Value]>>;
 
-/// Locks what the rows of a query were made of. `None` if a row was another one by then. Rows that SKIP
-/// LOCKED passes by are left out.
+/// Locks the table rows from which the rows of a query were made. `None` if one of them has changed
+/// meanwhile. Rows that SKIP LOCKED skips are not returned.
 fn lock_found(txn: &mut Transaction, lock: &RowLock, window: &Window, rows: Rows) -> Result<Option<Rows>> {
     let (mut kept, mut left) = (Rows::new(), window.skip);
     for row in rows {
@@ -330,9 +330,9 @@ fn lock_found(txn: &mut Transaction, lock: &RowLock, window: &Window, rows: Rows
 
 enum Locked {
     Yes,
-    /// By somebody else.
+    /// Another transaction has locked the row.
     Held,
-    /// It is another row by now, or gone.
+    /// The row was changed or deleted meanwhile.
     Changed,
 }
 

@@ -17,9 +17,9 @@ use crate::eval::func::clock_us;
 use crate::rights::{Holder, Who, denied, memberships, no_such_value};
 use crate::scram::Verifier;
 
-/// Who has logged in.
+/// The role that has logged in.
 pub(super) struct Identity {
-    /// The name it logged in by.
+    /// The name of the role at the login.
     name: String,
     who: Who,
 }
@@ -57,8 +57,7 @@ impl Identity {
     }
 }
 
-/// What the password of a role is checked with now; `None` if there is no such role, or it has no valid
-/// password.
+/// The current password verifier of a role. `None` if there is no such role, or it has no valid password.
 pub(super) fn verifier(catalog: &Catalog, name: &str) -> Option<Verifier> {
     let role = catalog.role(name)?;
     let is_valid = role.valid_until_us.is_none_or(|until| clock_us() < until);
@@ -66,12 +65,13 @@ pub(super) fn verifier(catalog: &Catalog, name: &str) -> Option<Verifier> {
 }
 
 impl Session {
-    /// Facts follow the settings.
+    /// Updates the roles in `facts` from the settings.
     pub(super) fn follow_identity(&mut self) {
         let session = self.settings.get("session_authorization").unwrap_or_default();
         let role = self.settings.get("role").unwrap_or_default();
         let number = |setting| self.settings.role_number(setting).map(ObjectId);
-        // Without a number it is the login's own: who is no role can't be set.
+        // A setting without a role number means the role of the login, because every other value was set by a
+        // role.
         self.facts.session_who = number("session_authorization").or(self.identity.who);
         (self.facts.user, self.facts.who) = match number("role") {
             None => (session.clone(), self.facts.session_who),
@@ -80,7 +80,7 @@ impl Session {
         self.facts.session_user = session;
     }
 
-    /// SET ROLE; `None` is NONE.
+    /// Runs SET ROLE. `None` means NONE.
     pub(super) fn set_role(&mut self, name: Option<&str>, local: bool) -> Result<&'static str> {
         let mut number = None;
         if let Some(name) = name {
@@ -103,7 +103,7 @@ impl Session {
         Ok("SET")
     }
 
-    /// SET SESSION AUTHORIZATION; `None` is DEFAULT. It ends SET ROLE.
+    /// Runs SET SESSION AUTHORIZATION, which also ends SET ROLE. `None` means DEFAULT.
     pub(super) fn set_session_authorization(
         &mut self,
         name: Option<&str>,

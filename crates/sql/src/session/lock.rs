@@ -17,7 +17,8 @@ use crate::error::{Result, SqlError, SqlState};
 use crate::utility::lock::LockTable;
 
 impl Session {
-    /// `in_text` says that this is one of several statements in a text, which are a block here.
+    /// Runs LOCK TABLE. `in_text` says that this is one of several statements in a text. These count as a
+    /// block here.
     pub(super) fn lock_tables(&mut self, lock: &LockTable, in_text: bool) -> Result<&'static str> {
         if !in_text {
             self.require_block("LOCK TABLE")?;
@@ -35,7 +36,7 @@ impl Session {
         Ok("LOCK TABLE")
     }
 
-    /// Locks what a name stands for, also if that is replaced meanwhile.
+    /// Locks the table of a name. If the table is replaced while this waits, the new table is locked.
     fn lock_table(&mut self, name: &ast::ObjectName, lock: &LockTable) -> Result<()> {
         loop {
             self.facts.check_cancel()?;
@@ -76,7 +77,7 @@ impl Session {
     }
 }
 
-/// Any of which lets a role lock a table in this mode, as in PostgreSQL 15.
+/// The rights of which a role needs one to lock a table in this mode, as in PostgreSQL 15.
 fn rights_for(mode: LockMode) -> &'static [Rights] {
     match mode {
         LockMode::AccessShare => &[Rights::SELECT],

@@ -26,18 +26,18 @@ enum Kinds {
     All,
 }
 
-/// What is written of a session.
+/// The kinds of log lines for a session.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Logging {
     kinds: Kinds,
-    /// Statements that take at least this long (`log_min_duration_statement`).
+    /// The time from which on a statement counts as slow and is logged (`log_min_duration_statement`).
     slow: Option<Duration>,
-    /// All errors (`log_min_messages`).
+    /// Whether all errors are logged (`log_min_messages`).
     errors: bool,
 }
 
 impl Logging {
-    /// By the session's settings.
+    /// Reads the session's settings.
     pub(super) fn of(settings: &Settings) -> Logging {
         let kinds = match settings.get("log_statement").unwrap_or_default().as_str() {
             "ddl" => Kinds::Definitions,
@@ -53,7 +53,7 @@ impl Logging {
         }
     }
 
-    /// The time, if the statement's will be asked for.
+    /// The current time, if the duration of the statement will be needed.
     fn start(self) -> Option<Instant> {
         self.slow.filter(|_| log::is_kept()).map(|_| Instant::now())
     }
@@ -65,7 +65,8 @@ impl Session {
         log::write(Source { process_id: self.facts.process_id, session }, severity, text);
     }
 
-    /// A statement begins. `how` is what PostgreSQL calls the way that it came.
+    /// Logs a statement that begins. `how` is PostgreSQL's word for the way in which it came, such as
+    /// "statement" or "execute".
     pub(super) fn log_statement(&self, how: &str, sql: &str) -> Option<Instant> {
         if self.logging.kinds != Kinds::None && log::is_kept() && is_of(sql, self.logging.kinds) {
             self.log("LOG", &format!("{how}: {sql}"));
@@ -73,7 +74,7 @@ impl Session {
         self.logging.start()
     }
 
-    /// A statement has ended.
+    /// Logs the error or the duration of a statement that has ended.
     pub(super) fn log_end<T>(&self, how: &str, sql: &str, began: Option<Instant>, result: &Result<T>) {
         if let Err(error) = result
             && (self.logging.errors || is_grave(error))
@@ -89,7 +90,7 @@ impl Session {
     }
 }
 
-/// The error with what the client is told of it, and the statement.
+/// The log text of an error: the parts that the client gets, and the statement.
 fn told(error: &SqlError, sql: &str) -> String {
     let mut text = format!("{}: {}", error.sqlstate.as_str(), error.message);
     for (name, more) in [("DETAIL", &error.detail), ("HINT", &error.hint)] {
@@ -100,13 +101,13 @@ fn told(error: &SqlError, sql: &str) -> String {
     text + "\nSTATEMENT:  " + sql
 }
 
-/// Whether an error says that something is wrong with the server or what is below it.
+/// Whether an error says that something is wrong with the server or its devices.
 fn is_grave(error: &SqlError) -> bool {
     [SqlState::DISK_FULL, SqlState::IO_ERROR, SqlState("XX001")].contains(&error.sqlstate)
 }
 
-/// Whether a statement of the text is of the chosen kinds. A text that cannot be read is of none but all of
-/// them.
+/// Whether a statement of the text is of the chosen kinds. A text that cannot be parsed matches only the kind
+/// "all".
 fn is_of(sql: &str, chosen: Kinds) -> bool {
     chosen == Kinds::All || parse::postgres::any(sql, &|statement| kind(statement) <= chosen).unwrap_or(false)
 }

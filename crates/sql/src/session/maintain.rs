@@ -19,18 +19,18 @@ use crate::rights::{Holder, Kind, Object};
 use crate::system;
 use crate::utility::maintain::Maintain;
 
-/// Rows between two looks whether the statement is cancelled.
+/// The number of rows between two checks whether the statement is cancelled.
 const ROWS_BETWEEN_LOOKS: u64 = 4096;
 
 impl Session {
-    /// VACUUM and ANALYZE
+    /// Runs VACUUM and ANALYZE.
     pub(super) fn maintain(&mut self, command: &Maintain) -> Result<&'static str> {
         let (tag, verb) = if command.is_vacuum { ("VACUUM", "vacuum") } else { ("ANALYZE", "analyze") };
         if command.is_vacuum {
             self.forbid_block(tag)?;
         }
         if command.rewrites && self.txn.as_ref().is_some_and(Transaction::has_begun) {
-            // The transaction of the statements before it may have locked the table.
+            // Earlier statements in the same text may have locked the table.
             return Err(not_in_block("VACUUM"));
         }
         let catalog = self.current_catalog();
@@ -59,8 +59,8 @@ impl Session {
         Ok(tag)
     }
 
-    /// The table of this name; `None` for what has no rows to count, with a warning where PostgreSQL gives
-    /// one.
+    /// Finds the table of this name. `None` for a relation without rows to count. Then there is a warning if
+    /// PostgreSQL has one.
     fn maintained(
         &mut self,
         name: &ast::ObjectName,
@@ -89,7 +89,7 @@ impl Session {
         Ok(None)
     }
 
-    /// Rewrites tables; gives those that are there afterwards.
+    /// Rewrites tables. Returns the tables that still exist afterwards.
     fn rewritten(&mut self, tables: &[Arc<TableDef>]) -> Result<Vec<Arc<TableDef>>> {
         let mut made = Vec::with_capacity(tables.len());
         for table in tables {
@@ -108,7 +108,7 @@ impl Session {
                 }
                 Err(EngineError::StaleDefinition { .. }) => txn.rollback()?,
                 Err(error) => {
-                    // The first error is the one to report.
+                    // The first error is reported, and an error of the rollback is not.
                     let _ = txn.rollback();
                     return Err(error.into());
                 }
@@ -118,7 +118,7 @@ impl Session {
         Ok(made)
     }
 
-    /// Counts the rows of a table. One that has been altered meanwhile is left alone.
+    /// Counts the rows of a table. Skips a table that was altered meanwhile.
     fn analyze(&mut self, table: &Arc<TableDef>) -> Result<()> {
         self.begin_engine();
         let Some(txn) = &mut self.txn else { return Err(SqlError::internal("no transaction")) };

@@ -87,15 +87,15 @@ use authorize::Allowed;
 use identity::Identity;
 use watchdog::Watchdog;
 
-/// Statements that all sessions share.
+/// The number of statements in the plan cache that all sessions of a database share.
 const SHARED_PLANS: usize = 8192;
-/// Statements that a session keeps at hand.
+/// The number of statements in a session's own plan cache.
 const OWN_PLANS: usize = 256;
 
-/// 57014, when it was the clock.
+/// The message of error 57014 after a time-out.
 const TIMED_OUT: &str = "canceling statement due to statement timeout";
 
-/// What the sessions of a database have planned.
+/// The plans that the sessions of a database share.
 type SharedPlans = Arc<RwLock<PlanCache>>;
 
 /// A server's databases as SQL sees them: the engine and what sessions share.
@@ -104,11 +104,11 @@ pub struct SqlDatabase {
     plans: Mutex<FxHashMap<ObjectId, SharedPlans>>,
     general: Option<Arc<dyn General>>,
     forced_general: bool,
-    /// `temp_file_limit` of each session that begins.
+    /// The value of `temp_file_limit` for new sessions.
     temporary_limit: Arc<TemporaryLimit>,
     process: ProcessSettings,
     watched: Arc<Watched>,
-    /// Makes up verifiers of roles that do not exist, as long as the first role has no password.
+    /// The secret from which verifiers for missing roles are made, as long as the first role has no password.
     secret: [u8; 32],
 }
 
@@ -137,7 +137,7 @@ impl SqlDatabase {
         SqlDatabase { general: Some(general), ..self }
     }
 
-    /// The same with a limit on the temporary files of each session, unless a superuser sets
+    /// The same, with a limit on the temporary files of each session. A superuser can change the limit with
     /// `temp_file_limit`.
     pub fn with_temporary_limit(self, limit: Arc<TemporaryLimit>) -> SqlDatabase {
         SqlDatabase { temporary_limit: limit, ..self }
@@ -148,26 +148,27 @@ impl SqlDatabase {
         SqlDatabase { process: ProcessSettings::of(system), ..self }
     }
 
-    /// The same, but the runner of general queries gets all that it can run: for tests that compare the two
-    /// paths.
+    /// The same, but the runner of general queries gets every query that it can run. For tests that compare
+    /// the two executors.
     pub fn with_forced_general(self, general: Arc<dyn General>) -> SqlDatabase {
         SqlDatabase { forced_general: true, ..self.with_general(general) }
     }
 
-    /// What the password of a role is checked with. A role that does not exist, has no password or one that
-    /// has expired gets one that no password fits.
+    /// The verifier for a role's password. If the role does not exist, or has no password, or its password
+    /// has expired, the verifier accepts no password. So a client cannot find out which roles exist.
     pub fn verifier(&self, user: &str) -> Verifier {
         let catalog = self.engine.begin(Isolation::ReadCommitted).catalog();
         identity::verifier(&catalog, user).unwrap_or_else(|| {
-            // What no client knows and every start finds again, once the first role has a password.
+            // The verifier is made from a secret that no client knows. If the first role has a password, its
+            // verifier is this secret, so it stays the same after a restart.
             let kept = catalog.role_by_id(BOOTSTRAP_ROLE).and_then(|role| role.password.as_deref());
             Verifier::of_nobody(user, kept.map_or(&self.secret, str::as_bytes))
         })
     }
 
-    /// Gives the first role of a database of an earlier version the name that it has in a new one. Where it
-    /// has a password, which clients prove under its old name, or where another role has the name, it stays
-    /// as it is.
+    /// Renames the first role of a database from an earlier version to the name that it has in new databases.
+    /// Does nothing if the first role has a password, because clients log in under its old name, or if
+    /// another role has the new name.
     pub fn rename_first_role(&self) -> Result<()> {
         let mut txn = self.engine.begin(Isolation::ReadCommitted);
         let catalog = txn.catalog();
@@ -194,45 +195,46 @@ impl SqlDatabase {
         roles.any(|role| identity::verifier(&catalog, &role.name).is_some())
     }
 
-    /// The plans of a database.
+    /// The shared plans of a database.
     fn plans_of(&self, database: ObjectId) -> SharedPlans {
         let mut plans = self.plans.lock();
         let new = || Arc::new(RwLock::new(PlanCache::new(SHARED_PLANS)));
         Arc::clone(plans.entry(database).or_insert_with(new))
     }
 
-    /// The database is about to go.
+    /// Removes the shared plans of a database that is about to be dropped.
     fn forget_plans(&self, database: ObjectId) {
         self.plans.lock().remove(&database);
     }
 
-    /// What sessions do, and what ANALYZE found.
+    /// The state of all sessions, and the results of ANALYZE.
     pub(crate) fn watched(&self) -> &Arc<Watched> {
         &self.watched
     }
 
-    /// The engine below.
+    /// The storage engine.
     pub fn engine(&self) -> &Arc<Database> {
         &self.engine
     }
 }
 
-/// Bytes that the temporary files of a session take at most. It may change; sessions take it when they begin.
+/// The largest size of a session's temporary files, in bytes. It may change. A session reads it when it
+/// begins.
 #[derive(Debug)]
 pub struct TemporaryLimit(AtomicU64);
 
 impl TemporaryLimit {
-    /// A limit; `None` is as much as there is.
+    /// A limit in bytes. `None` means no limit.
     pub fn new(bytes: Option<u64>) -> TemporaryLimit {
         TemporaryLimit(AtomicU64::new(bytes.unwrap_or(u64::MAX)))
     }
 
-    /// Another one, for sessions that begin from now on.
+    /// Changes the limit for sessions that begin from now on.
     pub fn set(&self, bytes: Option<u64>) {
         self.0.store(bytes.unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    /// The limit now.
+    /// The current limit.
     pub fn get(&self) -> Option<u64> {
         Some(self.0.load(Ordering::Relaxed)).filter(|bytes| *bytes != u64::MAX)
     }
@@ -244,25 +246,25 @@ impl Default for TemporaryLimit {
     }
 }
 
-/// What a start-up packet says.
+/// The parameters of a client's start-up packet.
 #[derive(Debug, Clone)]
 pub struct SessionParams {
     /// Role name.
     pub user: String,
     /// Database name.
     pub database: String,
-    /// The verifier that the client has proved its password by; `None` where nobody is asked for one.
+    /// The verifier that has accepted the client's password. `None` if the server asks for no password.
     pub proved: Option<Verifier>,
-    /// What `pg_backend_pid()` answers; the cancel key's process id.
+    /// The result of `pg_backend_pid()`, which is the process id of the cancel key.
     pub process_id: i32,
-    /// The client's end of the connection, if there is one.
+    /// The address of the client, if there is a connection.
     pub peer: Option<SocketAddr>,
-    /// Other start-up parameters and `-c` options, as `name`, `value`; applied like SET.
+    /// Other start-up parameters and `-c` options, as pairs of name and value. They are applied like SET.
     pub settings: Vec<(String, String)>,
 }
 
 impl Default for SessionParams {
-    /// Nobody in particular, in the database that exists from the start.
+    /// A session without a role name, in the database that every server has.
     fn default() -> Self {
         SessionParams {
             user: String::new(),
@@ -285,13 +287,13 @@ impl CancelToken {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether somebody asked and the session has not answered.
+    /// Whether there was a cancel request that the session has not handled yet.
     pub fn is_cancelled(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// Where a session is with regard to transaction blocks.
+/// The state of a session's transaction block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Block {
     /// No transaction.
@@ -309,12 +311,12 @@ struct Savepoint {
     name: String,
     id: SavepointId,
     deferred: DeferredMark,
-    /// What `Settings::mark` gave.
+    /// The mark that `Settings::mark` has returned.
     settings: usize,
     read_only: bool,
 }
 
-/// What new transactions take from the settings.
+/// The settings that new transactions begin with.
 #[derive(Debug, Clone)]
 struct Defaults {
     level: Level,
@@ -342,31 +344,31 @@ pub struct Probing {
     pub unanswered_ms: u32,
 }
 
-/// One client's session. Dropping it rolls back what is open.
+/// One client's session. Dropping it rolls back an open transaction.
 pub struct Session {
     shared: Arc<SqlDatabase>,
-    /// Those of its database.
+    /// The shared plans of the session's database.
     shared_plans: SharedPlans,
     block: Block,
     txn: Option<Transaction>,
-    /// What locks know this session by. Behind the transaction, which ends first.
+    /// The session's identity for locks. The field follows `txn`, so that the transaction is dropped first.
     locks: Arc<SessionLocks>,
-    /// The catalog that this transaction sees, once asked for.
+    /// The catalog that the transaction sees, if it was needed already.
     catalog: Option<Arc<Catalog>>,
-    /// Foreign keys that COMMIT looks at.
+    /// The foreign key checks that wait for COMMIT.
     deferred: Deferred,
     savepoints: Vec<Savepoint>,
     level: Level,
     read_only: bool,
     deferrable: bool,
-    /// What the path in `facts` was made of.
+    /// The setting and the catalog version from which the path in `facts` was made.
     path: path::Made,
-    /// The transaction has changed the catalog: its plans are its own.
+    /// Whether the transaction has changed the catalog. Then its plans are not shared.
     defines: bool,
     settings: Settings,
-    /// What of its statements is written to the server's log.
+    /// Which of the session's statements are written to the server's log.
     logging: log::Logging,
-    /// Settings that it was told have no effect.
+    /// Settings without effect for which the client has already got a notice.
     told_without_effect: BTreeSet<&'static str>,
     settings_changed: bool,
     defaults: Defaults,
@@ -374,28 +376,28 @@ pub struct Session {
     identity: Identity,
     allowed: Allowed,
     scratch: Scratch,
-    /// Values of lifted literals.
+    /// The values of literals that were replaced by parameters.
     literal_arena: Bump,
     sequences: Arc<SequenceMemory>,
     cursors: Vec<cursor::OpenCursor>,
     portals: portals::Portals,
     statements: named::Statements,
-    /// The message whose DECLARE or PREPARE runs.
+    /// The text of the client's message whose DECLARE or PREPARE runs.
     message: Box<str>,
     plans: PlanCache,
     notices: Vec<(Severity, SqlError)>,
-    /// Made by the first statement that has a time-out.
+    /// The watchdog, since the first statement with a time-out.
     watchdog: Option<Watchdog>,
-    /// What others see of it.
+    /// The session's entry that other sessions see.
     seat: Seat,
-    /// What its temporary files take.
+    /// The session's quota for temporary files.
     temporary: Arc<TemporaryQuota>,
-    /// What is noted of the running statement, if EXPLAIN ANALYZE runs it.
+    /// The measurements of the running statement, if EXPLAIN ANALYZE runs it.
     analysis: Option<Box<explain::Analysis>>,
 }
 
-/// The settings of a session that begins: what is known of it, what its database says, then what its client
-/// asks for.
+/// The settings of a new session: first the facts about it, then the settings of its database, then those of
+/// its start-up packet.
 fn first_settings(
     shared: &SqlDatabase,
     database: &DatabaseDef,
@@ -412,7 +414,7 @@ fn first_settings(
         settings.set_fact("temp_file_limit", &(bytes >> 10).to_string());
     }
     if let Some(general) = &shared.general {
-        // Until it is set, one query may have what all may have.
+        // Until the setting is changed, one query may use the memory that all queries have together.
         settings.set_fact("work_mem", &(general.memory_bytes() >> 10).to_string());
     }
     for name in ["log_connections", "log_disconnections"] {
@@ -514,8 +516,8 @@ impl Session {
         })
     }
 
-    /// Parses and types one statement. `types[i]` is the OID declared for `$i+1`, 0 if none. On an error the
-    /// session is already in its failed state until `sync`.
+    /// Parses and binds one statement. `types[i]` is the declared type OID of `$i+1`, or 0. After an error
+    /// the session is already in its failed state, until `sync`.
     pub fn prepare(&mut self, sql: &str, types: &[Oid]) -> Result<Arc<Prepared>> {
         self.enter_implicit();
         let prepared = self.caught(sql, |session| session.prepare_current(sql, types));
@@ -526,8 +528,8 @@ impl Session {
     }
 
     /// Runs the text of a simple Query: statements split at `;`, in one implicit transaction where none is
-    /// open. On an error the transaction state is already the right one; the caller sends ErrorResponse and
-    /// ReadyForQuery.
+    /// open. After an error the transaction state is already the right one. The caller sends ErrorResponse
+    /// and ReadyForQuery.
     pub fn simple(&mut self, sql: &str, sink: &mut dyn Sink) -> Result<()> {
         self.seat.begin(sql);
         self.portals.end_running();
@@ -574,28 +576,28 @@ impl Session {
         result
     }
 
-    /// The extended protocol's Sync: ends an implicit transaction. An error here is the commit's.
+    /// The extended protocol's Sync: ends an implicit transaction. An error here is an error of the commit.
     pub fn sync(&mut self) -> Result<()> {
         let committed = match self.block {
             Block::Implicit => self.caught("(commit at Sync)", Session::commit),
             _ => Ok(()),
         };
         if self.block == Block::Implicit {
-            // A commit that ended early.
+            // The commit has failed early.
             self.after_error();
         }
         self.rest();
         committed
     }
 
-    /// A statement has ended: what others see. Another thread may make the next call.
+    /// Shows other sessions that a statement has ended. Another thread may make the next call.
     fn rest(&self) {
         if let Some(txn) = &self.txn {
             txn.hand_over();
         }
         self.seat.rest(match self.block {
             Block::Idle => State::Idle,
-            // Until Sync it is what it became when its statement began: active.
+            // Until Sync the session stays in the state that it got when its statement began: active.
             Block::Implicit => return,
             Block::Open => State::InBlock,
             Block::Failed => State::Failed,
@@ -646,14 +648,14 @@ impl Session {
         self.settings.set_fact(name, value);
     }
 
-    /// How long the client may be silent now, and whether it would leave a transaction open.
+    /// How long the client may be silent in the current state, and whether the state is an open transaction.
     pub fn silence_limit(&self) -> Option<(Duration, bool)> {
         let in_block = self.in_block();
         let limit = if in_block { self.defaults.silence_in_block } else { self.defaults.silence };
         limit.map(|limit| (limit, in_block))
     }
 
-    /// How the network is to look after the client.
+    /// The keepalive settings for the client's socket.
     pub fn probing(&self) -> Probing {
         self.defaults.probing
     }
@@ -673,26 +675,27 @@ impl Session {
         &self.facts.forms
     }
 
-    /// How text parameters are read.
+    /// The settings for reading text parameters.
     pub fn reading(&self) -> Reading<'_> {
         self.facts.reading()
     }
 
-    /// The encoding that the client speaks.
+    /// The client's encoding.
     pub fn client_encoding(&self) -> Encoding {
         self.facts.encoding
     }
 
-    /// A statement begins: an old wish to cancel is forgotten, the clock of `statement_timeout` starts.
+    /// Called when a statement begins. Drops an old cancel request, and starts the clock of
+    /// `statement_timeout`.
     fn arm(&mut self) {
         self.seat.forget_cancel();
         self.start_watchdog();
     }
 
-    /// The next statement of a message begins: its clock starts anew, by the setting as it is now; a wish to
-    /// cancel is for the whole message.
+    /// Called when the next statement of a message begins. Restarts the clock with the current
+    /// `statement_timeout`. A cancel request is kept, because it is for the whole message.
     fn arm_next(&mut self) -> Result<()> {
-        // The time of the statement before it may have been up just when it ended.
+        // The time of the previous statement may have ended at the same moment as the statement.
         if self.watchdog.as_ref().is_some_and(Watchdog::stop) {
             return Err(SqlError::new(SqlState::QUERY_CANCELED, TIMED_OUT));
         }
@@ -707,7 +710,8 @@ impl Session {
         }
     }
 
-    /// A statement has ended; tells a time-out from a wish of the user.
+    /// Called when a statement has ended. Gives the error after a time-out another message than the one after
+    /// a cancel request.
     fn disarm<T>(&mut self, result: Result<T>) -> Result<T> {
         let result = result.and_then(|done| self.still_sound().map(|()| done));
         let result = result.map_err(|error| self.of_damaged_page(error));

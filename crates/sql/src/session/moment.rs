@@ -9,7 +9,8 @@ use crate::moment;
 use crate::prepared::Prepared;
 
 impl Session {
-    /// Called before a plan runs: its transaction reads the present, or the moment of AS OF or of the setting.
+    /// Called before a plan runs. Its transaction reads the present, or the moment of AS OF or of the
+    /// setting.
     #[inline]
     pub(super) fn choose_moment(&mut self, prepared: &Prepared) -> Result<()> {
         if prepared.as_of.is_some() || self.defaults.as_of.is_some() {
@@ -19,8 +20,8 @@ impl Session {
         Ok(())
     }
 
-    /// Makes the transaction that is about to run its first statement read an earlier moment: that of the
-    /// statement's AS OF, or else that of the setting. It is read-only from then on.
+    /// Makes the transaction that is about to run its first statement read an earlier moment: the moment of
+    /// the statement's AS OF, or else of the setting. It is read-only from then on.
     pub(super) fn go_back(&mut self, of_statement: Option<&AsOf>) -> Result<()> {
         let in_block = self.in_block();
         let has_begun = self.begin_engine().has_begun();
@@ -33,7 +34,8 @@ impl Session {
                 let hint = "SET LOCAL as_of before the first query makes the whole transaction read an earlier moment.";
                 return Err(SqlError::new(SqlState::ACTIVE_TRANSACTION, message).with_hint(hint));
             }
-            // The setting was there when the transaction began to read, or holds from the next one on.
+            // If the setting was there when the transaction began to read, the transaction reads its moment
+            // already. A later value of the setting holds from the next transaction on.
             None if has_begun => return Ok(()),
             _ => {}
         }

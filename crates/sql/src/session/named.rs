@@ -16,11 +16,11 @@ use crate::eval::func::clock_us;
 use crate::prepared::Prepared;
 use crate::system::{HeldObjects, ShownStatement, ShownStatements};
 
-/// The named statements of a session. Behind an `Arc`, so that a statement that reads them keeps them as they
-/// were.
+/// The named statements of a session. They are in an `Arc`: a statement that reads them
+/// (`pg_prepared_statements`) keeps their state from its start.
 pub(super) type Statements = Arc<NamedStatements>;
 
-/// Statements by their names.
+/// The statements by their names.
 #[derive(Clone, Default)]
 pub(super) struct NamedStatements(FxHashMap<String, Arc<NamedStatement>>);
 
@@ -43,28 +43,28 @@ impl ShownStatements for NamedStatements {
 #[derive(Debug)]
 pub(super) struct NamedStatement {
     prepared: Arc<Prepared>,
-    /// The client's message that prepared it by PREPARE; `None` if Parse did.
+    /// The client's message with PREPARE. `None` if a Parse message has prepared the statement.
     message: Option<Box<str>>,
-    /// When, in microseconds since 2000-01-01 UTC.
+    /// The time of its preparation, in microseconds since 2000-01-01 UTC.
     at_us: i64,
-    /// How often it was bound.
+    /// How often the statement was bound.
     uses: AtomicU64,
 }
 
 impl NamedStatement {
-    /// How often it was bound.
+    /// How often the statement was bound.
     fn uses(&self) -> u64 {
         self.uses.load(Ordering::Relaxed)
     }
 }
 
 impl Session {
-    /// Keeps `prepared` under `name`; 42P05 if the name (not the empty one) is taken.
+    /// Stores `prepared` under `name`. Fails with 42P05 if the name is taken, except for the empty name.
     pub fn name_statement(&mut self, name: &str, prepared: Arc<Prepared>) -> Result<()> {
         self.keep_statement(name, prepared, None)
     }
 
-    /// The same; `message` is that of PREPARE.
+    /// Like `name_statement`. `message` is the client's message with PREPARE.
     pub(super) fn keep_statement(
         &mut self,
         name: &str,
@@ -75,7 +75,7 @@ impl Session {
             let message = format!("prepared statement \"{name}\" already exists");
             return Err(SqlError::new(SqlState::DUPLICATE_PREPARED, message));
         }
-        // Nobody lists the unnamed one, so nobody asks when it was prepared.
+        // The unnamed statement is not listed, so its time is not needed.
         let at_us = if name.is_empty() { 0 } else { clock_us() };
         let named = NamedStatement { prepared, message, at_us, uses: AtomicU64::new(0) };
         Arc::make_mut(&mut self.statements).0.insert(name.to_owned(), Arc::new(named));
@@ -93,19 +93,20 @@ impl Session {
         })
     }
 
-    /// The statement of that name (protocol and SQL PREPARE share the names); 26000 if there is none.
+    /// Finds the statement of this name (SQL and the protocol share the names). Fails with 26000 if there is
+    /// none.
     pub fn statement(&self, name: &str) -> Result<Arc<Prepared>> {
         Ok(Arc::clone(&self.named(name)?.prepared))
     }
 
-    /// The same for Bind and EXECUTE. Counts the use that `pg_prepared_statements` shows.
+    /// Like `statement`, for Bind and EXECUTE. Counts the use for `pg_prepared_statements`.
     pub fn statement_to_run(&self, name: &str) -> Result<Arc<Prepared>> {
         let named = self.named(name)?;
         named.uses.fetch_add(1, Ordering::Relaxed);
         Ok(Arc::clone(&named.prepared))
     }
 
-    /// Forgets a name; no error if there is none (the protocol's Close).
+    /// Removes a statement (the protocol's Close). It is no error if there is none.
     pub fn close_statement(&mut self, name: &str) {
         if self.statements.0.contains_key(name) {
             Arc::make_mut(&mut self.statements).0.remove(name);

@@ -26,7 +26,7 @@ fn name_of(change: &OwnerChange) -> &'static str {
 }
 
 impl Session {
-    /// Changes owners.
+    /// Runs a command that changes owners.
     pub(super) fn change_owner(&mut self, change: &OwnerChange) -> Result<&'static str> {
         self.in_turns(name_of(change), &mut |session| match change {
             OwnerChange::Of(Owned::Relation { word, name, if_exists }, to) => {
@@ -151,7 +151,7 @@ impl Session {
         Ok("REASSIGN OWNED")
     }
 
-    /// 42501 unless the session's role is a member of the role.
+    /// Fails with 42501 unless the session's role is a member of this role.
     pub(super) fn check_member(&self, catalog: &Catalog, role: ObjectId) -> Result<()> {
         let who = self.facts.who;
         if who.is_none_or(|who| memberships(catalog, who, &|_| true).contains(&role)) {
@@ -161,7 +161,7 @@ impl Session {
         Err(denied(format!("must be member of role \"{name}\"")))
     }
 
-    /// The object, and the sequences of a table's columns, belong to the role.
+    /// Makes the role the owner of the object, and of the sequences that columns of a table own.
     pub(super) fn hand_over(&mut self, catalog: &Catalog, object: ObjectId, to: ObjectId) -> Result<()> {
         self.hold_role(to)?;
         let sequences = catalog.sequences();
@@ -188,7 +188,7 @@ impl Word {
         }
     }
 
-    /// 42809 for an object of another kind; TABLE takes all of them.
+    /// Fails with 42809 if the object has another kind than the command says. ALTER TABLE accepts all kinds.
     fn check(self, object: &Object) -> Result<()> {
         let (kind, what) = match self {
             Word::Table => return Ok(()),
@@ -204,7 +204,7 @@ impl Word {
     }
 }
 
-/// The object of a name, and the one whose owner decides: of an index its table.
+/// The object of a name, and the object whose owner counts. For an index this is its table.
 fn objects(named: Named, name: &str) -> (Object, Object) {
     let of_table =
         |table: TableId, kind| (Object::new(table, kind, name), Object::new(table, Kind::Table, name));
@@ -219,7 +219,7 @@ fn objects(named: Named, name: &str) -> (Object, Object) {
     }
 }
 
-/// 0A000 for the sequence of a column: its owner is the table's.
+/// Fails with 0A000 for a sequence that a column owns, because its owner is always the table's owner.
 fn check_free(catalog: &Catalog, sequence: &Object) -> Result<()> {
     let def = catalog.sequences().find(|s| ObjectId::from(s.id) == sequence.id);
     let table = def.and_then(|def| catalog.table_by_id(def.owned_by?.0));
@@ -230,7 +230,7 @@ fn check_free(catalog: &Catalog, sequence: &Object) -> Result<()> {
     Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message).with_detail(detail))
 }
 
-/// 42501 unless the new owner may make things in the schema.
+/// Fails with 42501 unless the new owner may create objects in the schema.
 fn check_may_create(catalog: &Catalog, role: ObjectId, schema: &str) -> Result<()> {
     let Some(schema) = catalog.schemas().find(|s| s.name == schema) else { return Ok(()) };
     let object = Object::schema(schema);
@@ -240,7 +240,8 @@ fn check_may_create(catalog: &Catalog, role: ObjectId, schema: &str) -> Result<(
     }
 }
 
-/// Grants to and of the old owner become the new one's.
+/// The grants after a change of the owner. Grants to the old owner, and by the old owner, pass to the new
+/// one.
 fn handed_over(grants: Vec<Grant>, from: ObjectId, to: ObjectId) -> Vec<Grant> {
     let mut after = Vec::with_capacity(grants.len());
     for old in grants {

@@ -6,12 +6,12 @@ use super::Session;
 use crate::error::Result;
 use crate::panics;
 
-/// What to do where the panic came from within the storage engine.
+/// The hint after a panic in the storage engine.
 const STOPPED: &str = "This is a bug in Varve, within its storage engine. The database takes no more changes: restart it, and it \
     recovers what was committed. Please report what the server's log says of it.";
 
 impl Session {
-    /// Runs a step of a statement; a panic in it is the statement's error.
+    /// Runs a step of a statement. A panic in it becomes the statement's error.
     pub(super) fn caught<T>(&mut self, sql: &str, step: impl FnOnce(&mut Session) -> Result<T>) -> Result<T> {
         let mut done = panics::caught(sql, || step(self));
         if let Err(error) = &mut done {
@@ -23,7 +23,7 @@ impl Session {
         done.and_then(|step| step).map_err(|e| self.of_missing_relation(e))
     }
 
-    /// What a statement puts right when it ends, for one that did not come to its end.
+    /// Restores the session's state after a statement that did not end normally.
     fn tidy_up(&mut self) {
         self.facts.world = None;
         self.analysis = None;

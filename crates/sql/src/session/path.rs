@@ -16,17 +16,17 @@ use crate::error::Result;
 use crate::path::{self, Path};
 use crate::utility::Utility;
 
-/// What a path was made of.
+/// The input from which a search path was made.
 #[derive(Default)]
 pub(super) struct Made {
-    /// The entries of `search_path`; none are read yet if the setting or the role has changed.
+    /// The entries of `search_path`. `None` if the setting or the role has changed since then.
     pub(super) entries: Option<Vec<String>>,
-    /// Version of the catalog.
+    /// The version of the catalog.
     pub(super) version: u64,
 }
 
 impl Session {
-    /// Makes the path by the catalog as it is.
+    /// Makes the path with the current catalog.
     pub(super) fn find_path(&mut self) {
         let catalog = match &mut self.txn {
             Some(txn) => txn.catalog(),
@@ -35,7 +35,7 @@ impl Session {
         self.follow_catalog(&catalog);
     }
 
-    /// Makes the path by this catalog, unless it was.
+    /// Makes the path with this catalog, unless the path was already made with it.
     pub(super) fn follow_catalog(&mut self, catalog: &Catalog) {
         if self.path.entries.is_some() && self.path.version == catalog.version() {
             return;
@@ -52,14 +52,14 @@ impl Session {
         self.path.version = catalog.version();
     }
 
-    /// The catalog of the transaction, by which the path is made.
+    /// Returns the catalog of the transaction, after the path was made with it.
     pub(super) fn catalog_of_path(&mut self) -> Arc<Catalog> {
         let catalog = self.begin_engine().catalog();
         self.follow_catalog(&catalog);
         catalog
     }
 
-    /// A command whose names have their schemas.
+    /// The command with a schema before each name.
     pub(super) fn with_schemas<'s>(&mut self, command: &'s Utility) -> Result<Cow<'s, Utility>> {
         match command {
             Utility::Maintain(_) | Utility::Lock(_) | Utility::Copy(_) | Utility::Role(_) => {

@@ -28,25 +28,26 @@ use crate::ty::Ty;
 use crate::utility::Utility;
 use crate::utility::explain::shifted;
 
-/// What binding a statement gives: types of parameters, columns, the plan, and what it depends on.
+/// The result of binding a statement: types of parameters, columns, the plan, and what the plan depends on.
 type BoundParts = (Vec<Ty>, Option<Vec<Column>>, Body, Reads);
 
 /// What a plan depends on beside the tables that it opens.
 pub(super) struct Reads {
-    /// It asks for the catalog when it runs.
+    /// Whether the plan reads the catalog when it runs.
     pub(super) world: bool,
-    /// It holds for this version of the catalog only.
+    /// Whether the plan is valid for this version of the catalog only.
     pub(super) of_version: bool,
-    /// It has a parameter that is an interval with fields.
+    /// Whether the plan has a parameter that is an interval with fields.
     pub(super) interval_fields: bool,
-    /// What it reads in FROM, and as whom.
+    /// The relations that the plan reads in FROM, each with the role whose rights count.
     pub(super) needs: Vec<Need>,
-    /// Queries that run before it.
+    /// Locking subqueries that run before the plan.
     pub(super) locked: Vec<LockedQuery>,
 }
 
 impl Session {
-    /// A statement for the extended protocol: an entry of a cache that was planned under the current catalog.
+    /// Prepares a statement for the extended protocol. An entry of a cache is used only if it was planned
+    /// with the current catalog.
     pub(super) fn prepare_current(&mut self, sql: &str, types: &[Oid]) -> Result<Arc<Prepared>> {
         let hash = self.hash(sql, types);
         if !self.is_failed()
@@ -61,7 +62,8 @@ impl Session {
         self.build_cached(hash, sql, types)
     }
 
-    /// A statement for the simple protocol; opening its table will show whether it is out of date.
+    /// Prepares a statement for the simple protocol. An entry of a cache may be out of date, which is found
+    /// out when its tables are opened.
     pub(super) fn prepare_any(&mut self, sql: &str, types: &[Oid]) -> Result<Arc<Prepared>> {
         let hash = self.hash(sql, types);
         if let Some(found) = self.plans.find(hash, sql, types, self.facts.path.number()) {
@@ -73,14 +75,14 @@ impl Session {
         }
     }
 
-    /// Plans again after the catalog has changed.
+    /// Plans a statement again after the catalog has changed.
     pub(super) fn prepare_again(&mut self, sql: &str, types: &[Oid]) -> Result<Arc<Prepared>> {
         self.catalog = None;
         let hash = self.hash(sql, types);
         self.build_cached(hash, sql, types)
     }
 
-    /// Hash of a statement under the path as it is.
+    /// The hash of a statement and of the current search path.
     fn hash(&mut self, sql: &str, types: &[Oid]) -> u64 {
         if self.path.entries.is_none() {
             self.find_path();
@@ -115,7 +117,8 @@ impl Session {
         Ok(prepared)
     }
 
-    /// Notices about names that are too long. A text that is parsed again within the statement has told them.
+    /// Adds notices about names that are too long, unless they were added when the same text was parsed
+    /// before.
     fn tell_cut_names(&mut self, sql: &str) {
         let told = self.notices.iter().any(|(_, notice)| notice.sqlstate == SqlState::NAME_TOO_LONG);
         for (name, kept) in if told { Vec::new() } else { parse::cut_names(sql) } {
@@ -124,7 +127,7 @@ impl Session {
         }
     }
 
-    /// The catalog of the transaction, which is begun for it.
+    /// The catalog of the transaction. Begins the transaction if there is none.
     pub(super) fn current_catalog(&mut self) -> Arc<Catalog> {
         if let Some(catalog) = &self.catalog {
             return catalog.clone();
@@ -185,7 +188,7 @@ impl Session {
         Ok(prepared)
     }
 
-    /// Binds a statement in a catalog, along the session's path.
+    /// Binds a statement with this catalog and the session's search path.
     pub(super) fn bound(
         &self,
         sql: &str,
@@ -219,7 +222,7 @@ impl Session {
         Ok(match command {
             Utility::Show(name) => Some(super::command::show_columns(name)),
             Utility::Explain(explain) => Some(super::explain::columns(&explain.options)),
-            // Not our business to say that there is none.
+            // If the cursor does not exist, the execution reports this.
             Utility::Fetch { name, moves: false, .. } => {
                 self.cursor_columns(name).map(|(columns, _)| columns.to_vec())
             }
@@ -233,7 +236,7 @@ impl Session {
     }
 }
 
-/// Commands that clients send again and again.
+/// Whether this is a command that clients repeat often, so that it is kept in the cache.
 fn is_short_command(body: &Body) -> bool {
     use Utility::{Begin, Checkpoint, Commit, Release, Rollback, RollbackTo, Savepoint, Set, Show};
     matches!(
@@ -257,13 +260,14 @@ fn ends_failure(parsed: &Parsed) -> bool {
     matches!(parsed, Parsed::Utility(Commit { .. } | Rollback { .. } | RollbackTo(_)) | Parsed::Empty)
 }
 
-/// 25P02
+/// Error 25P02: the transaction block has failed.
 pub(super) fn in_failed_transaction() -> SqlError {
     let message = "current transaction is aborted, commands ignored until end of transaction block";
     SqlError::new(SqlState::IN_FAILED_TRANSACTION, message)
 }
 
-/// Binds a statement on rows; `forced` gives to a runner of general queries all that it can run.
+/// Binds a SELECT, INSERT, UPDATE or DELETE. With `forced`, the runner of general queries gets every query
+/// that it can run.
 fn bind(
     (catalog, path): (&Catalog, &Path),
     sql: &str,
@@ -285,8 +289,8 @@ fn bind(
         Statement::Update(u) => change(&mut b, u.with.as_ref(), |b| b.update(u))?,
         Statement::Delete(d) => change(&mut b, d.with.as_ref(), |b| b.delete(d))?,
     };
-    // While rows are read, sequences are drawn from and asked beside the transaction. What fills a column of
-    // VALUES is not.
+    // While a statement reads rows, it draws from sequences outside of its transaction, for which it needs
+    // the system context. An INSERT of VALUES reads no rows, so it draws within the transaction.
     let beside = b.calls_sequences && (!matches!(plan, Plan::Insert(_)) || plan.general().is_some());
     let (needs, locked) = (b.take_needs(), b.take_locked());
     let (world, of_version) = (b.reads_world || beside, b.is_of_version());
@@ -294,7 +298,7 @@ fn bind(
     Ok((b.param_types()?, columns, Body::Plan(plan), reads))
 }
 
-/// Binds a statement that changes rows, below the queries that its WITH names.
+/// Binds a statement that changes rows, with the named queries of its WITH.
 fn change<'c>(
     b: &mut Binder<'c>,
     with: Option<&With>,

@@ -13,14 +13,14 @@ use crate::sink::Column;
 use crate::system::HeldCursor;
 use crate::utility::Utility;
 
-/// The portals that something has to be known of.
+/// The portals of a session, as far as savepoints and `pg_cursors` need them.
 #[derive(Debug, Default)]
 pub(super) struct Portals {
-    /// The lives of those that are not as long as their transaction's.
+    /// The portals that were made after a savepoint. They may end before their transaction.
     lives: Vec<Weak<PortalLife>>,
-    /// Those that have names.
+    /// The portals with a name.
     named: Vec<Weak<HeldCursor>>,
-    /// The unnamed one that runs, if its statement may show it.
+    /// The running unnamed portal, if its statement may read `pg_cursors`.
     running: Option<Arc<HeldCursor>>,
 }
 
@@ -29,7 +29,8 @@ impl Portals {
         self.lives.is_empty()
     }
 
-    /// A savepoint is released.
+    /// Called when a savepoint is released. Portals that were made after it now end with the savepoint or
+    /// transaction around it.
     pub(super) fn adopt(&mut self, savepoint: usize) {
         for life in self.lives.iter().filter_map(Weak::upgrade).filter(|life| life.is_open()) {
             life.adopt(savepoint);
@@ -50,12 +51,12 @@ impl Portals {
         self.named.iter().filter_map(Weak::upgrade).chain(self.running.clone())
     }
 
-    /// What runs now is no portal that is shown.
+    /// Called when the statement that begins to run is not a portal.
     pub(super) fn end_running(&mut self) {
         self.running = None;
     }
 
-    /// A portal runs its statement.
+    /// Called when a portal begins to run its statement.
     pub(super) fn begin(&mut self, portal: &Portal, prepared: &Prepared) {
         self.running = (prepared.reads_world && portal.shown.is_none()).then(|| shown("", prepared));
     }
@@ -73,7 +74,7 @@ fn shown(name: &str, prepared: &Prepared) -> Arc<HeldCursor> {
 }
 
 impl Session {
-    /// A portal as Bind makes one: it ends with the savepoint that is open now.
+    /// Makes a portal for Bind. It ends with the savepoint that is open now.
     pub fn open_portal(&mut self, name: &str, prepared: &Prepared) -> Portal {
         let depth = self.savepoints.len();
         let mut portal = Portal::default();

@@ -24,11 +24,12 @@ use crate::scram::Verifier;
 use crate::sink::Severity;
 use crate::utility::role::{GrantObjects, Objects, RoleCommand, RoleName, RoleOption};
 
-/// What a command about roles says, or that it is to be done again.
+/// The result of a command about roles. `Failed::Stale` means that the command must be run again.
 pub(super) type Done<T> = Result<T, Failed>;
 
 impl Session {
-    /// Runs a command about roles; again from its start, if somebody else has changed what it changes.
+    /// Runs a command about roles. If another transaction has changed the same objects, the command is run
+    /// again from its start.
     pub(super) fn role_command(&mut self, command: &RoleCommand) -> Result<&'static str> {
         self.in_turns(command.name(), &mut |session| session.changed_roles(command))
     }
@@ -100,7 +101,7 @@ impl Session {
         self.txn.as_mut().ok_or_else(|| SqlError::internal("no transaction"))
     }
 
-    /// Whether the session's role may make and change roles that are no superusers.
+    /// Whether the session's role may create and change roles that are not superusers.
     fn makes_roles(&self, catalog: &Catalog, holder: &Holder) -> bool {
         let own = self.facts.who.and_then(|id| catalog.role_by_id(id));
         holder.is_superuser() || own.is_some_and(|role| role.makes_roles)
@@ -141,7 +142,7 @@ impl Session {
         Ok("CREATE ROLE")
     }
 
-    /// IN ROLE makes a member, as GRANT does.
+    /// Checks IN ROLE. It makes the new role a member, so it needs the same rights as GRANT.
     fn check_groups(&mut self, catalog: &Catalog, holder: &Holder, options: &[RoleOption]) -> Result<()> {
         for option in options {
             let RoleOption::MemberOf(groups) = option else { continue };
@@ -231,14 +232,14 @@ impl Session {
                 None => return Err(no_role(name).into()),
             }
         }
-        // Who is making something for one of them, or granting something to it, is waited for.
+        // This waits for transactions that create an object for one of the roles, or grant something to it.
         gone.iter().try_for_each(|role| self.transaction()?.lock_role(role.id).map_err(Failed::from))?;
         let (catalog, holder) = self.rights()?;
         for role in &gone {
             self.check_drop(&catalog, &holder, role, &gone)?;
         }
         for role in gone {
-            // Its members may have gone just now.
+            // The role's members may have been dropped just now, so the catalog is read again.
             let (catalog, _) = self.rights()?;
             self.leave_all(&catalog, role.id)?;
             self.transaction()?.drop_role(role.id)?;
@@ -277,7 +278,7 @@ impl Session {
         Err(SqlError::new(SqlState::DEPENDENT_OBJECTS, message).with_detail(details.join("\n")))
     }
 
-    /// Nobody is a member of a role that goes.
+    /// Ends all memberships in a role that is dropped.
     fn leave_all(&mut self, catalog: &Catalog, gone: ObjectId) -> Done<()> {
         let is_in = |role: &&Arc<RoleDef>| role.member_of.iter().any(|m| m.role == gone);
         for member in catalog.roles().filter(is_in) {
@@ -304,7 +305,8 @@ impl Session {
         Ok(())
     }
 
-    /// What is kept of a password. One that is a verifier already, as pg_dumpall writes it, is kept as it is.
+    /// The verifier that is stored for a password. If the password is a verifier already, as in the output of
+    /// pg_dumpall, it is stored unchanged.
     fn verifier(&mut self, password: Option<&str>) -> Result<Option<Secret>> {
         let Some(password) = password else { return Ok(None) };
         if password.is_empty() {
@@ -325,7 +327,7 @@ impl Session {
         Ok(Some(Verifier::of_password(password)?.to_text().into()))
     }
 
-    /// VALID UNTIL as microseconds; infinity is no end.
+    /// The time of VALID UNTIL in microseconds. `None` for infinity.
     fn valid_until(&self, text: &str) -> Result<Option<i64>> {
         if text.trim().eq_ignore_ascii_case("infinity") {
             return Ok(None);
@@ -350,7 +352,7 @@ impl Session {
         names.iter().map(|name| self.role_named(name)).collect()
     }
 
-    /// GRANT and REVOKE of roles.
+    /// Runs GRANT and REVOKE of roles.
     fn change_members(
         &mut self,
         grants: bool,
@@ -444,7 +446,7 @@ impl Session {
         Ok(())
     }
 
-    /// GRANT and REVOKE of rights on objects.
+    /// Runs GRANT and REVOKE of rights on objects.
     fn grant_objects(&mut self, command: &GrantObjects) -> Done<&'static str> {
         let (catalog, holder) = self.rights()?;
         let mut grantees = Vec::new();
@@ -526,10 +528,10 @@ impl Session {
     }
 }
 
-/// Why nobody makes a role of such a name.
+/// The detail of the error for role names that begin with "pg_".
 const STARTS_WITH_PG: &str = "Role names starting with \"pg_\" are reserved.";
 
-/// 42939
+/// Error 42939: the role name is reserved.
 fn reserved(name: &str, detail: &str) -> SqlError {
     let message = format!("role name \"{name}\" is reserved");
     SqlError::new(SqlState::RESERVED_NAME, message).with_detail(detail)
@@ -539,7 +541,7 @@ fn check_not_reserved(name: &str) -> Result<()> {
     if name.starts_with("pg_") { Err(reserved(name, STARTS_WITH_PG)) } else { Ok(()) }
 }
 
-/// What only a superuser may give a role, as errors call such roles.
+/// The word for roles with an option that only a superuser may give. `None` for other options.
 fn superusers_only(option: &RoleOption) -> Option<&'static str> {
     match option {
         RoleOption::Superuser(true) => Some("superusers"),
@@ -553,7 +555,7 @@ fn role_of(catalog: &Catalog, id: ObjectId) -> Result<&Arc<RoleDef>> {
     catalog.role_by_id(id).ok_or_else(|| SqlError::internal("a role that is gone"))
 }
 
-/// 0LP01 for a right that objects of this kind do not have.
+/// Fails with 0LP01 for a right that objects of this kind do not have.
 fn check_fits(object: &Object, rights: Rights) -> Result<()> {
     let wrong = rights.without(object.kind.all());
     let names = [
@@ -579,14 +581,16 @@ fn check_fits(object: &Object, rights: Rights) -> Result<()> {
     }
 }
 
-/// 42501: REVOKE is about the rights on columns, too, and who has none of them may not even ask.
+/// Fails with 42501 if a REVOKE is also about rights on columns, and the role has no such right on any
+/// column.
 fn check_columns(catalog: &Catalog, holder: &Holder, object: &Object, wanted: Rights) -> Result<()> {
     let of_columns = Rights::SELECT.with(Rights::INSERT).with(Rights::UPDATE).with(Rights::REFERENCES);
     let is_asked = wanted.0 & of_columns.0 != 0 && !matches!(object.kind, Kind::Schema | Kind::Database);
     if !is_asked || holder.may_any(catalog, object, &each(of_columns)) {
         return Ok(());
     }
-    // PostgreSQL begins with the system columns, of which views have none.
+    // As in PostgreSQL, the message names the first column: of a table a system column, of a view its own
+    // first column, because views have no system columns.
     let first = catalog.view_by_id(object.id).and_then(|view| Some(view.columns.first()?.name.clone()));
     let first = first.unwrap_or_else(|| "tableoid".to_owned());
     Err(denied(format!("permission denied for column \"{first}\" of relation \"{}\"", object.name)))
@@ -642,7 +646,7 @@ fn sequence(catalog: &Catalog, holder: &Holder, name: &crate::ast::ObjectName) -
     Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message))
 }
 
-/// What belongs to a role or was granted to it, as PostgreSQL lists it.
+/// Descriptions of the objects that a role owns or has rights on, as in PostgreSQL's messages.
 fn dependents(catalog: &Catalog, role: ObjectId, gone: &dyn Fn(ObjectId) -> bool) -> Vec<String> {
     let mut objects = Vec::new();
     objects.extend(catalog.tables().map(|t| Object::new(t.id, Kind::Table, &t.name)));
@@ -666,7 +670,7 @@ fn dependents(catalog: &Catalog, role: ObjectId, gone: &dyn Fn(ObjectId) -> bool
     lines
 }
 
-/// How many objects of other databases belong to a role or were granted to it, as PostgreSQL counts them.
+/// The numbers of objects in other databases that a role owns or has rights on, as in PostgreSQL's messages.
 fn dependents_elsewhere(catalog: &Catalog, role: ObjectId) -> Vec<String> {
     let mut counts: BTreeMap<ObjectId, usize> = BTreeMap::new();
     let is_its = |about: &About| {

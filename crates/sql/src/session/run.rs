@@ -36,7 +36,7 @@ use crate::time::{DateStyle, IntervalStyle, TimeForms};
 use crate::ty::Ty;
 use crate::utility::Utility;
 
-/// The last version of a prepared statement that was planned.
+/// The newest plan of a prepared statement.
 fn newest_of(prepared: &Arc<Prepared>) -> &Arc<Prepared> {
     let mut newest = prepared;
     while let Some(next) = newest.successor.get() {
@@ -47,16 +47,16 @@ fn newest_of(prepared: &Arc<Prepared>) -> &Arc<Prepared> {
 
 /// How a run ended.
 pub(super) enum Ran {
-    /// With this tag.
+    /// The statement has run. Its command tag.
     Done(CommandTag),
-    /// The plan is out of date; nothing has happened.
+    /// The plan is out of date. Nothing was done.
     Stale,
 }
 
 type Params<'a> = SmallVec<[Datum<'a>; 16]>;
 
 impl Session {
-    /// The simple protocol's Query.
+    /// Runs the text of a Query message of the simple protocol.
     pub(super) fn run_text(&mut self, sql: &str, sink: &mut dyn Sink) -> Result<()> {
         let mut lifted = Lifted::default();
         let Some(mut extent) = next_statement(sql, 0, &mut lifted) else {
@@ -84,7 +84,8 @@ impl Session {
                 None => return Ok(()),
                 Some(e) => (extent, lifted) = (e, following),
             }
-            // COMMIT and ROLLBACK within the text end the implicit block; what follows begins another one.
+            // COMMIT or ROLLBACK within the text ends the implicit block. The next statement begins another
+            // one.
             self.enter_implicit();
             self.arm_next()?;
             sink.forms(&self.facts.forms);
@@ -110,7 +111,7 @@ impl Session {
             .map_err(|e| SqlError { position: e.position.map(|p| p + shift), ..e })
     }
 
-    /// Runs a statement through its lifted form; `None` if that form will not do.
+    /// Runs a statement whose literals were replaced by parameters. `None` if it cannot run in this form.
     fn run_lifted(&mut self, lifted: &Lifted<'_>, sink: &mut dyn Sink) -> Result<Option<CommandTag>> {
         let Ok(mut prepared) = self.prepare_any(&lifted.text, &lifted.types) else { return Ok(None) };
         if prepared.has_interval_fields {
@@ -155,14 +156,14 @@ impl Session {
         }
     }
 
-    /// Keeps the client's message for a statement that system tables show with it.
+    /// Stores the client's message if the statement is a PREPARE or DECLARE. System tables show it.
     fn note_message(&mut self, prepared: &Prepared, message: &str) {
         if matches!(prepared.body, Body::Utility(Utility::Prepare { .. } | Utility::Declare(_))) {
             self.message = message.into();
         }
     }
 
-    /// Runs and tells the sink the columns.
+    /// Runs a statement, and announces its columns to the sink.
     fn run_announced(
         &mut self,
         prepared: &Arc<Prepared>,
@@ -173,7 +174,7 @@ impl Session {
         self.run(prepared, params, groups, true, sink)
     }
 
-    /// The extended protocol's Execute.
+    /// Runs a portal for an Execute message of the extended protocol.
     pub(super) fn run_portal(
         &mut self,
         prepared: &Arc<Prepared>,
@@ -190,8 +191,8 @@ impl Session {
             );
             return Err(SqlError::new(SqlState::PROTOCOL_VIOLATION, message));
         }
-        // Rows that are at hand, or the news that there are none, are no more for a failed transaction than
-        // new ones.
+        // A failed transaction gets no rows: no new ones, no stored ones, and not the message that there are
+        // no more.
         if self.is_failed() && (portal.finished || portal.pending.is_some()) {
             return Err(in_failed_transaction());
         }
@@ -212,7 +213,8 @@ impl Session {
         hand_out(&self.facts, portal, max_rows, prepared, sink)
     }
 
-    /// Runs the newest version of a prepared statement, whose columns are those that it was prepared with.
+    /// Runs the newest plan of a prepared statement. Fails if this plan returns other columns than the
+    /// statement was prepared with.
     pub(super) fn run_current(
         &mut self,
         prepared: &Arc<Prepared>,
@@ -233,7 +235,7 @@ impl Session {
         }
     }
 
-    /// A prepared statement, planned under the catalog as it is.
+    /// The plan of a prepared statement for the current catalog. Plans again if there is none.
     pub(super) fn newest(&mut self, prepared: Arc<Prepared>) -> Result<Arc<Prepared>> {
         let newest = newest_of(&prepared).clone();
         let is_of_path = newest.path == self.facts.path.number();
@@ -244,8 +246,8 @@ impl Session {
     }
 
     fn replan(&mut self, old: &Arc<Prepared>) -> Result<Arc<Prepared>> {
-        // Under another path than that of `public` every definition of anybody makes a new plan: a chain of
-        // them would only grow, and the cache has the newest.
+        // With a search path other than `public`, each definition of any session makes a new plan. A chain of
+        // such plans would only grow, so these plans are not linked. The newest one is in the cache.
         let chains = old.path == 0 && self.facts.path.number() == 0;
         self.catalog = None;
         let again = match chains {
@@ -257,13 +259,14 @@ impl Session {
             return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message));
         }
         if !self.defines && chains && again.path == 0 {
-            // Another session may have set it first; then that one is as good.
+            // Another session may have linked a plan first. That plan is just as good.
             let _ = old.successor.set(again.clone());
         }
         Ok(again)
     }
 
-    /// Runs a statement. `groups` is more than 1 only for an INSERT whose rows were collapsed.
+    /// Runs a statement. `groups` is more than 1 only for an INSERT of several rows that was planned as an
+    /// INSERT of one row.
     pub(super) fn run(
         &mut self,
         prepared: &Arc<Prepared>,
@@ -272,7 +275,8 @@ impl Session {
         announce: bool,
         sink: &mut dyn Sink,
     ) -> Result<Ran> {
-        // Defaults and conditions of tables that these name are bound only while they run.
+        // These statements bind defaults and conditions of tables only when they run, and these may read the
+        // catalog.
         let may_read_world = matches!(
             &prepared.body,
             Body::Definition(_)
@@ -295,7 +299,7 @@ impl Session {
         }
     }
 
-    /// What functions of the statement have asked for.
+    /// Does what functions of the statement have requested.
     fn do_asked(&mut self, world: &SystemContext) -> Result<()> {
         let asked = std::mem::take(&mut *world.asked.lock());
         asked.warnings.iter().for_each(|warning| self.warn(SqlState::WARNING, warning));
@@ -305,7 +309,7 @@ impl Session {
         })
     }
 
-    /// What catalog functions and system tables are computed from.
+    /// The state from which catalog functions and system tables are computed.
     pub(super) fn world(&mut self) -> SystemContext {
         let catalog = self.current_catalog();
         self.follow_catalog(&catalog);
@@ -356,8 +360,8 @@ impl Session {
             Body::Empty => Ok(Ran::Done(CommandTag::Empty)),
             Body::Utility(Utility::Declare(_)) if self.is_failed() => Err(in_failed_transaction()),
             Body::Utility(Utility::Declare(declare)) => {
-                // Several statements in one text are a block here, as in PostgreSQL; what comes before a Sync
-                // is none.
+                // As in PostgreSQL, several statements in one text count as a block here. The messages before
+                // a Sync do not.
                 let is_block = self.in_block() || (announce && self.block == Block::Implicit);
                 self.declare(declare, &prepared.param_oids, params, is_block).map(Ran::Done)
             }
@@ -386,14 +390,14 @@ impl Session {
         }
     }
 
-    /// Whether its names may stand for other things by now.
+    /// Whether the statement's names may mean other objects by now.
     fn is_outdated(&mut self, prepared: &Prepared) -> bool {
         let version = self.begin_engine().catalog_version();
         if self.path.version != version || self.path.entries.is_none() {
             self.find_path();
         }
-        // Another table may be before the one of its name in a path of several schemas, a view may have
-        // another text, another sequence may have the name.
+        // In a path of several schemas, a new table may come before the one of the same name. A view may have
+        // another text. Another sequence may have the name.
         let is_bound = prepared.path == 0 && !prepared.is_of_version;
         prepared.path != self.facts.path.number() || (!is_bound && prepared.catalog_version != version)
     }
@@ -418,7 +422,7 @@ impl Session {
         txn.start_statement();
         let version = txn.catalog_version();
         match self.authorize_statement(prepared, plan) {
-            // A table that was dropped has no rights left. The one that has its name now may have them.
+            // A dropped table has no grants any more. A new table of this name may have them.
             Err(_) if prepared.catalog_version != version => return Ok(Ran::Stale),
             allowed => allowed?,
         }
@@ -518,8 +522,8 @@ fn check_literals(sql: &str, forms: &TimeForms) -> Result<()> {
     Ok(())
 }
 
-/// Runs a definition; again from its start, rights included, if others have defined something while it
-/// waited.
+/// Runs a definition. If other transactions have changed definitions while it waited, it runs again from its
+/// start, with new checks of rights.
 fn define_current(
     sql: &str,
     what: &Definition,
@@ -568,8 +572,8 @@ fn pause(turns: u32) -> Result<()> {
     Ok(())
 }
 
-/// Values of the lifted literals as the parameters want them; `None` if one does not fit, so that the
-/// original text is taken and its error reported.
+/// The values of the literals that were replaced, in the types of the parameters. `None` if one does not fit.
+/// Then the original text runs, and reports the error.
 fn literal_values<'a>(
     prepared: &Prepared,
     lifted: &Lifted<'a>,
@@ -697,8 +701,8 @@ mod tests {
         links
     }
 
-    /// Review 13, A5: under a search path each definition of anybody put one more plan behind a statement,
-    /// for ever.
+    /// Review 13, A5: with a search path, each definition of any session once linked one more plan to a
+    /// statement, without limit.
     #[test]
     fn plans_under_a_search_path_form_no_growing_chain() {
         let mut session = session();

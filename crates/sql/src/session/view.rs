@@ -16,7 +16,7 @@ impl Session {
     /// Changes the options of a view.
     pub(super) fn view_options(&mut self, options: &ViewOptions) -> Result<&'static str> {
         let tag = self.in_turns("ALTER VIEW", &mut |session| session.changed_view(options))?;
-        // Plans were made by the option that there was.
+        // Cached plans were made with the old options.
         if !std::mem::replace(&mut self.defines, true) {
             self.plans.clear();
         }

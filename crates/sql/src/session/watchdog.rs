@@ -31,24 +31,24 @@ pub(super) struct Watchdog {
 }
 
 impl Watchdog {
-    /// Starts the thread. Without one (the system has no more) statements run without a limit.
+    /// Starts the thread. If the system cannot start one, statements run without a limit of time.
     pub(super) fn new(cancel: Arc<AtomicBool>) -> Watchdog {
         let shared = Arc::new(Shared::default());
         let seen = Arc::clone(&shared);
         let body = move || watch(&seen, &cancel);
-        // A session that cannot have its watchdog still serves its statements.
+        // If the thread cannot be started, the session still runs statements.
         let _ = std::thread::Builder::new().name("varve-timeout".into()).stack_size(64 << 10).spawn(body);
         Watchdog { shared }
     }
 
-    /// A statement begins.
+    /// Called when a statement begins.
     pub(super) fn start(&self, timeout: Duration) {
         let mut state = self.shared.state.lock();
         state.deadline = Some(Instant::now() + timeout);
         self.shared.changed.notify_one();
     }
 
-    /// The statement has ended; true if its time was up.
+    /// Called when the statement has ended. Returns whether its time was over.
     pub(super) fn stop(&self) -> bool {
         let mut state = self.shared.state.lock();
         state.deadline = None;
