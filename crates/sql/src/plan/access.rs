@@ -8,12 +8,13 @@ use varve_engine::{ScanIndex, TableDef};
 
 use crate::eval::Expr;
 
-/// Some values of an index key from its first column on, then perhaps bounds for the next one.
+/// A range of an index: values for its first columns, then perhaps bounds for the next column.
 #[derive(Debug, Clone, Default)]
 pub struct KeyRange {
-    /// Values that the first columns equal.
+    /// The values of the first columns.
     pub equal: Vec<Expr>,
-    /// The one of them that is an array, of which each element is meant: as many ranges as it has elements.
+    /// The position in `equal` of a value that is an array, if there is one. Then there is one range for each
+    /// element of the array.
     pub each: Option<usize>,
     /// Lower bound of the next column, and whether it is included.
     pub lower: Option<(Expr, bool)>,
@@ -21,7 +22,7 @@ pub struct KeyRange {
     pub upper: Option<(Expr, bool)>,
 }
 
-/// How rows are found.
+/// How a statement finds rows of a table.
 #[derive(Debug, Clone)]
 pub enum Access {
     /// All rows in primary key order.
@@ -30,35 +31,35 @@ pub enum Access {
     Point(Box<[Expr]>),
     /// The rows in ranges of an index.
     Ranges {
-        /// Which tree.
+        /// The index.
         index: ScanIndex,
-        /// Ordinals of its columns.
+        /// The ordinals of the index's columns.
         columns: Box<[usize]>,
-        /// The ranges, in no order; they may overlap.
+        /// The ranges. They are not sorted, and may overlap.
         ranges: Box<[KeyRange]>,
     },
 }
 
-/// A table and the way into it.
+/// A table and its access path.
 #[derive(Debug)]
 pub struct TableAccess {
     /// The table.
     pub table: Arc<TableDef>,
-    /// The way.
+    /// The access path.
     pub access: Access,
-    /// From the end of the index.
+    /// Whether the index is read from its end.
     pub reverse: bool,
-    /// The only columns of its rows that are read, if the index has them all.
+    /// The columns that are read, if the index contains all of them. Then the rows themselves are not read.
     pub reads: Option<Box<[usize]>>,
 }
 
 impl TableAccess {
-    /// All rows.
+    /// Access to all rows of a table.
     pub fn whole(table: Arc<TableDef>) -> TableAccess {
         TableAccess { table, access: Access::Full, reverse: false, reads: None }
     }
 
-    /// Notes the columns that are read of its rows: the index may be enough for them.
+    /// Sets the columns that are read. If the index contains all of them, the rows themselves are not read.
     pub fn note_reads(&mut self, columns: &[usize]) {
         if let Access::Ranges { index, .. } = self.access {
             self.reads = self.table.covers(index, columns).then(|| columns.into());

@@ -33,7 +33,7 @@ pub enum AggKind {
     StringAgg,
     /// array_agg
     ArrayAgg,
-    /// Variance, correlation, regression.
+    /// An aggregate for variance, correlation or regression.
     Moment(Moment),
     /// percentile_cont
     PercentileCont,
@@ -45,13 +45,13 @@ pub enum AggKind {
     PercentilesDisc,
     /// mode
     Mode,
-    /// json_agg; of rows or arrays, which stand in lines of their own, if the flag is set.
+    /// json_agg. The flag is set for rows and arrays, which are written on separate lines.
     JsonAgg(bool),
     /// json_object_agg
     JsonObjectAgg,
 }
 
-/// An aggregate of moments.
+/// An aggregate that is computed from moments (`exec::moments`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Moment {
     /// var_pop
@@ -89,7 +89,7 @@ pub enum Moment {
 }
 
 impl Moment {
-    /// All of them, by their names.
+    /// All aggregates of this kind, with their names.
     const NAMES: [(&'static str, Moment); 18] = [
         ("var_pop", Moment::VarPop),
         ("var_samp", Moment::VarSamp),
@@ -116,7 +116,7 @@ impl Moment {
         Moment::NAMES.iter().find(|(n, _)| *n == name).map(|(_, moment)| *moment)
     }
 
-    /// The type of what it is of double precision.
+    /// The result type for arguments of double precision.
     pub fn result(self) -> Ty {
         match self {
             Moment::RegrCount => Ty::Int8,
@@ -124,18 +124,18 @@ impl Moment {
         }
     }
 
-    /// Whether it is of two values: y, then x.
+    /// Whether the aggregate has two arguments, first y, then x.
     pub fn is_of_pairs(self) -> bool {
         !matches!(self, Moment::VarPop | Moment::VarSamp | Moment::StddevPop | Moment::StddevSamp)
     }
 }
 
-/// One key of the order within a call: of a window, or of an aggregate's values.
+/// One key of ORDER BY in a window or in an aggregate.
 #[derive(Debug, Clone)]
 pub struct OrderKey {
-    /// The value.
+    /// The expression to sort by.
     pub expr: Expr,
-    /// Its type.
+    /// The type of the expression.
     pub ty: Ty,
     /// DESC
     pub descending: bool,
@@ -148,7 +148,7 @@ pub struct OrderKey {
 pub struct AggCall {
     /// The function.
     pub kind: AggKind,
-    /// Its argument over the input row; `None` for count(*).
+    /// The argument, as an expression over the input row. `None` for count(*).
     pub argument: Option<Expr>,
     /// The argument's type.
     pub input: Ty,
@@ -158,10 +158,9 @@ pub struct AggCall {
     pub distinct: bool,
     /// FILTER (WHERE ...)
     pub filter: Option<Expr>,
-    /// A second argument: what string_agg puts before each value but the first, the x of a pair, the fraction
-    /// of a percentile.
+    /// The second argument: the separator of string_agg, the x of a pair, or the fraction of a percentile.
     pub second: Option<Expr>,
-    /// ORDER BY within the call, WITHIN GROUP.
+    /// ORDER BY within the call, or WITHIN GROUP.
     pub order: Vec<OrderKey>,
 }
 
@@ -190,34 +189,34 @@ impl AggKind {
         })
     }
 
-    /// Whether it keeps all values: only a runner of general queries computes it.
+    /// Whether the aggregate keeps all values. Only the runner of general queries computes such an aggregate.
     pub fn collects(self) -> bool {
         matches!(self, AggKind::StringAgg | AggKind::ArrayAgg | AggKind::JsonAgg(_) | AggKind::JsonObjectAgg)
             || self.is_ordered_set()
     }
 
-    /// Whether it is of sorted values: WITHIN GROUP.
+    /// Whether the aggregate needs sorted values (WITHIN GROUP).
     pub fn is_ordered_set(self) -> bool {
         use AggKind::{Mode, PercentileCont, PercentileDisc, PercentilesCont, PercentilesDisc};
         matches!(self, PercentileCont | PercentileDisc | PercentilesCont | PercentilesDisc | Mode)
     }
 
-    /// Whether it is of pairs of values, of which neither may be NULL.
+    /// Whether the aggregate takes pairs of values. Pairs with a NULL are ignored.
     pub fn is_of_pairs(self) -> bool {
         matches!(self, AggKind::Moment(moment) if moment.is_of_pairs())
     }
 
-    /// Whether only a runner of general queries computes it.
+    /// Whether only the runner of general queries computes the aggregate.
     pub fn needs_runner(self) -> bool {
         self.collects() || self.is_of_pairs()
     }
 
-    /// Whether NULL is left out of what it collects.
+    /// Whether the aggregate ignores NULL.
     pub fn skips_null(self) -> bool {
         !matches!(self, AggKind::ArrayAgg | AggKind::JsonAgg(_) | AggKind::JsonObjectAgg)
     }
 
-    /// The type of its second argument beside a first one of this type.
+    /// The type of the second argument, if the first one has type `input`.
     pub fn second_type(self, input: Ty) -> Ty {
         match self {
             AggKind::PercentileCont | AggKind::PercentileDisc => Ty::Float8,
@@ -229,13 +228,13 @@ impl AggKind {
 }
 
 impl AggCall {
-    /// Its expressions.
+    /// The expressions of the call.
     pub fn exprs(&self) -> impl Iterator<Item = &Expr> {
         let order = self.order.iter().map(|o| &o.expr);
         self.argument.iter().chain(&self.filter).chain(&self.second).chain(order)
     }
 
-    /// Its expressions, to change them.
+    /// The expressions of the call, mutable.
     pub fn exprs_mut(&mut self) -> impl Iterator<Item = &mut Expr> {
         let order = self.order.iter_mut().map(|o| &mut o.expr);
         self.argument.iter_mut().chain(&mut self.filter).chain(&mut self.second).chain(order)
@@ -271,62 +270,63 @@ pub enum WinFunction {
     Aggregate(AggKind),
 }
 
-/// What a frame counts in.
+/// The unit in which a frame counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FrameUnits {
     /// Rows.
     Rows,
-    /// Groups of rows that are equal in the order.
+    /// Groups of rows with equal sort keys.
     Groups,
-    /// Values of the order.
+    /// Values of the sort key.
     Range,
 }
 
 /// An end of a frame.
 #[derive(Debug, Clone)]
 pub enum FrameBound {
-    /// The partition's first or last row.
+    /// The first or last row of the partition.
     Unbounded,
-    /// The row itself; in RANGE and GROUPS with its equals.
+    /// The current row. In RANGE and GROUPS with all rows that have the same sort key.
     Current,
-    /// So many rows or groups, before the row if the flag is set.
+    /// A number of rows or groups from the current row: before it if the flag is set, else after it.
     Count(Expr, bool),
-    /// RANGE: a distance, and the value at this distance from the row's, both over the row.
+    /// For RANGE: the offset, and the value of the sort key at this offset from the current row. Both are
+    /// expressions over this row.
     Value(Expr, Expr),
 }
 
-/// Rows that a frame leaves out.
+/// The rows that a frame excludes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exclude {
     /// EXCLUDE NO OTHERS
     Nothing,
     /// EXCLUDE CURRENT ROW
     Row,
-    /// EXCLUDE GROUP: the row and its equals.
+    /// EXCLUDE GROUP: the current row and all rows with the same sort key.
     Group,
-    /// EXCLUDE TIES: its equals, but not the row.
+    /// EXCLUDE TIES: all rows with the same sort key, except the current row.
     Ties,
 }
 
-/// The rows around a row that a function is over.
+/// The window frame: the rows around the current row that the function uses.
 #[derive(Debug, Clone)]
 pub struct Frame {
-    /// What is counted.
+    /// The unit of `start` and `end`.
     pub units: FrameUnits,
-    /// Where it begins.
+    /// The start of the frame.
     pub start: FrameBound,
-    /// Where it ends.
+    /// The end of the frame.
     pub end: FrameBound,
-    /// What it leaves out.
+    /// The rows that are excluded.
     pub exclude: Exclude,
 }
 
-/// A window function's call.
+/// A call of a window function.
 #[derive(Debug, Clone)]
 pub struct WinCall {
     /// The function.
     pub function: WinFunction,
-    /// Its arguments and their types.
+    /// The arguments and their types.
     pub arguments: Vec<(Expr, Ty)>,
     /// FILTER (WHERE ...) of an aggregate.
     pub filter: Option<Expr>,
@@ -341,7 +341,7 @@ pub struct WinCall {
 }
 
 impl WinCall {
-    /// Its expressions.
+    /// The expressions of the call.
     pub fn exprs(&self) -> Vec<&Expr> {
         let mut out: Vec<&Expr> = self.arguments.iter().chain(&self.partition).map(|(e, _)| e).collect();
         out.extend(&self.filter);
@@ -375,7 +375,7 @@ impl WinCall {
 }
 
 impl WinFunction {
-    /// The function of this name that is one only over a window.
+    /// The window function of this name. Aggregates are not among these.
     pub fn of(name: &str) -> Option<WinFunction> {
         Some(match name {
             "row_number" => WinFunction::RowNumber,

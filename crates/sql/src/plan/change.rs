@@ -11,16 +11,16 @@ use super::select::{Output, Select};
 use crate::eval::Expr;
 use crate::ty::Ty;
 
-/// INSERT.
+/// The plan of an INSERT.
 #[derive(Debug)]
 pub struct Insert {
-    /// The table.
+    /// The table to insert into.
     pub table: Arc<TableDef>,
-    /// What each new row must fulfil.
+    /// The rules that each new row must fulfil.
     pub rules: Rules,
     /// The new rows.
     pub source: InsertSource,
-    /// What the client gets back of each row.
+    /// RETURNING: the values that the client gets for each row.
     pub returning: Option<Box<[Output]>>,
     /// ON CONFLICT
     pub on_conflict: OnConflict,
@@ -33,13 +33,14 @@ pub enum InsertSource {
     Values(Vec<Box<[Expr]>>),
     /// Rows of a query, and for each table column an expression over them.
     Query(Box<Select>, Box<[Expr]>),
-    /// Rows of VALUES with subqueries: a query gives the values of these. Its first output is the ordinal of
-    /// the row that they are for; the row has for each table column an expression over the query's outputs.
+    /// Rows of VALUES with subqueries. A query computes the values of the subqueries. Its first output is the
+    /// ordinal of the row that the values belong to. Each row has one expression over the query's outputs for
+    /// each table column.
     Queried(Box<Select>, Vec<Box<[Expr]>>),
 }
 
 impl InsertSource {
-    /// The query that gives the rows, or values of them.
+    /// The query that returns the rows or some of their values, if there is one.
     pub fn query(&self) -> Option<&Select> {
         match self {
             InsertSource::Values(_) => None,
@@ -51,11 +52,11 @@ impl InsertSource {
 /// What INSERT does with a row whose key exists.
 #[derive(Debug)]
 pub enum OnConflict {
-    /// 23505
+    /// Fail with 23505.
     Fail,
-    /// Leave the row out, whatever constraint it violates (`None`) or only this one.
+    /// DO NOTHING: do not insert the row. `None` means for a conflict with any unique key.
     Nothing(Option<Arbiter>),
-    /// Change the row that is there.
+    /// DO UPDATE: change the existing row.
     Update(Box<Upsert>),
 }
 
@@ -64,53 +65,53 @@ pub enum OnConflict {
 pub struct Arbiter {
     /// Name of the constraint or index.
     pub constraint: String,
-    /// Its columns.
+    /// The columns of the key.
     pub key: Box<[usize]>,
 }
 
-/// ON CONFLICT ... DO UPDATE. Expressions are over the row that is there, then the row that was to be
+/// ON CONFLICT ... DO UPDATE. Its expressions read the existing row, followed by the row that was to be
 /// inserted.
 #[derive(Debug)]
 pub struct Upsert {
-    /// What is met so.
+    /// The unique key for whose conflicts the update is made.
     pub arbiter: Arbiter,
-    /// What the changed row must fulfil.
+    /// The rules that the changed row must fulfil.
     pub rules: Rules,
-    /// New values by column ordinal.
+    /// The new values, by column ordinal.
     pub assignments: Box<[(usize, Expr)]>,
-    /// Whether to change the row at all.
+    /// The WHERE condition: the row is changed only if it is true.
     pub filter: Option<Expr>,
 }
 
 /// The conditions that new rows of a table must fulfil, except NOT NULL, which is in the definition.
 #[derive(Debug, Default)]
 pub struct Rules {
-    /// CHECK constraints in the order of their names, over the table's row.
+    /// The CHECK conditions, in the order of their names, as expressions over the table's row.
     pub checks: Box<[(Box<str>, Expr)]>,
-    /// The part by whose name the table was named.
+    /// The partition that the statement names instead of its table, if it does so.
     pub part: Option<Part>,
-    /// The statement gives values to columns of foreign keys.
+    /// Whether the statement sets columns of foreign keys.
     pub refers: bool,
-    /// The statement changes columns that foreign keys refer to.
+    /// Whether the statement changes columns that foreign keys refer to.
     pub is_referred: bool,
 }
 
-/// UPDATE.
+/// The plan of an UPDATE.
 #[derive(Debug)]
 pub struct Update {
-    /// The table and the way to its rows.
+    /// The table, and the access path to its rows.
     pub target: TableAccess,
-    /// Condition on rows found by the access path.
+    /// The condition on rows that the access path finds.
     pub filter: Option<Expr>,
-    /// The whole condition, for the version that is changed.
+    /// The whole condition, for the row version that is changed.
     pub recheck: Option<Expr>,
-    /// What each new row must fulfil.
+    /// The rules that each new row must fulfil.
     pub rules: Rules,
-    /// New values by column ordinal, over the old row.
+    /// The new values, by column ordinal, as expressions over the old row.
     pub assignments: Box<[(usize, Expr)]>,
-    /// What the client gets back of each new row.
+    /// RETURNING: the values that the client gets for each new row.
     pub returning: Option<Box<[Output]>>,
-    /// What finds the rows, if a general query does.
+    /// The general query that finds the rows, if there is one.
     pub found: Option<Box<RowFinder>>,
 }
 
@@ -118,31 +119,31 @@ pub struct Update {
 /// the other relations, the columns of the target, and the results of subqueries.
 #[derive(Debug)]
 pub struct RowFinder {
-    /// Its outputs: the row's key as bytes, the columns of the other relations, the values of subqueries, and
-    /// the columns of the target in `seen`.
+    /// The query. Its outputs are the row's key as bytes, the columns of the other relations, the values of
+    /// subqueries, and the columns of the target in `seen`.
     pub query: Select,
-    /// How many columns the other relations have.
+    /// The number of columns of the other relations.
     pub others: usize,
-    /// Columns of the target that subqueries, or conditions with subqueries, read. If the version that is
-    /// changed has other values there, what was found does not hold for it.
+    /// Columns of the target that subqueries, or conditions with subqueries, read. If the newest version of
+    /// the row has other values in these columns, the query must run again for it.
     pub seen: Box<[usize]>,
-    /// Types of the row that the query looks at: other relations, target, key.
+    /// The types of the query's input row: columns of the other relations, columns of the target, key.
     pub types: Box<[Ty]>,
 }
 
-/// DELETE.
+/// The plan of a DELETE.
 #[derive(Debug)]
 pub struct Delete {
-    /// Foreign keys refer to the table.
+    /// Whether foreign keys refer to the table.
     pub is_referred: bool,
-    /// The table and the way to its rows.
+    /// The table, and the access path to its rows.
     pub target: TableAccess,
-    /// Condition on rows found by the access path.
+    /// The condition on rows that the access path finds.
     pub filter: Option<Expr>,
-    /// The whole condition, for the version that is changed.
+    /// The whole condition, for the row version that is changed.
     pub recheck: Option<Expr>,
-    /// What the client gets back of each old row.
+    /// RETURNING: the values that the client gets for each deleted row.
     pub returning: Option<Box<[Output]>>,
-    /// What finds the rows, if a general query does.
+    /// The general query that finds the rows, if there is one.
     pub found: Option<Box<RowFinder>>,
 }

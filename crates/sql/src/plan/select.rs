@@ -13,54 +13,56 @@ use crate::eval::Expr;
 use crate::sink::Column;
 use crate::ty::{Ty, Typed};
 
-/// SELECT.
+/// The plan of a query.
 #[derive(Debug)]
 pub struct Select {
-    /// Rows.
+    /// The source of the rows.
     pub source: Source,
-    /// Rows to keep.
+    /// The condition that rows must fulfil.
     pub filter: Option<Expr>,
-    /// Grouping.
+    /// The grouping, if there is one.
     pub aggregate: Option<Aggregate>,
-    /// Window calls over the input row, or over the group's slots; what they give stands behind these.
+    /// Calls of window functions over the input row, or over the group's slots. Their values follow these.
     pub windows: Box<[WinCall]>,
-    /// Computed columns; those past `visible` serve ORDER BY only.
+    /// The computed columns. The ones from `visible` on are only for ORDER BY.
     pub outputs: Box<[Output]>,
-    /// How many outputs the client sees.
+    /// The number of outputs that the client sees.
     pub visible: usize,
     /// DISTINCT
     pub distinct: bool,
-    /// DISTINCT ON: of rows that are equal in these outputs, the first in the order of ORDER BY stays.
+    /// DISTINCT ON: of the rows that are equal in these outputs, only the first one in the order of ORDER BY
+    /// is returned.
     pub distinct_on: Box<[usize]>,
-    /// ORDER BY, empty if the access path delivers the order.
+    /// ORDER BY. Empty if the access path returns rows in this order.
     pub order: Box<[SortKey]>,
     /// LIMIT
     pub limit: Option<Expr>,
     /// OFFSET
     pub offset: Option<Expr>,
-    /// WITH TIES: rows that are equal to the last one in ORDER BY are taken, too.
+    /// WITH TIES: rows whose sort keys equal those of the last row are returned, too.
     pub ties: bool,
     /// FOR UPDATE, FOR SHARE
     pub lock: Option<RowLock>,
-    /// Only a runner of general queries runs it; its conditions and its order are as written.
+    /// Whether only the runner of general queries can run the query. Its conditions and its order are as
+    /// written.
     pub general: bool,
 }
 
 /// One computed column of a result.
 #[derive(Debug, Clone)]
 pub struct Output {
-    /// The expression over the input row, or over the group's slots.
+    /// The expression, over the input row or over the group's slots.
     pub expr: Expr,
-    /// Its type.
+    /// The type of the expression.
     pub t: Typed,
-    /// Width to pad char(n) to when shown.
+    /// The width to which char(n) is padded for the client.
     pub pad: Option<usize>,
 }
 
 /// One key of ORDER BY.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SortKey {
-    /// Ordinal among the outputs.
+    /// The index of the output to sort by.
     pub output: usize,
     /// DESC
     pub descending: bool,
@@ -71,29 +73,29 @@ pub struct SortKey {
 /// Grouping and aggregation.
 #[derive(Debug)]
 pub struct Aggregate {
-    /// Group keys over the input row: slots 0...
+    /// The group keys, over the input row. Their values are the first slots.
     pub keys: Box<[Expr]>,
-    /// Their types.
+    /// The types of the keys.
     pub key_types: Box<[Typed]>,
-    /// Aggregates: the slots after the keys.
+    /// The aggregates. Their values are the slots after the keys.
     pub calls: Box<[AggCall]>,
-    /// GROUPING SETS: the keys of each set; those that it lacks are NULL in its groups, and behind the
-    /// aggregates stands the number of the group's set. None: all keys are one set.
+    /// GROUPING SETS: the keys of each set. In the groups of a set, the other keys are NULL. The slot after
+    /// the aggregates has the number of the group's set. Empty if there is one set with all keys.
     pub sets: Box<[Box<[usize]>]>,
-    /// HAVING, over the slots.
+    /// HAVING, as an expression over the slots.
     pub having: Option<Box<Expr>>,
-    /// There was no GROUP BY: one group, also of no rows.
+    /// Whether there is no GROUP BY. Then there is one group, even without rows.
     pub single: bool,
 }
 
-/// What happens when another transaction holds a row that is to be locked.
+/// What happens when another transaction has locked a row that must be locked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LockWait {
-    /// Wait for it.
+    /// Wait for the other transaction.
     Wait,
     /// NOWAIT: fail with 55P03.
     Fail,
-    /// SKIP LOCKED: leave the row out.
+    /// SKIP LOCKED: skip the row.
     Skip,
 }
 
@@ -108,20 +110,20 @@ impl LockWait {
     }
 }
 
-/// How rows that are read get locked.
+/// How a query locks the rows that it reads.
 #[derive(Debug, Clone)]
 pub struct RowLock {
-    /// Behaviour towards rows that are held by others.
+    /// What to do if another transaction has locked a row.
     pub wait: LockWait,
-    /// Whom it keeps out.
+    /// The strength of the lock.
     pub strength: LockStrength,
-    /// The whole condition, for the version that is locked.
+    /// The whole condition, for the row version that is locked.
     pub recheck: Option<Expr>,
-    /// The tables whose rows are locked beside a general query.
+    /// The tables whose rows are locked after a general query has found them.
     pub beside: Box<[LockedTable]>,
-    /// How many outputs the client sees of that query; behind them are columns of the tables.
+    /// The number of that query's outputs that the client sees. The columns of the tables follow them.
     pub shown: usize,
-    /// LIMIT and OFFSET, if they count rows that were locked and not rows that were found.
+    /// LIMIT and OFFSET, if they count locked rows and not found rows.
     pub limit: (Option<Expr>, Option<Expr>),
 }
 
@@ -130,29 +132,29 @@ pub struct RowLock {
 pub struct LockedTable {
     /// The table.
     pub table: Arc<TableDef>,
-    /// The output that its first column is; the others follow.
+    /// The index of the output with the table's first column. The other columns follow.
     pub first: usize,
-    /// Whom the lock keeps out.
+    /// The strength of the lock.
     pub strength: LockStrength,
 }
 
 /// A query in an expression. Values of the outer query are its `Expr::Outer` values.
 #[derive(Debug)]
 pub struct Subquery {
-    /// What becomes of its rows.
+    /// What the expression makes of the query's rows.
     pub kind: SubqueryKind,
     /// The query.
     pub select: Select,
-    /// Types of what it is given.
+    /// The types of the values that the outer query passes.
     pub given: Box<[Typed]>,
 }
 
-/// What a subquery in an expression is to it.
+/// What an expression makes of the rows of its subquery.
 #[derive(Debug)]
 pub enum SubqueryKind {
     /// EXISTS: whether there is a row.
     Exists,
-    /// The only value of its only row; NULL without a row, 21000 if there are more.
+    /// The value of its only row. NULL if there is no row. Several rows are error 21000.
     Scalar,
     /// ARRAY(SELECT ...): the values of all rows, in their order.
     List,
@@ -177,13 +179,14 @@ impl Aggregate {
 }
 
 impl Output {
-    /// An output of this type.
+    /// An output of this type. char(n) is padded.
     pub fn new(expr: Expr, t: Typed) -> Output {
         let pad = if t.ty == Ty::Char { t.length() } else { None };
         Output { expr, t, pad }
     }
 
-    /// The same for another table, in which a value of char(n) is kept without blanks.
+    /// The same output without padding, for a value that is stored in a table. Tables store char(n) without
+    /// blanks.
     #[must_use]
     pub fn unpadded(self) -> Output {
         Output { pad: None, ..self }
@@ -196,7 +199,7 @@ impl Output {
 }
 
 impl Select {
-    /// One row of no columns, for a runner of general queries.
+    /// A query that returns one row without columns, for the runner of general queries.
     pub fn nothing() -> Select {
         Select {
             source: Source::Nothing,
@@ -216,7 +219,7 @@ impl Select {
         }
     }
 
-    /// The table read from, if the executor of this crate reads one.
+    /// The table that the executor of this crate reads, if there is one.
     pub fn table(&self) -> Option<&Arc<TableDef>> {
         match &self.source {
             Source::Table(t) => Some(&t.table),
@@ -224,13 +227,13 @@ impl Select {
         }
     }
 
-    /// Whether only a runner of general queries runs it.
+    /// Whether only the runner of general queries can run the query.
     pub fn is_general(&self) -> bool {
         self.general
     }
 
-    /// Whether outputs have effects (they take advisory locks, say), which are to come about for the rows
-    /// that are returned alone: behind the order and LIMIT.
+    /// Whether outputs have effects, such as taking advisory locks. These effects must happen only for the
+    /// rows that are returned, so the outputs are computed after ORDER BY and LIMIT.
     fn acts_behind_order(&self) -> bool {
         let is_key = |n: usize| self.order.iter().any(|key| key.output == n);
         let mut others = self.outputs.iter().enumerate().filter(|(n, _)| !is_key(*n));
@@ -242,7 +245,7 @@ impl Select {
         !self.order.is_empty() && self.lock.is_none() && others.any(|(_, output)| acts(&output.expr))
     }
 
-    /// Whether it has a part that the executor of this crate cannot run, with any access path.
+    /// Whether the query has a part that the executor of this crate cannot run with any access path.
     pub fn needs_runner(&self) -> bool {
         let general_source = matches!(
             self.source,
@@ -258,7 +261,7 @@ impl Select {
             queries |= matches!(e, Expr::Subquery(..));
             draws |= matches!(e, Expr::Call(f, _) if f.is_of_sequences());
         });
-        // The executor draws from sequences only while it reads nothing.
+        // The executor can draw from sequences only while it reads no rows.
         let reads = !matches!(self.source, Source::Nothing) || self.aggregate.is_some();
         general_source
             || !self.distinct_on.is_empty()
@@ -273,7 +276,7 @@ impl Select {
 }
 
 impl Subquery {
-    /// The type of its result.
+    /// The type of the subquery's result.
     pub fn result(&self) -> Typed {
         match self.kind {
             SubqueryKind::Scalar => self.select.outputs[0].t,

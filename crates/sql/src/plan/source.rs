@@ -12,89 +12,89 @@ use crate::eval::Expr;
 use crate::system::SystemTable;
 use crate::ty::{Ty, Typed};
 
-/// Where rows come from.
+/// The source of a query's rows.
 #[derive(Debug)]
 pub enum Source {
-    /// One row of no columns.
+    /// One row without columns.
     Nothing,
     /// A table.
     Table(TableAccess),
-    /// A table whose rows a statement is to change: behind its columns, the row's key as bytes.
+    /// A table whose rows a statement changes. The row's key follows its columns, as bytes.
     Target(Arc<TableDef>),
     /// generate_series(start, stop, step); one column.
     Series(Box<[Expr; 3]>, Ty),
     /// unnest(a, b, ...)
     Unnest(Box<Unnest>),
-    /// Rows of a query, each as often as functions give rows for it.
+    /// Rows of a query, each repeated for the rows that functions return for it.
     Expand(Box<Expand>),
-    /// Rows of expressions, and the types of their columns.
+    /// Rows of expressions (VALUES), and the types of their columns.
     Values(Vec<Vec<Expr>>, Box<[Ty]>),
-    /// Rows of two sources beside each other.
+    /// A join of two sources.
     Join(Box<Join>),
     /// Rows of a query in FROM.
     Query(Box<Select>),
     /// A system table.
     System(&'static SystemTable),
-    /// Rows of UNION, INTERSECT or EXCEPT; its row is that of either side.
+    /// Rows of UNION, INTERSECT or EXCEPT.
     Set(Box<SetOperation>),
-    /// Rows of tables that are read one within the other.
+    /// Rows of tables that are read in nested loops.
     Loops(Box<[Step]>),
     /// Rows of a query that WITH has named.
     Shared(Arc<Shared>),
-    /// In the second part of a recursive query of this number: the rows that the turn before has added, which
-    /// have these types.
+    /// In the second part of the recursive query with this number: the rows that the previous iteration has
+    /// added, and their types.
     Work(usize, Box<[Ty]>),
 }
 
-/// A query that WITH has named. However often it is read, there is one of it.
+/// A query that WITH has named. All its uses share one value of this type.
 #[derive(Debug)]
 pub struct Shared {
-    /// What gives its rows.
+    /// The query that returns its rows.
     pub body: SharedBody,
-    /// Types of its columns.
+    /// The types of its columns.
     pub types: Box<[Ty]>,
     /// [NOT] MATERIALIZED, if written.
     pub materialized: Option<bool>,
-    /// It may give other rows at each run.
+    /// Whether two runs may return different rows.
     pub varies: bool,
 }
 
-/// What gives the rows of a query that WITH has named.
+/// The query behind a name of WITH.
 #[derive(Debug)]
 pub enum SharedBody {
-    /// A query, which reads nothing of the queries around.
+    /// A query that uses no values of outer queries.
     Query(Box<Select>),
-    /// One that reads itself.
+    /// A query that reads its own rows.
     Recursive(Box<Recursion>),
 }
 
-/// WITH RECURSIVE: the rows of a query, then those that another one makes of them, and of these, until there
-/// are no more.
+/// WITH RECURSIVE. The first query returns the first rows. Then the second query makes new rows of the rows
+/// that were added last, until there are no new ones.
 #[derive(Debug)]
 pub struct Recursion {
-    /// Its number, by which its second part names it.
+    /// The number by which the second part refers to the query.
     pub id: usize,
-    /// UNION ALL: a row may come more than once.
+    /// UNION ALL: equal rows are kept.
     pub all: bool,
-    /// The rows to begin with.
+    /// The first query.
     pub first: Select,
-    /// The rows that follow from those of the turn before.
+    /// The second query, which reads the rows of the previous iteration.
     pub then: Select,
 }
 
-/// One table of nested loops. It is read for each row of the earlier steps. Columns in its expressions are
-/// those of the loops' row, to which each step adds its columns.
+/// One table of nested loops. It is read for each row of the earlier steps. Its expressions read the row of
+/// the loops, to which each step adds its columns.
 #[derive(Debug)]
 pub struct Step {
-    /// The table and the way in; keys may read the columns of the steps before.
+    /// The table and its access path. Keys may read the columns of earlier steps.
     pub target: TableAccess,
-    /// The table's columns that it adds to the row, by ordinal.
+    /// The ordinals of the table's columns that the step adds to the row.
     pub columns: Box<[usize]>,
-    /// Rows to keep.
+    /// The condition that rows must fulfil.
     pub filter: Option<Expr>,
 }
 
-/// What a set operation makes of two queries.
+/// The kind of a set operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SetKind {
     /// UNION
@@ -106,7 +106,7 @@ pub enum SetKind {
 }
 
 impl SetKind {
-    /// As written.
+    /// The SQL keyword.
     pub fn name(self) -> &'static str {
         match self {
             SetKind::Union => "UNION",
@@ -119,11 +119,11 @@ impl SetKind {
 /// UNION, INTERSECT or EXCEPT of queries whose outputs have the same types.
 #[derive(Debug)]
 pub struct SetOperation {
-    /// Which.
+    /// The kind of the operation.
     pub kind: SetKind,
-    /// ALL: rows are counted, not only there or not.
+    /// ALL: equal rows count separately.
     pub all: bool,
-    /// Two queries, or more of a UNION.
+    /// The sides: two queries, or more for UNION.
     pub sides: Vec<Select>,
 }
 
@@ -132,7 +132,7 @@ pub struct SetOperation {
 pub struct Unnest {
     /// The arrays.
     pub arrays: Box<[Expr]>,
-    /// WITH ORDINALITY: behind the elements, the number of the row.
+    /// WITH ORDINALITY: the number of the row follows the elements.
     pub numbered: bool,
     /// Types of all columns.
     pub types: Box<[Ty]>,
@@ -142,67 +142,67 @@ pub struct Unnest {
 /// the row, in parallel.
 #[derive(Debug)]
 pub struct Expand {
-    /// The rows.
+    /// The rows to expand.
     pub rows: Select,
     /// The functions.
     pub calls: Box<[SetCall]>,
-    /// WITH ORDINALITY: behind the values, the number of the row among those that one row becomes.
+    /// WITH ORDINALITY: a number follows the values. It counts the rows that are made of one input row.
     pub numbered: bool,
-    /// Types of the columns that are added.
+    /// The types of the added columns.
     pub types: Box<[Ty]>,
 }
 
-/// A function that gives a set of values.
+/// A set-returning function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SetFunction {
-    /// generate_series of start, stop and step; values of this type.
+    /// generate_series of start, stop and step, with values of this type.
     Series(Ty),
     /// unnest: the elements of an array.
     Elements,
     /// regexp_matches of text, pattern and flags.
     Matches,
-    /// So many rows, numbered from 0: of grouping sets.
+    /// This number of rows, with the values 0, 1 and so on. Used for grouping sets.
     Copies(usize),
 }
 
-/// A call of a function that gives a set.
+/// A call of a set-returning function.
 #[derive(Debug, Clone)]
 pub struct SetCall {
     /// The function.
     pub function: SetFunction,
-    /// Its arguments over the row, and their types.
+    /// The arguments, as expressions over the row, and their types.
     pub arguments: Vec<(Expr, Ty)>,
     /// The type of a value.
     pub output: Typed,
 }
 
-/// Which rows without a partner stay in a join, beside NULLs.
+/// Which rows without a partner are returned, filled up with NULLs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JoinKind {
-    /// None.
+    /// None (inner join).
     Inner,
-    /// Those of the left side.
+    /// The rows of the left side.
     Left,
-    /// Those of the right side.
+    /// The rows of the right side.
     Right,
-    /// All.
+    /// The rows of both sides.
     Full,
 }
 
-/// A join; its row is the left row, then the right one.
+/// A join. Its row is the left row followed by the right row.
 #[derive(Debug)]
 pub struct Join {
-    /// Which rows stay alone.
+    /// Which rows without a partner are returned.
     pub kind: JoinKind,
     /// Left side.
     pub left: Source,
     /// Right side.
     pub right: Source,
-    /// Columns of the left side.
+    /// The number of columns of the left side.
     pub left_width: usize,
     /// Conditions over the joined row, all of which must hold.
     pub on: Vec<Expr>,
-    /// LATERAL: the right side is run for each row of the left one, which gives it these values of itself.
+    /// LATERAL: the right side runs once for each left row, with these values of the left row.
     pub lateral: Option<Lateral>,
 }
 
@@ -211,19 +211,19 @@ pub struct Join {
 pub struct Lateral {
     /// The values, over the left row.
     pub given: Box<[Expr]>,
-    /// Their types.
+    /// The types of the values.
     pub types: Box<[Typed]>,
 }
 
 impl Expand {
-    /// The arguments of its functions.
+    /// The arguments of all calls.
     pub fn arguments(&self) -> impl Iterator<Item = &Expr> {
         self.calls.iter().flat_map(|call| call.arguments.iter().map(|(e, _)| e))
     }
 }
 
 impl Source {
-    /// Whether it joins the working table of a recursive query.
+    /// Whether the source joins the working table of a recursive query.
     pub fn joins_work(&self) -> bool {
         match self {
             Source::Work(..) => true,

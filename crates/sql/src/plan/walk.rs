@@ -8,7 +8,8 @@ use super::{AggCall, Select, Shared, SharedBody, Source, SubqueryKind, WinCall};
 use crate::eval::Expr;
 
 impl Select {
-    /// The expressions of its clauses, those of its source excepted, but rows of VALUES included.
+    /// The expressions of the query's clauses, and of the rows of VALUES. Other expressions of the source are
+    /// not included.
     pub fn expressions(&self) -> impl Iterator<Item = &Expr> {
         let rows = match &self.source {
             Source::Values(rows, _) => rows.as_slice(),
@@ -44,7 +45,7 @@ impl Select {
         };
         self.walk(&mut inner);
         self.each_source(&mut |source| {
-            // What a lateral join runs for each row is not among what `walk` comes by.
+            // `walk` does not visit the right side of a lateral join.
             if let Source::Join(join) = source
                 && join.lateral.is_some()
             {
@@ -53,7 +54,7 @@ impl Select {
         });
     }
 
-    /// Whether it may give other rows at each run.
+    /// Whether two runs of the query may return different rows.
     pub fn is_volatile(&self) -> bool {
         let mut found = false;
         self.walk_all(&mut |e| found |= matches!(e, Expr::Call(f, _) if f.volatile));
@@ -61,14 +62,14 @@ impl Select {
         found
     }
 
-    /// Whether it takes values from the query around.
+    /// Whether the query uses values of its outer query.
     pub fn reads_outer(&self) -> bool {
         let mut found = false;
         self.walk(&mut |e| found |= matches!(e, Expr::Outer(_)));
         found
     }
 
-    /// All tables read from or changed, those of subqueries included, each once.
+    /// All tables that the query reads or changes, also in subqueries. Each table occurs once.
     pub fn tables(&self) -> Vec<Arc<TableDef>> {
         let mut out: Vec<Arc<TableDef>> = Vec::new();
         let mut add = |table: &Arc<TableDef>| {
@@ -96,7 +97,7 @@ impl Select {
     }
 }
 
-/// The queries of WITH that a walk has come by.
+/// The queries of WITH that a walk has visited.
 type Seen = Vec<*const Shared>;
 
 fn each_source_in(e: &Expr, visit: &mut dyn FnMut(&Source), seen: &mut Seen) {
@@ -108,7 +109,7 @@ fn each_source_in(e: &Expr, visit: &mut dyn FnMut(&Source), seen: &mut Seen) {
 }
 
 impl Source {
-    /// Calls `f` with each table read from, in the order of the query.
+    /// Calls `f` with each table that the source reads, in the order of the query.
     pub fn each_table<'s>(&'s self, f: &mut dyn FnMut(&'s Arc<TableDef>)) {
         match self {
             Source::Table(t) => f(&t.table),
@@ -137,7 +138,7 @@ impl Source {
         }
     }
 
-    /// Calls `visit` for each expression in it; see [`Select::walk`].
+    /// Calls `visit` for each expression of the source. See [`Select::walk`].
     pub fn walk(&self, visit: &mut dyn FnMut(&Expr)) {
         match self {
             Source::Nothing | Source::Table(_) | Source::Target(_) | Source::System(_) | Source::Work(..) => {
@@ -166,8 +167,8 @@ impl Source {
                 join.left.walk(visit);
                 join.on.iter().for_each(|e| e.walk(visit));
                 match &join.lateral {
-                    // What the right side reads of this join's left side is not what it reads of the query
-                    // around.
+                    // In a lateral join, the `Outer` values of the right side belong to the left side. So
+                    // they are not values of the outer query.
                     Some(lateral) => lateral.given.iter().for_each(|e| e.walk(visit)),
                     None => join.right.walk(visit),
                 }
@@ -205,7 +206,7 @@ impl Source {
         }
     }
 
-    /// Whether it reads the working table of a recursive query for whose number `of` is true.
+    /// Whether the source reads the working table of a recursive query for whose number `of` returns true.
     pub fn reads_work(&self, of: &dyn Fn(usize) -> bool) -> bool {
         let mut found = false;
         self.each(&mut |source| found |= matches!(source, Source::Work(id, _) if of(*id)), &mut Vec::new());

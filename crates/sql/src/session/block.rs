@@ -205,8 +205,8 @@ impl Session {
             self.savepoints.clear();
         }
         if std::mem::take(&mut self.defines) {
-            // After the rollback, another catalog may get the version number of this transaction's catalog.
-            // So nothing that was made for this version may stay.
+            // If the transaction was rolled back, a later catalog may get the version number of its catalog.
+            // So nothing that was made with this catalog may stay.
             self.path.version = 0;
             self.plans.clear();
         }

@@ -300,7 +300,8 @@ impl Session {
         Ok("ALTER SYSTEM")
     }
 
-    /// What has to be known of a setting that was altered under this name.
+    /// Adds notices about a setting that ALTER SYSTEM has changed under this name: a warning, and whether the
+    /// change is in effect yet.
     fn tell_altered(&mut self, setting: &SystemSetting, name: &str) {
         let value = &setting.value;
         if let Some(warning) = &setting.warning {
