@@ -37,7 +37,7 @@ pub enum ArithOp {
     ShiftRight,
 }
 
-/// What an operator works on.
+/// The types of an operator's operands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Class {
     /// smallint
@@ -52,27 +52,27 @@ pub enum Class {
     Float8,
     /// numeric
     Numeric,
-    /// date and a number of days
+    /// A date and a number of days.
     DateDays,
-    /// two dates: days between
+    /// Two dates. The result is the number of days between them.
     DateDate,
-    /// timestamp (either kind) and interval
+    /// A timestamp (with or without time zone) and an interval.
     MomentInterval,
-    /// two timestamps: interval
+    /// Two timestamps. The result is an interval.
     Moments,
-    /// two intervals
+    /// Two intervals.
     Intervals,
-    /// interval and a double
+    /// An interval and a double.
     IntervalFactor,
-    /// time of day and interval
+    /// A time of day and an interval.
     TimeInterval,
-    /// two times of day: interval
+    /// Two times of day. The result is an interval.
     Times,
-    /// date and time of day: timestamp
+    /// A date and a time of day. The result is a timestamp.
     DateTime,
 }
 
-/// left op right
+/// Computes `left op right`.
 pub fn apply<'a>(
     op: ArithOp,
     class: Class,
@@ -101,7 +101,7 @@ pub fn apply<'a>(
     }
 }
 
-/// Keeps a numeric in the arena.
+/// Copies a numeric into the arena.
 pub fn numeric<'a>(n: &Numeric, cx: &Cx<'a>) -> Datum<'a> {
     cx.keep(Datum::Numeric(n.as_ref()))
 }
@@ -126,13 +126,13 @@ fn integers<'a>(op: ArithOp, class: Class, left: Datum<'a>, right: Datum<'a>) ->
     narrow(class, result)
 }
 
-/// Shifts count modulo the width, as the processor does for PostgreSQL.
+/// Shifts an integer. The number of bits counts modulo the width, as the processor does it for PostgreSQL.
 fn shift<'a>(class: Class, a: i64, b: i64, left: bool) -> Datum<'a> {
     let by = b as u32;
     match class {
         Class::Int8 if left => Datum::Int8(a.wrapping_shl(by)),
         Class::Int8 => Datum::Int8(a.wrapping_shr(by)),
-        // PostgreSQL shifts a smallint as an integer and cuts the result.
+        // PostgreSQL shifts a smallint as an integer and truncates the result.
         Class::Int2 if left => Datum::Int2((a as i32).wrapping_shl(by) as i16),
         Class::Int2 => Datum::Int2((a as i32).wrapping_shr(by) as i16),
         _ if left => Datum::Int4((a as i32).wrapping_shl(by)),
@@ -140,7 +140,7 @@ fn shift<'a>(class: Class, a: i64, b: i64, left: bool) -> Datum<'a> {
     }
 }
 
-/// The result in its own width, or 22003.
+/// Converts the result to its own width. Fails with 22003 if it does not fit.
 pub fn narrow<'a>(class: Class, result: Option<i64>) -> Result<Datum<'a>> {
     let datum = match class {
         Class::Int2 => result.and_then(|n| i16::try_from(n).ok()).map(Datum::Int2),
@@ -173,19 +173,20 @@ fn floats(op: ArithOp, a: f64, b: f64) -> Result<f64> {
     )
 }
 
-/// As for doubles, but what a real cannot hold is out of range.
+/// Computes as with doubles. Fails if a real cannot hold the result.
 fn small_floats(op: ArithOp, a: f32, b: f32) -> Result<f32> {
     let wide = floats(op, f64::from(a), f64::from(b))?;
     narrow_float(wide)
 }
 
-/// The nearest real, or 22003.
+/// Converts to the nearest real. Fails with 22003 if it is out of range.
 pub fn narrow_float(wide: f64) -> Result<f32> {
     let narrow = wide as f32;
     check_float(f64::from(narrow), wide.is_infinite(), wide == 0.0).map(|_| narrow)
 }
 
-/// 22003 for an infinity out of finite operands, or a zero where none was due.
+/// Fails with 22003 if finite operands have an infinite result (overflow), or if the result is zero although
+/// it cannot be zero (underflow).
 pub fn check_float(result: f64, may_be_infinite: bool, may_be_zero: bool) -> Result<f64> {
     if result.is_infinite() && !may_be_infinite {
         return Err(SqlError::new(SqlState::NUMERIC_OUT_OF_RANGE, "value out of range: overflow"));
@@ -196,7 +197,7 @@ pub fn check_float(result: f64, may_be_infinite: bool, may_be_zero: bool) -> Res
     Ok(result)
 }
 
-/// The interval of a value that is one.
+/// The interval in a value of this type.
 pub fn interval_of(datum: Datum<'_>) -> Result<Interval> {
     match datum {
         Datum::Interval(iv) => Ok(iv),
@@ -263,7 +264,7 @@ fn date_plus<'a>(op: ArithOp, date: i32, days: Datum<'a>) -> Result<Datum<'a>> {
     time::check_date(moved).map(Datum::Date).ok_or_else(time::date_range)
 }
 
-/// a - b as days and a time of day, as PostgreSQL's timestamp_mi.
+/// Computes a - b as days and a time of day, like PostgreSQL's timestamp_mi.
 fn between(a: i64, b: i64) -> Result<Interval> {
     if time::is_infinite(a) || time::is_infinite(b) {
         return Err(SqlError::new(SqlState::DATETIME_OVERFLOW, "cannot subtract infinite timestamps"));
@@ -279,7 +280,7 @@ fn scale(iv: Interval, op: ArithOp, by: f64) -> Result<Interval> {
     time::scale_interval(iv, by, op == ArithOp::Divide)
 }
 
-/// -value
+/// Computes `-value`.
 pub fn negate<'a>(class: Class, value: Datum<'a>, cx: &Cx<'a>) -> Result<Datum<'a>> {
     Ok(match (class, value) {
         (_, Datum::Null) => Datum::Null,

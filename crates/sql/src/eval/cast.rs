@@ -31,7 +31,7 @@ pub fn apply<'a>(value: Datum<'a>, from: Ty, to: Typed, explicit: bool, cx: &Cx<
         return time::rounded(value, digits);
     }
     match to.ty {
-        // An oid is taken by its 32 bits.
+        // An OID is converted by its 32 bits.
         Ty::Int4 if matches!(from, Ty::Oid | Ty::Reg(_)) => {
             Ok(Datum::Int4(value.as_integer().unwrap_or(0) as u32 as i32))
         }
@@ -70,7 +70,7 @@ pub fn apply<'a>(value: Datum<'a>, from: Ty, to: Typed, explicit: bool, cx: &Cx<
     }
 }
 
-/// Values that are no text pass; text is read as the target.
+/// Reads a text as a value of the target type. Other values are returned unchanged.
 fn from_text<'a>(value: Datum<'a>, to: Typed, cx: &Cx<'a>) -> Result<Datum<'a>> {
     let Datum::Text(t) = value else { return Ok(value) };
     Ok(cx.keep_value(text::parse_as(t, to.ty.oid(), &cx.env.reading())?))
@@ -90,7 +90,7 @@ fn to_time<'a>(value: Datum<'a>, cx: &Cx<'a>) -> Result<Datum<'a>> {
     })
 }
 
-/// An integer is taken by its 32 bits, so a negative one is a large oid.
+/// Converts an integer to an OID by its 32 bits. So a negative integer becomes a large OID.
 fn to_oid<'a>(value: Datum<'a>, to: Typed, cx: &Cx<'a>) -> Result<Datum<'a>> {
     let oid = match value {
         Datum::Int2(n) => i64::from(i32::from(n) as u32),
@@ -102,7 +102,7 @@ fn to_oid<'a>(value: Datum<'a>, to: Typed, cx: &Cx<'a>) -> Result<Datum<'a>> {
     Ok(Datum::Int8(oid))
 }
 
-/// Element by element; text is read as an array.
+/// Casts an array element by element. A text is read as an array.
 fn to_array<'a>(value: Datum<'a>, from: Ty, to: Typed, explicit: bool, cx: &Cx<'a>) -> Result<Datum<'a>> {
     let (Datum::Array(array), Some(target)) = (value, to.ty.element()) else {
         return from_text(value, to, cx);
@@ -142,7 +142,7 @@ fn to_integer<'a>(value: Datum<'a>, to: Typed, cx: &Cx<'a>) -> Result<Datum<'a>>
     arith::narrow(class_of(to.ty), whole)
 }
 
-/// 0A000 for NaN or an infinity as a whole number.
+/// Error 0A000: NaN or an infinity cannot become an integer.
 pub fn no_integer(special: Special, to: Ty) -> SqlError {
     let what = if special == Special::NaN { "NaN" } else { "infinity" };
     SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, format!("cannot convert {what} to {}", to.name()))
@@ -155,18 +155,19 @@ fn float_to_i64(f: f64) -> Option<i64> {
     in_range.then_some(rounded as i64)
 }
 
-/// A double; for a real also what is one already, and what is read from text.
+/// Converts a number or a text to double or real.
 fn to_float<'a>(value: Datum<'a>, ty: Ty, cx: &Cx<'a>) -> Result<Datum<'a>> {
     Ok(match value {
         Datum::Float4(f) if ty == Ty::Float8 => Datum::Float8(f64::from(f)),
         Datum::Float4(_) | Datum::Float8(_) => value,
-        // Digits are rounded once, to the nearest real, not to a double first.
+        // The digits are rounded once, directly to the nearest real. Rounding to a double first could give
+        // another result.
         Datum::Numeric(n) if ty == Ty::Float4 => {
             cx.keep_value(text::parse_as(&n.to_string(), ty.oid(), &cx.env.reading())?)
         }
         Datum::Numeric(n) => Datum::Float8(number::to_float(n)?),
         Datum::Text(_) => return from_text(value, Typed::plain(ty), cx),
-        // A whole number is rounded once, too.
+        // An integer is also rounded only once.
         other if ty == Ty::Float4 => Datum::Float4(other.as_integer().unwrap_or(0) as f32),
         other => Datum::Float8(other.as_integer().unwrap_or(0) as f64),
     })
@@ -176,7 +177,7 @@ fn to_numeric<'a>(value: Datum<'a>, to: Typed, cx: &Cx<'a>) -> Result<Datum<'a>>
     let n = match value {
         Datum::Numeric(_) if to.precision().is_none() => return Ok(value),
         Datum::Numeric(n) => n.to_owned(),
-        // The six digits that a real has for certain.
+        // Only the six digits that every real has are taken.
         Datum::Float4(f) => float_to_numeric(format!("{f:.5e}").parse().unwrap_or(f64::from(f)))?,
         Datum::Float8(f) => float_to_numeric(f)?,
         Datum::Text(t) => text::parse_numeric(t)?,
@@ -228,7 +229,7 @@ fn to_string<'a>(value: Datum<'a>, to: Typed, explicit: bool, cx: &Cx<'a>) -> Re
     Ok(Datum::Text(fitted))
 }
 
-/// A value's text in the arena, as its output function shows it.
+/// The output text of a value, in the arena.
 pub fn shown<'a>(value: Datum<'a>, cx: &Cx<'a>) -> Result<&'a str> {
     if let Datum::Text(t) = value {
         return Ok(t);

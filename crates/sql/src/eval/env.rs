@@ -24,13 +24,13 @@ pub trait Sequences {
     fn last(&self) -> Result<i64>;
     /// setval
     fn set(&self, name: &str, value: i64, called: bool) -> Result<i64>;
-    /// A function of advisory locks; whether it had what it asked for.
+    /// Calls a function of advisory locks. Returns whether it got the lock.
     fn lock(&self, call: &AdvisoryCall, world: &SystemContext) -> Result<bool> {
         world.lock(call)
     }
 }
 
-/// For places where rows are being read and the transaction is busy.
+/// For places where the transaction is reading rows, so that it cannot draw from sequences.
 pub struct NoSequences;
 
 fn not_here() -> SqlError {
@@ -56,7 +56,8 @@ impl Sequences for NoSequences {
     }
 }
 
-/// 57014 once the flag is set. It costs one load, so loops over what may be long call it for each step.
+/// Fails with 57014 if the flag is set. The check costs one load, so loops that may be long call it in each
+/// iteration.
 #[inline]
 pub fn unless_cancelled(cancel: &AtomicBool) -> Result<()> {
     if cancel.load(Ordering::Relaxed) {
@@ -66,13 +67,13 @@ pub fn unless_cancelled(cancel: &AtomicBool) -> Result<()> {
     Ok(())
 }
 
-/// Facts about the session and the moment.
+/// Facts about the session, and the current time.
 pub struct Env<'a> {
-    /// Start of the transaction, once it has been asked for.
+    /// The start of the transaction, after its first use.
     pub now_us: &'a Cell<Option<i64>>,
     /// The session's time zone and styles of dates and intervals.
     pub forms: &'a TimeForms,
-    /// The encoding that the client speaks.
+    /// The client's encoding.
     pub encoding: Encoding,
     /// `current_user`
     pub user: &'a str,
@@ -84,23 +85,23 @@ pub struct Env<'a> {
     pub process_id: i32,
     /// State of `random()`.
     pub random: &'a Cell<u64>,
-    /// Set when the statement is to end with 57014.
+    /// Set when the statement must end with 57014.
     pub cancel: &'a AtomicBool,
-    /// What catalog functions ask; only for statements that were bound with one.
+    /// The state that catalog functions read. Set only for statements that were bound with one.
     pub world: Option<&'a SystemContext>,
     /// Sequence functions.
     pub sequences: &'a dyn Sequences,
-    /// Lists that were hashed for this execution.
+    /// The lists that were hashed in this execution.
     pub lists: Lists,
 }
 
 impl<'a> Env<'a> {
-    /// What catalog functions ask.
+    /// The state that catalog functions read.
     pub fn world(&self) -> Result<&'a SystemContext> {
         self.world.ok_or_else(|| SqlError::internal("a statement that reads the catalog runs without it"))
     }
 
-    /// 57014 if the statement was cancelled.
+    /// Fails with 57014 if the statement was cancelled.
     pub fn check_cancel(&self) -> Result<()> {
         unless_cancelled(self.cancel)
     }
@@ -110,12 +111,12 @@ impl<'a> Env<'a> {
         &self.forms.zone
     }
 
-    /// How texts of times are read.
+    /// The settings for reading texts of times.
     pub fn reading(&self) -> Reading<'a> {
         Reading::new(self.forms, self.now_us)
     }
 
-    /// Start of the transaction, microseconds since 2000-01-01 UTC.
+    /// The start of the transaction, in microseconds since 2000-01-01 UTC.
     pub fn now_us(&self) -> i64 {
         self.reading().now_us()
     }

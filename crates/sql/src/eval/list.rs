@@ -18,16 +18,16 @@ use varve_engine::Datum;
 
 use super::{Cx, Expr, Input};
 
-/// Fewer values are compared one by one.
+/// Lists with fewer values are not hashed. Their values are compared one by one.
 const HASHED_MIN: usize = 16;
-/// So many rows are compared one by one first: for one or two rows it isn't worth it.
+/// The number of rows before the list is hashed. For one or two rows, hashing costs more than it saves.
 const PLAIN_ROWS: u32 = 2;
 
 /// The number of a list.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ListId(u64);
 
-/// Without the number: expressions are compared by what they show.
+/// Shows no number, because bound expressions are compared by their Debug form.
 impl fmt::Debug for ListId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("ListId")
@@ -35,7 +35,7 @@ impl fmt::Debug for ListId {
 }
 
 impl ListId {
-    /// One that no other list has.
+    /// Returns a number that no other list has.
     pub fn next() -> ListId {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         ListId(NEXT.fetch_add(1, Ordering::Relaxed))
@@ -87,9 +87,9 @@ impl<'l> IntoIterator for &'l List {
 /// The values of a list.
 #[derive(Debug, Default)]
 struct Members {
-    /// Whole numbers of any width.
+    /// Integers of any width.
     words: HashSet<i64>,
-    /// Keys of all others.
+    /// The keys of all other values.
     keys: HashSet<Box<[u8]>>,
     has_null: bool,
 }
@@ -109,7 +109,8 @@ impl Members {
         }
     }
 
-    /// Whether one equals the value, which is not NULL; `None` if a NULL may be it.
+    /// Whether one of the values equals `value`, which is not NULL. `None` if no value is equal, but the list
+    /// has a NULL.
     fn find(&self, value: &Datum<'_>, key: &mut Vec<u8>) -> Option<bool> {
         let found = match (value, value.as_integer()) {
             (Datum::Int2(_) | Datum::Int4(_) | Datum::Int8(_), Some(word)) => self.words.contains(&word),
@@ -178,7 +179,8 @@ impl List {
         }
         cx.env.lists.find(self.id, value, |add| {
             self.iter().all(|item| {
-                // One that fails is due only if no item before it is equal.
+                // If an item fails, this is an error only if no earlier item is equal. So such a list is not
+                // hashed.
                 let constant = if item.is_constant() { item.eval(&Input::None, cx).ok() } else { None };
                 constant.is_some_and(|value| {
                     add(value);
@@ -190,7 +192,8 @@ impl List {
 }
 
 impl ListId {
-    /// The answer of an array as a hashed set; `None` if it is to be evaluated and looked through.
+    /// Looks a value up in an array that is hashed. `None` if the array must be evaluated and searched
+    /// instead.
     pub(super) fn find<'a>(self, value: &Datum<'_>, array: &'a Expr, cx: &Cx<'a>) -> Option<Answer> {
         cx.env.lists.find(self, value, |add| {
             match array.is_constant().then(|| array.eval(&Input::None, cx)) {

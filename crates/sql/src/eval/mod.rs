@@ -80,7 +80,7 @@ impl CmpOp {
         }
     }
 
-    /// As written.
+    /// The operator as SQL writes it.
     pub fn symbol(self) -> &'static str {
         match self {
             CmpOp::Eq => "=",
@@ -98,25 +98,25 @@ impl CmpOp {
 pub enum Expr {
     /// A constant.
     Const(Value),
-    /// Parameter by number from 0.
+    /// A parameter, by its number from 0.
     Param(usize),
-    /// Column of the input by ordinal.
+    /// A column of the input, by ordinal.
     Column(usize),
-    /// A value computed before this step (group key, aggregate) by ordinal.
+    /// A value that an earlier step has computed (group key, aggregate), by its number.
     Slot(usize),
-    /// A value that the query around gives to the subquery in which this stands, by ordinal; it stays the
-    /// same while the subquery runs.
+    /// A value that the outer query passes to this subquery, by its number. It stays the same while the
+    /// subquery runs.
     Outer(usize),
     /// The result of a subquery. First the values of the outer row that it depends on (its `Outer` values),
     /// then the subquery itself.
     Subquery(Box<[Expr]>, Arc<Subquery>),
-    /// Values that are computed once, and an expression that has them as `Held`.
+    /// Values that are computed once, and an expression that uses them by `Held`.
     Let(Box<[Expr]>, Box<Expr>),
-    /// A value of the `Let` around, by ordinal.
+    /// A value of the surrounding `Let`, by its number.
     Held(usize),
-    /// All are true.
+    /// AND of several conditions.
     And(Box<[Expr]>),
-    /// One is true.
+    /// OR of several conditions.
     Or(Box<[Expr]>),
     /// Negation.
     Not(Box<Expr>),
@@ -134,9 +134,9 @@ pub enum Expr {
     Like(Box<Like>),
     /// CASE with conditions; the last item is ELSE.
     Case(Box<[(Expr, Expr)]>, Box<Expr>),
-    /// The first that is not NULL.
+    /// COALESCE: the first value that is not NULL.
     Coalesce(Box<[Expr]>),
-    /// The larger (true) or smallest of those that are not NULL.
+    /// GREATEST (true) or LEAST (false) of the values that are not NULL.
     Extreme(Box<[Expr]>, bool),
     /// Binary arithmetic within one class of numbers.
     Arith(ArithOp, Class, Box<(Expr, Expr)>),
@@ -152,7 +152,7 @@ pub enum Expr {
     Pad(Box<Expr>, usize),
     /// ARRAY[...]: (type of the elements, the elements)
     Array(Ty, Box<[Expr]>),
-    /// value op ANY (array), or ALL if the flag is set; the number of the array as a list of values.
+    /// value op ANY (array), or ALL if the flag is set. The number is for hashing the array.
     Quantified(CmpOp, bool, Box<(Expr, Expr)>, ListId),
 }
 
@@ -163,7 +163,7 @@ pub struct Like {
     pub subject: Expr,
     /// The pattern.
     pub pattern: Expr,
-    /// The escape character; `None` for none at all.
+    /// The escape character. `None` if there is none.
     pub escape: Option<char>,
     /// NOT LIKE
     pub negated: bool,
@@ -174,11 +174,11 @@ pub struct Like {
 /// The row that columns refer to.
 #[derive(Clone, Copy)]
 pub enum Input<'a> {
-    /// There is none.
+    /// No row.
     None,
     /// A stored row.
     Row(RowRef<'a>),
-    /// Values computed earlier.
+    /// Values that earlier steps have computed.
     Slots(&'a [Datum<'a>]),
     /// Within a `Let`: its values, and the row.
     Held(&'a Frame<'a>),
@@ -191,7 +191,8 @@ pub struct Frame<'a> {
 }
 
 impl<'a> Input<'a> {
-    /// A column of the row. Panics without a row: the binder admits no column then.
+    /// Returns a column of the row. Panics without a row. This cannot happen, because the binder allows no
+    /// columns there.
     #[inline]
     pub fn get(&self, column: usize) -> Datum<'a> {
         match self {
@@ -203,24 +204,24 @@ impl<'a> Input<'a> {
     }
 }
 
-/// What an evaluation may use besides the row.
+/// What an evaluation can use besides the row.
 #[derive(Clone, Copy)]
 pub struct Cx<'a> {
     /// Values of the parameters.
     pub params: &'a [Datum<'a>],
-    /// Room for results.
+    /// The arena for results.
     pub arena: &'a Bump,
     /// Clock, session, sequences.
     pub env: &'a Env<'a>,
 }
 
 impl<'a> Cx<'a> {
-    /// Keeps a text in the arena.
+    /// Copies a text into the arena.
     pub fn text(&self, text: &str) -> Datum<'a> {
         Datum::Text(self.arena.alloc_str(text))
     }
 
-    /// Keeps bytes in the arena.
+    /// Copies bytes into the arena.
     pub fn bytes(&self, bytes: &[u8]) -> &'a [u8] {
         self.arena.alloc_slice_copy(bytes)
     }
@@ -230,7 +231,7 @@ impl<'a> Cx<'a> {
         keep_in(self.arena, datum)
     }
 
-    /// Keeps an owned value in the arena.
+    /// Copies an owned value into the arena.
     pub fn keep_value(&self, value: Value) -> Datum<'a> {
         keep_in(self.arena, value.as_datum())
     }
@@ -259,7 +260,7 @@ pub fn keep_in<'a>(arena: &'a Bump, datum: Datum<'_>) -> Datum<'a> {
     }
 }
 
-/// The array that these bytes, copied from another array, are.
+/// The array in bytes that were copied from another array.
 fn stored_array(bytes: &[u8]) -> ArrayRef<'_> {
     match ArrayRef::from_bytes(bytes) {
         Some(array) => array,
@@ -267,7 +268,7 @@ fn stored_array(bytes: &[u8]) -> ArrayRef<'_> {
     }
 }
 
-/// The numeric that these bytes, copied from another numeric, are.
+/// The numeric in bytes that were copied from another numeric.
 fn stored_numeric(bytes: &[u8]) -> NumericRef<'_> {
     match NumericRef::from_bytes(bytes) {
         Some(n) => n,
@@ -279,7 +280,7 @@ impl Expr {
     /// NULL.
     pub const NULL: Expr = Expr::Const(Value::Null);
 
-    /// The value for one row.
+    /// Computes the value for one row.
     pub fn eval<'a>(&'a self, row: &Input<'a>, cx: &Cx<'a>) -> Result<Datum<'a>> {
         Ok(match self {
             Expr::Column(n) | Expr::Slot(n) => row.get(*n),
@@ -354,7 +355,7 @@ impl Expr {
     /// Whether the condition holds for the row.
     pub fn is_true<'a>(&'a self, row: &Input<'a>, cx: &Cx<'a>) -> Result<bool> {
         if let Expr::And(all) = self {
-            // The first that does not hold decides, be it false or NULL.
+            // The first condition that is false or NULL decides.
             for item in all {
                 if !item.is_true(row, cx)? {
                     return Ok(false);
@@ -366,8 +367,8 @@ impl Expr {
     }
 }
 
-/// Computes the values, then the expression over them. Frames do not stack: what is held is bound in the
-/// innermost one.
+/// Computes the values of a `Let`, then the expression that uses them. Only the innermost `Let` is stored,
+/// because its body uses no values of outer ones.
 fn held<'a>(values: &'a [Expr], body: &'a Expr, row: &Input<'a>, cx: &Cx<'a>) -> Result<Datum<'a>> {
     let computed = values.iter().map(|v| v.eval(row, cx)).collect::<Result<SmallVec<[Datum<'a>; 4]>>>()?;
     let row = if let Input::Held(frame) = row { frame.row } else { *row };
@@ -384,7 +385,8 @@ fn compare<'a>(op: CmpOp, sides: &'a (Expr, Expr), row: &Input<'a>, cx: &Cx<'a>)
     Ok(Datum::Bool(op.holds(left.order(&right))))
 }
 
-/// AND (`decisive` false) and OR (`decisive` true): the decisive value wins, else NULL, else the other.
+/// AND (`decisive` is false) and OR (`decisive` is true). If an item has the decisive value, so has the
+/// result. Otherwise the result is NULL if an item is NULL, and else the other value.
 fn junction<'a>(items: &'a [Expr], decisive: bool, row: &Input<'a>, cx: &Cx<'a>) -> Result<Datum<'a>> {
     let mut unknown = false;
     for item in items {
@@ -423,7 +425,8 @@ fn in_list<'a>(
     Ok(if unknown { Datum::Null } else { Datum::Bool(negated) })
 }
 
-/// ANY is true if one comparison is, ALL if none is false; NULL if that hangs on a NULL.
+/// ANY is true if one comparison is true. ALL is true if no comparison is false. The result is NULL if it
+/// depends on a NULL.
 fn quantified<'a>(op: CmpOp, all: bool, left: Datum<'a>, right: Datum<'a>) -> Datum<'a> {
     let Datum::Array(array) = right else { return Datum::Null };
     let mut unknown = false;
@@ -465,7 +468,8 @@ fn extreme<'a>(items: &'a [Expr], largest: bool, row: &Input<'a>, cx: &Cx<'a>) -
     let mut best = Datum::Null;
     for item in items {
         let value = item.eval(row, cx)?;
-        // Of equal values the first one: 0.0 and 0 are equal, and look different.
+        // If values are equal, the first one is taken. For example, 0.0 and 0 are equal, but are shown
+        // differently.
         let beats = || if largest { value.order(&best).is_gt() } else { value.order(&best).is_lt() };
         let better = !value.is_null() && (best.is_null() || beats());
         if better {

@@ -15,23 +15,23 @@ use varve_engine::{Numeric, NumericRef, Special};
 use crate::error::{Result, SqlError, SqlState};
 use crate::text::numeric_overflow;
 
-/// Significant digits that a quotient has at least.
+/// The smallest number of significant digits of a quotient.
 pub const SIGNIFICANT_MIN: i64 = 16;
-/// Digits after the point that a quotient has at most.
+/// The largest number of digits after the point of a quotient.
 pub const SCALE_MAX: i64 = 1000;
 
-/// Most digits that a number has before the point, and behind it.
+/// The largest number of digits before the point. `DIGITS_MAX` is the largest number after it.
 const WHOLE_MAX: i64 = 131_072;
 const DIGITS_MAX: i64 = 16_383;
-/// PostgreSQL's numerics have base-10000 digits; scales of quotients are chosen in them.
+/// PostgreSQL stores a numeric in base-10000 digits, and chooses the scale of a quotient by these digits.
 const GROUP_DIGITS: i64 = 4;
 
-/// An owned numeric from a decimal.
+/// Converts a decimal to a numeric.
 pub fn pack(value: &BigDecimal) -> Result<Numeric> {
     Numeric::from_big(value).map_err(|_| numeric_overflow())
 }
 
-/// A numeric without fraction.
+/// Makes a numeric from an integer.
 pub fn of_i128(value: i128) -> Numeric {
     match i64::try_from(value) {
         Ok(small) => Numeric::from_i64(small),
@@ -41,7 +41,7 @@ pub fn of_i128(value: i128) -> Numeric {
     }
 }
 
-/// 22012
+/// Error 22012: division by zero.
 pub fn division_by_zero() -> SqlError {
     SqlError::new(SqlState::DIVISION_BY_ZERO, "division by zero")
 }
@@ -50,27 +50,27 @@ fn both(a: NumericRef<'_>, b: NumericRef<'_>) -> Option<(BigDecimal, BigDecimal)
     Some((a.to_big()?, b.to_big()?))
 }
 
-/// The infinity of this sign; NaN for the sign of zero.
+/// The infinity with this sign. NaN for sign 0.
 fn infinity(sign: i8) -> Numeric {
     if sign == 0 { Numeric::nan() } else { Numeric::special(Special::infinity(sign < 0)) }
 }
 
-/// The sign of an infinity, 0 for all other numbers.
+/// The sign of an infinity. 0 for all other numbers.
 fn infinite_sign(a: NumericRef<'_>) -> i8 {
     if a.as_special().is_some() { a.sign().unwrap_or(0) } else { 0 }
 }
 
-/// The sum, where an operand is no decimal; `sign` is -1 for a difference.
+/// The sum, if an operand is NaN or infinite. `sign` is -1 for a difference.
 fn special_sum(a: NumericRef<'_>, b: NumericRef<'_>, sign: i8) -> Numeric {
     if a.is_nan() || b.is_nan() {
         return Numeric::nan();
     }
     let (a, b) = (infinite_sign(a), infinite_sign(b) * sign);
-    // Infinities of two signs: NaN.
+    // The sum of two infinities with different signs is NaN.
     infinity((a + b).signum())
 }
 
-/// The product, where an operand is no decimal.
+/// The product, if an operand is NaN or infinite.
 fn special_product(a: NumericRef<'_>, b: NumericRef<'_>) -> Numeric {
     match (a.sign(), b.sign()) {
         (Some(a), Some(b)) => infinity(a * b),
@@ -78,7 +78,7 @@ fn special_product(a: NumericRef<'_>, b: NumericRef<'_>) -> Numeric {
     }
 }
 
-/// The quotient, where an operand is no decimal.
+/// The quotient, if an operand is NaN or infinite.
 fn special_quotient(a: NumericRef<'_>, b: NumericRef<'_>) -> Result<Numeric> {
     let (Some(sign_a), Some(sign_b)) = (a.sign(), b.sign()) else { return Ok(Numeric::nan()) };
     if sign_b == 0 {
@@ -90,7 +90,7 @@ fn special_quotient(a: NumericRef<'_>, b: NumericRef<'_>) -> Result<Numeric> {
     Ok(if infinite_sign(b) == 0 { infinity(sign_a * sign_b) } else { Numeric::nan() })
 }
 
-/// The remainder, where an operand is no decimal.
+/// The remainder, if an operand is NaN or infinite.
 fn special_remainder(a: NumericRef<'_>, b: NumericRef<'_>) -> Result<Numeric> {
     if a.is_nan() || b.is_nan() {
         return Ok(Numeric::nan());
@@ -101,7 +101,7 @@ fn special_remainder(a: NumericRef<'_>, b: NumericRef<'_>) -> Result<Numeric> {
     Ok(if infinite_sign(a) == 0 { a.to_owned() } else { Numeric::nan() })
 }
 
-/// Both as integers of one scale, if small.
+/// Both numbers as integers of the same scale, if they are small enough.
 fn aligned(a: NumericRef<'_>, b: NumericRef<'_>) -> Option<(i64, i64, u16)> {
     let ((a, s), (b, t)) = (a.to_unscaled()?, b.to_unscaled()?);
     let scale = s.max(t);
@@ -206,7 +206,7 @@ fn quotient_scale(a: &BigDecimal, b: &BigDecimal) -> i64 {
     scale.max(a.fractional_digit_count()).max(b.fractional_digit_count()).clamp(0, SCALE_MAX)
 }
 
-/// The scale that gives a quotient enough digits, by the leading groups of its operands.
+/// The scale that gives a quotient enough digits, computed from the leading digits of its operands.
 fn div_scale((weight_a, first_a): (i64, i64), (weight_b, first_b): (i64, i64)) -> i64 {
     let mut weight = weight_a - weight_b;
     if first_a <= first_b {
@@ -215,7 +215,7 @@ fn div_scale((weight_a, first_a): (i64, i64), (weight_b, first_b): (i64, i64)) -
     SIGNIFICANT_MIN - weight * GROUP_DIGITS
 }
 
-/// Weight and value of the first base-10000 digit.
+/// The weight and the value of the first base-10000 digit.
 fn leading_group(value: &BigDecimal) -> (i64, i64) {
     if value.is_zero() {
         return (0, 0);
@@ -229,7 +229,7 @@ fn leading_group(value: &BigDecimal) -> (i64, i64) {
     (weight, group.parse().unwrap_or(0))
 }
 
-/// The same of an unscaled value and its scale.
+/// The same for an unscaled value and its scale.
 fn small_leading_group(unscaled: i64, scale: i64) -> Option<(i64, i64)> {
     let value = unscaled.unsigned_abs();
     let Some(digits) = value.checked_ilog10() else { return Some((0, 0)) };
@@ -242,7 +242,7 @@ fn small_leading_group(unscaled: i64, scale: i64) -> Option<(i64, i64)> {
     Some((weight, group as i64))
 }
 
-/// a / b without its fraction, and without its digits after the point.
+/// a / b, truncated to an integer with scale 0.
 pub fn whole_quotient(a: NumericRef<'_>, b: NumericRef<'_>) -> Result<Numeric> {
     if a.as_special().is_some() || b.as_special().is_some() {
         return special_quotient(a, b);
@@ -271,7 +271,8 @@ pub fn negate(a: NumericRef<'_>) -> Result<Numeric> {
     }
 }
 
-/// Rounds to `scale` digits (below 0: before the point) in the given way.
+/// Rounds to `scale` digits after the point in the given mode. A negative `scale` counts digits before the
+/// point.
 pub fn round_to(a: NumericRef<'_>, scale: i64, mode: RoundingMode) -> Result<Numeric> {
     let Some(big) = a.to_big() else { return Ok(a.to_owned()) };
     pack(
@@ -280,7 +281,7 @@ pub fn round_to(a: NumericRef<'_>, scale: i64, mode: RoundingMode) -> Result<Num
     )
 }
 
-/// The square root, with PostgreSQL's choice of digits.
+/// The square root, with as many digits as in PostgreSQL.
 pub fn square_root(a: NumericRef<'_>) -> Result<Numeric> {
     if a.sign().is_some_and(i8::is_negative) {
         let message = "cannot take square root of a negative number";
@@ -301,7 +302,7 @@ fn root(of: &BigDecimal, scale: i64) -> BigDecimal {
     BigDecimal::new(digits.sqrt(), scale + 1).with_scale_round(scale, RoundingMode::HalfUp)
 }
 
-/// a / b as a variance, or the root of that with as many digits: 0 if a is not above 0.
+/// The variance a / b, or its square root with the same number of digits. 0 if a is not positive.
 pub fn mean_square(a: NumericRef<'_>, b: NumericRef<'_>, rooted: bool) -> Result<Numeric> {
     let Some((a, b)) = both(a, b) else { return Ok(Numeric::nan()) };
     if !a.is_positive() {
@@ -312,12 +313,12 @@ pub fn mean_square(a: NumericRef<'_>, b: NumericRef<'_>, rooted: bool) -> Result
     pack(&if rooted { root(&variance, scale) } else { variance })
 }
 
-/// Average of `count` values with this sum.
+/// The average of `count` values with this sum.
 pub fn average(sum: NumericRef<'_>, count: u64) -> Result<Numeric> {
     divide(sum, of_i128(i128::from(count)).as_ref())
 }
 
-/// The nearest double; overflow is an error.
+/// Converts to the nearest double. Overflow is an error.
 pub fn to_float(a: NumericRef<'_>) -> Result<f64> {
     if let Some(special) = a.as_special() {
         return Ok(special.to_f64());

@@ -28,7 +28,8 @@ pub fn eval<'a>(like: &'a Like, row: &Input<'a>, cx: &Cx<'a>) -> Result<Datum<'a
     Ok(Datum::Bool(matched != like.negated))
 }
 
-/// Whether the whole subject matches the pattern. Backtracks to the last `%` only, which is enough.
+/// Whether the whole subject matches the pattern. Backtracking to the last `%` is enough: an earlier `%` that
+/// took more characters could not help.
 pub fn matches(subject: &str, pattern: &str, escape: Option<char>) -> Result<bool> {
     if !pattern.contains('_') && escape.is_none_or(|c| !pattern.contains(c)) {
         return Ok(has_parts(subject.as_bytes(), pattern.as_bytes()));
@@ -47,7 +48,7 @@ pub fn matches(subject: &str, pattern: &str, escape: Option<char>) -> Result<boo
             }
             Step::Failed => {}
         }
-        // The run of the last % takes one character more.
+        // The last `%` takes one more character.
         let Some((from, after)) = &mut retry else { return Ok(false) };
         if from.next().is_none() {
             return Ok(false);
@@ -56,7 +57,7 @@ pub fn matches(subject: &str, pattern: &str, escape: Option<char>) -> Result<boo
     }
 }
 
-/// Whether what stands between the `%` of the pattern stands in the subject, one behind the other.
+/// Whether the texts between the `%` of the pattern occur in the subject in this order.
 fn has_parts(subject: &[u8], pattern: &[u8]) -> bool {
     let mut parts = pattern.split(|b| *b == b'%');
     let Some(mut rest) = subject.strip_prefix(parts.next().unwrap_or_default()) else { return false };
@@ -81,7 +82,7 @@ fn advance(s: &mut std::str::Chars<'_>, p: &mut std::str::Chars<'_>, escape: Opt
         return Ok(if s.as_str().is_empty() { Step::End } else { Step::Failed });
     };
     if Some(wanted) == escape {
-        // Behind the end of the subject PostgreSQL does not look at the pattern any more.
+        // At the end of the subject, PostgreSQL does not look at the rest of the pattern.
         if s.as_str().is_empty() {
             return Ok(Step::Failed);
         }

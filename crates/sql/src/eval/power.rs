@@ -20,19 +20,19 @@ use super::number::{SCALE_MAX, SIGNIFICANT_MIN, exact_sum, of_i128, pack};
 use crate::error::{Result, SqlError, SqlState};
 
 const LOG10_E: f64 = std::f64::consts::LOG10_E;
-/// Digits that are computed beyond those that are shown.
+/// The number of digits that are computed in addition to the digits of the result.
 const GUARD_DIGITS: i64 = 12;
-/// An exponent of e beyond this has a result without any digit that is shown, or too large a one.
+/// If an exponent of e is beyond this limit, the result is too large, or all its digits are zero.
 const EXPONENT_MAX: f64 = 6_000.0;
-/// Digits before the point that a numeric has at most.
+/// The largest number of digits before the point.
 const WHOLE_MAX: f64 = 131_072.0;
 
-/// 22003 for a result with too many digits before the point.
+/// Error 22003: the result has too many digits before the point.
 fn overflow() -> SqlError {
     SqlError::new(SqlState::NUMERIC_OUT_OF_RANGE, "value overflows numeric format")
 }
 
-/// 2201E for a number without a logarithm.
+/// Error 2201E: the number has no logarithm.
 pub fn no_logarithm(is_zero: bool) -> SqlError {
     let of = if is_zero { "zero" } else { "a negative number" };
     SqlError::new(SqlState::INVALID_LOG, format!("cannot take logarithm of {of}"))
@@ -126,7 +126,7 @@ pub fn power(base: NumericRef<'_>, exponent: NumericRef<'_>) -> Result<Numeric> 
     rounded(context(weight, scale).powf(&repr(&b), &repr(&e), None), scale)
 }
 
-/// A power with a whole exponent: it has 16 digits behind the point or more, however large it is.
+/// A power with an integer exponent. It has at least 16 digits after the point, even if it is large.
 fn whole_power(base: &BigDecimal, exponent: i32) -> Result<Numeric> {
     let scale = base.fractional_digit_count().clamp(SIGNIFICANT_MIN, SCALE_MAX);
     if base.is_zero() {
@@ -142,7 +142,7 @@ fn whole_power(base: &BigDecimal, exponent: i32) -> Result<Numeric> {
     rounded(context(weight as i64, scale).powi(&repr(base), exponent.into()), scale)
 }
 
-/// A power where an argument is NaN or infinite.
+/// A power, if an argument is NaN or infinite.
 fn special_power(base: NumericRef<'_>, exponent: NumericRef<'_>) -> Result<Numeric> {
     let is_one = |n: NumericRef<'_>| n.to_big().is_some_and(|n| n.is_one());
     if exponent.sign() == Some(0) || is_one(base) {
@@ -158,7 +158,7 @@ fn special_power(base: NumericRef<'_>, exponent: NumericRef<'_>) -> Result<Numer
     }
     let infinite = |negative| Ok(Numeric::special(Special::infinity(negative)));
     let Some(exponent) = whole else {
-        // To the power of an infinity.
+        // The exponent is infinite.
         let size = base.to_big().map(|b| b.abs());
         return match size.map(|size| size.cmp(&BigDecimal::one())) {
             Some(std::cmp::Ordering::Equal) => Ok(of_i128(1)),
@@ -172,14 +172,14 @@ fn special_power(base: NumericRef<'_>, exponent: NumericRef<'_>) -> Result<Numer
     if sign < 0 { Ok(of_i128(0)) } else { infinite(base_sign < 0 && is_odd()) }
 }
 
-/// The greatest number that both are multiples of; NaN for what is no number.
+/// The greatest common divisor. NaN if an argument is NaN or infinite.
 pub fn greatest_divisor(a: NumericRef<'_>, b: NumericRef<'_>, cx: &Cx<'_>) -> Result<Numeric> {
     let (Some(a), Some(b)) = (a.to_big(), b.to_big()) else { return Ok(Numeric::nan()) };
     let (x, y, scale) = as_integers(a, b);
     pack(&BigDecimal::new(divisor(x, y, cx)?, scale))
 }
 
-/// The least positive multiple of both, 0 if one is 0.
+/// The least common multiple. 0 if an argument is 0.
 pub fn least_multiple(a: NumericRef<'_>, b: NumericRef<'_>, cx: &Cx<'_>) -> Result<Numeric> {
     let (Some(a), Some(b)) = (a.to_big(), b.to_big()) else { return Ok(Numeric::nan()) };
     let (x, y, scale) = as_integers(a, b);
@@ -190,7 +190,7 @@ pub fn least_multiple(a: NumericRef<'_>, b: NumericRef<'_>, cx: &Cx<'_>) -> Resu
     pack(&BigDecimal::new(multiple.abs(), scale))
 }
 
-/// Euclid's algorithm, which takes many turns for long numbers.
+/// Euclid's algorithm. It needs many iterations for long numbers, so it checks for a cancel request.
 fn divisor(mut x: BigInt, mut y: BigInt, cx: &Cx<'_>) -> Result<BigInt> {
     while !y.is_zero() {
         cx.env.check_cancel()?;
@@ -200,15 +200,15 @@ fn divisor(mut x: BigInt, mut y: BigInt, cx: &Cx<'_>) -> Result<BigInt> {
     Ok(x.abs())
 }
 
-/// Both in units of the last digit that either has.
+/// Both numbers as integers, in units of the last digit of either number. Also returns their scale.
 fn as_integers(a: BigDecimal, b: BigDecimal) -> (BigInt, BigInt, i64) {
     let scale = a.fractional_digit_count().max(b.fractional_digit_count()).max(0);
     let digits = |of: BigDecimal| of.with_scale(scale).into_bigint_and_exponent().0;
     (digits(a), digits(b), scale)
 }
 
-/// Digits behind the point for a result whose first digit stands at `weight` (0: before the point, the last
-/// one there).
+/// The number of digits after the point for a result whose first digit has this weight. The digit just before
+/// the point has weight 0.
 fn fitting_scale(weight: i64, arguments: &[&BigDecimal]) -> i64 {
     let shown = arguments.iter().map(|a| a.fractional_digit_count()).max().unwrap_or(0);
     (SIGNIFICANT_MIN - weight).max(shown).clamp(0, SCALE_MAX)
@@ -224,7 +224,7 @@ fn repr(of: &BigDecimal) -> Repr<10> {
     Repr::new(IBig::from_le_bytes(&digits.to_signed_bytes_le()), -(exponent as isize))
 }
 
-/// The result with this many digits behind the point.
+/// The result, rounded to this number of digits after the point.
 fn rounded(result: FpResult<DBig>, scale: i64) -> Result<Numeric> {
     let Ok(result) = result else { return Err(overflow()) };
     let (digits, exponent) = result.value().into_repr().into_parts();
@@ -245,7 +245,7 @@ fn approximate(of: &BigDecimal) -> f64 {
     of.to_f64().unwrap_or(if of.is_negative() { f64::NEG_INFINITY } else { f64::INFINITY })
 }
 
-/// Where the first digit of a number above 0 stands, and its first digits as a number from 1 to 10.
+/// The weight of the first digit of a positive number, and its first digits as a number from 1 to 10.
 fn scientific(of: &BigDecimal) -> (i64, f64) {
     let (digits, scale) = of.as_bigint_and_exponent();
     let text = digits.magnitude().to_string();
@@ -255,19 +255,19 @@ fn scientific(of: &BigDecimal) -> (i64, f64) {
     (weight, leading)
 }
 
-/// The decimal logarithm of a number above 0, also of one that no double holds.
+/// The decimal logarithm of a positive number, even if no double can hold the number.
 fn decimal_logarithm(of: &BigDecimal) -> f64 {
     let (weight, leading) = scientific(of);
     weight as f64 + leading.log10()
 }
 
-/// The natural logarithm of a number above 0, also where it is near 1.
+/// The natural logarithm of a positive number. It is exact enough for numbers near 1, too.
 fn natural(of: &BigDecimal) -> f64 {
     let beyond_one = approximate(&exact_sum(of.clone(), -BigDecimal::one()));
     if beyond_one.abs() < 0.1 { beyond_one.ln_1p() } else { decimal_logarithm(of) / LOG10_E }
 }
 
-/// Where the first digit of the natural logarithm of a number above 0 stands, as PostgreSQL estimates it.
+/// The weight of the first digit of a positive number's natural logarithm, as PostgreSQL estimates it.
 fn logarithm_weight(of: &BigDecimal) -> i64 {
     let beyond_one = exact_sum(of.clone(), -BigDecimal::one());
     if beyond_one.abs() <= BigDecimal::new(BigInt::one(), 1) {

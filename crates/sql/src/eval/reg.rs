@@ -16,7 +16,7 @@ use crate::system::{self, SystemContext, ids, names, show, types};
 use crate::text;
 use crate::ty::Reg;
 
-/// The name behind an OID.
+/// The name of the object with an OID, as text.
 pub fn shown<'a>(kind: Reg, value: Datum<'a>, cx: &Cx<'a>) -> Result<Datum<'a>> {
     let Some(oid) = value.as_integer().and_then(|n| u32::try_from(n).ok()) else { return Ok(value) };
     if oid == 0 {
@@ -44,14 +44,14 @@ fn name_of(kind: Reg, oid: u32, world: &SystemContext) -> Option<String> {
     }
 }
 
-/// The OID that a text stands for.
+/// Reads a text as an OID.
 pub fn read<'a>(kind: Reg, written: &str, cx: &Cx<'a>) -> Result<Datum<'a>> {
     let world = cx.env.world()?;
     find(kind, written, &world.catalog, &world.path).map(|oid| Datum::Int8(i64::from(oid)))
 }
 
-/// The OID that a text stands for: a number, `-`, or a name; 42P01 and its relatives if there is no such
-/// object.
+/// The OID that a text means: a number, `-`, or a name. Fails with 42P01 or a similar error if there is no
+/// object of this name.
 pub fn find(kind: Reg, written: &str, catalog: &Catalog, path: &Path) -> Result<u32> {
     if written == "-" {
         return Ok(0);
@@ -67,7 +67,7 @@ pub fn find_named(kind: Reg, written: &str, catalog: &Catalog, path: &Path) -> R
     lookup(kind, written, catalog, path).ok_or_else(|| {
         let (schema, _) = split_name(written);
         match has_schema(written) && system::namespace(catalog, &schema) == 0 {
-            // Of a type PostgreSQL looks for the schema first.
+            // For a type, PostgreSQL first reports a missing schema.
             true if kind == Reg::Type => missing(Reg::Namespace, &schema),
             _ => missing(kind, written),
         }

@@ -28,14 +28,15 @@ use matcher::{Node, Search};
 pub use options::Options;
 use syntax::Part;
 
-/// Compiled patterns that a thread keeps.
+/// The number of compiled patterns in a thread's cache.
 const KEPT: usize = 32;
-/// Most memory that one compiled pattern takes, and again what the crate's automata take beside it, in bytes.
+/// The largest size of one compiled pattern, in bytes. The crate's lazy automata of the pattern may take the
+/// same size again.
 const SIZE_MAX: usize = 1 << 20;
 
-/// What groups match, the whole first, as bytes from and to.
+/// The text ranges that groups match, as byte offsets. The first range is the whole match.
 pub type Groups = Vec<Option<(usize, usize)>>;
-/// Ends a search with its error.
+/// Called during a search. Its error ends the search.
 pub type Look<'t> = &'t dyn Fn() -> Result<()>;
 
 /// A pattern as written, its flags, and what it compiled to.
@@ -45,7 +46,7 @@ thread_local! {
     static COMPILED: RefCell<Vec<Compiled>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The compiled pattern; 2201B if it is none.
+/// Compiles a pattern. Fails with 2201B if it is not valid.
 pub fn compiled(pattern: &str, options: Options) -> Result<Rc<Pattern>> {
     COMPILED.with_borrow_mut(|kept| {
         if let Some(at) = kept.iter().position(|(p, o, _)| p == pattern && *o == options) {
@@ -67,17 +68,17 @@ pub struct Pattern {
     part: Part,
     group_count: usize,
     folds_case: bool,
-    /// Made when it is asked where a match ends.
+    /// The matcher's tree. It is made when the end of a match is needed first.
     node: OnceCell<Node>,
 }
 
 impl Pattern {
-    /// How many groups there are.
+    /// The number of groups.
     pub fn group_count(&self) -> usize {
         self.group_count
     }
 
-    /// Whether it fits anywhere.
+    /// Whether the pattern matches anywhere in the text.
     pub fn is_match(&self, text: &str, look: Look<'_>) -> Result<bool> {
         match self.part.is_searched_exactly() {
             true => Ok(self.regex.is_match(text)),
@@ -95,7 +96,7 @@ impl Pattern {
         }
     }
 
-    /// The leftmost match at or behind `from`: the whole, and the groups if they are wanted.
+    /// The leftmost match at or after `from`, and its groups if they are wanted.
     pub fn next(
         &self,
         text: &str,
@@ -140,7 +141,7 @@ impl Pattern {
     }
 }
 
-/// Where a match begins and ends.
+/// The begin and the end of the whole match.
 pub fn whole(groups: &Groups) -> (usize, usize) {
     groups.first().copied().flatten().unwrap_or_default()
 }
@@ -173,7 +174,7 @@ fn invalid(error: &regex::Error) -> SqlError {
     })
 }
 
-/// 2201B
+/// Error 2201B: the regular expression is not valid.
 fn invalid_for(reason: &str) -> SqlError {
     SqlError::new(SqlState::INVALID_REGULAR_EXPRESSION, format!("invalid regular expression: {reason}"))
 }
@@ -289,15 +290,15 @@ mod tests {
         }
     }
 
-    /// A search that would take for ever can be cancelled.
+    /// A search that would take very long can be cancelled.
     #[test]
     fn a_search_that_takes_long_is_cancelled() {
         let pattern = compiled("^(a*)(a*)(a*)(a*)(a*)\\1x$", Options::default()).unwrap();
         let cancelled = || Err(SqlError::new(SqlState::QUERY_CANCELED, ""));
         let found = pattern.next(&"a".repeat(300), 0, true, &cancelled);
-        // The text ends without an x, which the automaton sees at once.
+        // The text has no x at its end, so the automaton finds at once that there is no match.
         assert_eq!(found.unwrap(), None);
-        // A short search ends before it looks whether it was cancelled.
+        // A short search ends before its first check for a cancel request.
         let found = pattern.next(&format!("{}x", "a".repeat(12)), 0, true, &cancelled);
         assert!(found.is_ok_and(|found| found.is_some()));
         let pattern = compiled("^(a*)(a*)(a*)(a*)(a*)b\\1c$", Options::default()).unwrap();

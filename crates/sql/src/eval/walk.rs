@@ -4,11 +4,11 @@
 
 use super::Expr;
 
-/// Constants of at most this many nodes are copied rather than computed once.
+/// A constant expression with at most this number of nodes is copied. A larger one is computed once.
 const COPIED_NODES_MAX: usize = 8;
 
 impl Expr {
-    /// Calls `visit` for this expression and all below it.
+    /// Calls `visit` for this expression and all expressions in it.
     pub fn walk(&self, visit: &mut dyn FnMut(&Expr)) {
         visit(self);
         self.children(&mut |child| child.walk(visit));
@@ -63,13 +63,13 @@ impl Expr {
         }
     }
 
-    /// Calls `change` for this expression and all below it, parents first.
+    /// Calls `change` for this expression and all expressions in it, parents first.
     pub fn walk_mut(&mut self, change: &mut dyn FnMut(&mut Expr)) {
         change(self);
         self.children_mut(&mut |child| child.walk_mut(change));
     }
 
-    /// Calls `each` for what stands directly below.
+    /// Calls `each` for the direct operands of this expression.
     pub fn children_mut(&mut self, each: &mut dyn FnMut(&mut Expr)) {
         match self {
             Expr::Const(_)
@@ -127,8 +127,8 @@ impl Expr {
         constant
     }
 
-    /// Whether the value is the same for every row of one scan, which may know values computed before it
-    /// (slots).
+    /// Whether the value is the same for every row of one scan. It may use slots, because their values are
+    /// computed before the scan.
     pub fn is_fixed(&self) -> bool {
         let mut fixed = true;
         self.walk(&mut |e| match e {
@@ -139,7 +139,7 @@ impl Expr {
         fixed
     }
 
-    /// Adds the columns of its input that it reads, each once.
+    /// Adds the columns that the expression reads. Each column is added once.
     pub fn add_columns(&self, columns: &mut Vec<usize>) {
         self.walk(&mut |e| match e {
             Expr::Column(column) if !columns.contains(column) => columns.push(*column),
@@ -147,28 +147,28 @@ impl Expr {
         });
     }
 
-    /// Whether it reads columns of its input.
+    /// Whether the expression reads columns.
     pub fn reads_columns(&self) -> bool {
         let mut found = false;
         self.walk(&mut |e| found |= matches!(e, Expr::Column(_)));
         found
     }
 
-    /// Whether it reads what the query around gives.
+    /// Whether the expression uses values of an outer query.
     pub fn reads_outer(&self) -> bool {
         let mut found = false;
         self.walk(&mut |e| found |= matches!(e, Expr::Outer(_)));
         found
     }
 
-    /// Whether a subquery stands in it.
+    /// Whether the expression contains a subquery.
     pub fn has_subquery(&self) -> bool {
         let mut found = false;
         self.walk(&mut |e| found |= matches!(e, Expr::Subquery(..)));
         found
     }
 
-    /// How many values of the `Let` around it asks for.
+    /// The number of values that the surrounding `Let` must have for this expression.
     pub fn held_count(&self) -> usize {
         match self {
             Expr::Held(n) => n + 1,
@@ -181,14 +181,15 @@ impl Expr {
         }
     }
 
-    /// Whether it may have another value when it is evaluated again for the same row.
+    /// Whether two evaluations for the same row may have different values.
     pub fn is_volatile(&self) -> bool {
         let mut volatile = false;
         self.walk(&mut |e| volatile |= matches!(e, Expr::Call(f, _) if f.volatile));
         volatile
     }
 
-    /// Whether it may as well be written several times as computed once.
+    /// Whether evaluating the expression several times costs no more than computing it once and storing the
+    /// value.
     pub fn is_cheap(&self) -> bool {
         let mut nodes = 0;
         self.walk(&mut |_| nodes += 1);

@@ -12,7 +12,7 @@ use std::str::Chars;
 use super::invalid_for;
 use crate::error::{Result, SqlError};
 
-/// White space; what breaks no line is none.
+/// White space, without the no-break spaces.
 const SPACE: &str = r"[\s--[\x{a0}\x{2007}\x{202f}]]";
 
 /// Where words begin and end.
@@ -28,30 +28,30 @@ pub enum Edge {
     Neither,
 }
 
-/// What an escape stands for.
+/// What an escape means.
 pub enum Escaped {
-    /// Characters; the text has been written.
+    /// Characters. They are already in the output.
     Characters,
-    /// An edge of a word, or none.
+    /// An edge of a word, or a place that is none.
     Edge(Edge),
-    /// The beginning or the end of the whole text; written.
+    /// The beginning or the end of the whole text. It is already in the output.
     End,
-    /// What a group of this number matched.
+    /// The text that the group with this number has matched.
     Group(usize),
 }
 
 /// Reads a pattern character by character.
 pub struct Reader<'p> {
-    /// What has not been read.
+    /// The rest of the pattern.
     pub rest: Peekable<Chars<'p>>,
-    /// What was written of the atom at hand.
+    /// The output for the current atom.
     pub out: String,
     /// `[^...]` matches no line feed.
     pub stops_at_lines: bool,
 }
 
 impl Reader<'_> {
-    /// A character that stands for itself.
+    /// Writes a character that means itself.
     pub fn literal(&mut self, c: char) {
         if c.is_ascii_punctuation() && !matches!(c, '<' | '>') {
             self.out.push('\\');
@@ -59,7 +59,7 @@ impl Reader<'_> {
         self.out.push(c);
     }
 
-    /// What is behind a backslash, where so many groups have begun.
+    /// Reads an escape after its backslash. `groups` is the number of groups that have begun.
     pub fn escape(&mut self, groups: usize) -> Result<Escaped> {
         let edge = match self.rest.peek() {
             Some('y') => Edge::Either,
@@ -80,8 +80,8 @@ impl Reader<'_> {
         Ok(Escaped::Edge(edge))
     }
 
-    /// A back reference, or a character by its number in octal digits: one digit is a reference, several are
-    /// if there is such a group.
+    /// Reads a back reference, or a character by its octal number. One digit is always a reference. Several
+    /// digits are a reference if there is a group with this number.
     fn number(&mut self, groups: usize) -> Escaped {
         let mut ahead = self.rest.clone();
         let mut decimal = 0_usize;
@@ -108,7 +108,7 @@ impl Reader<'_> {
         Escaped::Characters
     }
 
-    /// Characters behind a backslash.
+    /// Reads a class of characters after its backslash.
     fn class(&mut self) -> Result<()> {
         let invalid = || invalid_for("invalid escape \\ sequence");
         let c = self.rest.next().ok_or_else(invalid)?;
@@ -146,7 +146,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// A character by its number.
+    /// Reads a character by its number.
     fn coded(&mut self, width: usize) -> Result<()> {
         let mut digits = String::new();
         while digits.len() < width
@@ -161,7 +161,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// A bracket expression, behind its `[`; an edge of a word has the form of one.
+    /// Reads a bracket expression after its `[`. Edges of words can also be written in this form.
     pub fn bracket(&mut self) -> Result<Option<Edge>> {
         let open = || invalid_for("brackets [] not balanced");
         for (word, edge) in [("[:<:]]", Edge::Start), ("[:>:]]", Edge::End)] {
@@ -190,7 +190,7 @@ impl Reader<'_> {
                     }
                 }
                 '\\' => self.class()?,
-                // Between two ends it makes a range; at either end it is itself.
+                // Between two characters, `-` makes a range. At the beginning or the end it means itself.
                 '-' if !is_first && self.rest.peek().is_some_and(|c| *c != ']') => self.out.push('-'),
                 c => self.literal(c),
             }
@@ -200,7 +200,7 @@ impl Reader<'_> {
         Ok(None)
     }
 
-    /// `[:class:]`, `[.c.]` and `[=c=]` within brackets.
+    /// Reads `[:class:]`, `[.c.]` or `[=c=]` within brackets.
     fn named(&mut self) -> Result<()> {
         let kind = self.rest.next().unwrap_or(':');
         let mut name = String::new();

@@ -24,11 +24,11 @@ use super::syntax::{CHECKED, Kind, Part, REFERS, SHORT, Times};
 use super::{Groups, Look, SIZE_MAX, invalid_for};
 use crate::error::Result;
 
-/// Most steps of a search. One step is a byte, or a part that is tried.
+/// The largest number of steps of a search. One step is a byte that is read, or a part that is tried.
 const STEPS_MAX: u64 = 200_000_000;
-/// After so many steps it is looked whether the statement was cancelled.
+/// The number of steps between two checks whether the statement is cancelled.
 const STEPS_UNSEEN: u64 = 1 << 20;
-/// Steps that a remembered failure counts for, because it takes memory.
+/// The number of steps that a remembered failure counts, because it takes memory.
 const STEPS_OF_MEMORY: u64 = 100;
 
 /// A part that is ready to be searched for.
@@ -79,8 +79,8 @@ impl Automaton {
         Ok(Automaton { dfa, cache })
     }
 
-    /// Calls `found` with each end of a match from `start`, the nearest first, until that says stop; the
-    /// bytes that were read.
+    /// Calls `found` with each end of a match that begins at `start`, the nearest end first, until `found`
+    /// returns false. Returns the number of bytes that were read.
     fn ends(
         &self,
         text: &[u8],
@@ -94,7 +94,7 @@ impl Automaton {
         let mut state = dfa.start_state_forward(cache, &input).map_err(|_| too_complex())?;
         for (at, byte) in text.iter().enumerate().take(limit).skip(start) {
             state = dfa.next_state(cache, state, *byte).map_err(|_| too_complex())?;
-            // A state says that a match ended before the byte that led to it.
+            // A match state means that a match ended before the last byte.
             if state.is_tagged() {
                 if state.is_match() {
                     if !found(at) {
@@ -119,7 +119,7 @@ impl Automaton {
 /// Numbers the parts and makes their automata.
 pub fn node(part: &Part, folds_case: bool, number: &mut usize) -> Result<Node> {
     let own = *number;
-    // Each place in a sequence has a number of its own.
+    // Each position in a sequence has its own number.
     *number += 1;
     let mut many = |parts: &[Part]| -> Result<Vec<Node>> {
         *number += parts.len();
@@ -156,7 +156,7 @@ pub fn node(part: &Part, folds_case: bool, number: &mut usize) -> Result<Node> {
     })
 }
 
-/// Most bytes that a part matches, if there is a limit.
+/// The largest number of bytes that a part can match, if there is a limit.
 fn longest(part: &Part, folds_case: bool) -> Option<usize> {
     let config = syntax::Config::new().case_insensitive(folds_case);
     syntax::parse_with(&part.text.automaton, &config).ok()?.properties().maximum_len()
@@ -166,7 +166,7 @@ fn longest(part: &Part, folds_case: bool) -> Option<usize> {
 struct Ends {
     first: usize,
     bits: Vec<u64>,
-    /// The words before this one are empty.
+    /// The number of words at the beginning that are empty.
     empty: usize,
 }
 
@@ -189,7 +189,7 @@ impl Ends {
         self.bits[word] |= 1 << bit;
     }
 
-    /// Takes out the nearest or the farthest.
+    /// Removes and returns the nearest or the farthest end.
     fn take(&mut self, nearest: bool) -> Option<usize> {
         let word = match nearest {
             true => self.empty + self.bits.get(self.empty..)?.iter().position(|word| *word != 0)?,
@@ -215,7 +215,7 @@ pub struct Search<'t> {
     steps: u64,
     seen: u64,
     look: Look<'t>,
-    /// Places of parts, and where they were tried in vain.
+    /// The parts, and the text ranges in which they were tried without success.
     failed: FxHashSet<(usize, usize, usize)>,
 }
 
@@ -225,7 +225,7 @@ impl<'t> Search<'t> {
         Search { text, folds_case, groups, steps: 0, seen: 0, look, failed: FxHashSet::default() }
     }
 
-    /// The search has gone on so many bytes.
+    /// Counts the bytes that the search has passed.
     pub fn passed(&mut self, bytes: usize) -> Result<()> {
         self.step(bytes as u64)
     }
@@ -269,14 +269,14 @@ impl<'t> Search<'t> {
         Ok((!wants_groups || self.parts(top, start, end)?).then_some(end))
     }
 
-    /// What the groups of the last match are; the whole is the first one.
+    /// The groups of the last match. The first one is the whole match.
     pub fn groups(&self, start: usize, end: usize) -> Groups {
         let mut groups = self.groups.clone();
         groups[0] = Some((start, end));
         groups
     }
 
-    /// Where a part that begins at `start` can end, at `limit` at the farthest.
+    /// The positions up to `limit` where a part that begins at `start` can end.
     fn ends(&mut self, node: &Node, start: usize, limit: usize) -> Result<Ends> {
         let mut ends = Ends::new(start);
         match (&node.kind, &node.automaton) {
@@ -298,7 +298,8 @@ impl<'t> Search<'t> {
         Ok(self.ends(node, start, end)?.take(false) == Some(end))
     }
 
-    /// The ends of what a group matched, as often as is wanted.
+    /// Adds the possible ends of a back reference: the text of the group, repeated as often as `times`
+    /// allows.
     fn again(&self, group: usize, times: Times, start: usize, limit: usize, ends: &mut Ends) {
         let Some((from, to)) = self.groups[group] else { return };
         let (wanted, mut at, mut count) = (&self.text[from..to], start, 0);
@@ -314,7 +315,7 @@ impl<'t> Search<'t> {
         }
     }
 
-    /// Where the text ends that is the same as `wanted` and begins at `at`.
+    /// If the text at `at` equals `wanted`, returns where it ends.
     fn same(&self, wanted: &str, at: usize) -> Option<usize> {
         let rest = &self.text[at..];
         if !self.folds_case {
@@ -332,8 +333,8 @@ impl<'t> Search<'t> {
         }
     }
 
-    /// Whether the parts within a part fit, if it is from `start` to `end`. Its automaton has said that it
-    /// can be.
+    /// Whether the parts inside a part match, if the part is from `start` to `end`. Its automaton has already
+    /// found this end.
     fn parts(&mut self, node: &Node, start: usize, end: usize) -> Result<bool> {
         self.step(1)?;
         match &node.kind {
@@ -365,7 +366,7 @@ impl<'t> Search<'t> {
         }
     }
 
-    /// Whether the parts from the one of this place on fit.
+    /// Whether the parts of a sequence match, from this position in the sequence on.
     fn sequence(
         &mut self,
         whole: &Node,
@@ -396,12 +397,12 @@ impl<'t> Search<'t> {
         Ok(false)
     }
 
-    /// Whether turns of a part fit one behind the other.
+    /// Whether repetitions of a part match one after the other.
     fn repeated(&mut self, inner: &Node, times: Times, start: usize, end: usize) -> Result<bool> {
         if start == end && times.least == 0 {
             return Ok(true);
         }
-        // Of each turn: where it begins, and where else it may end.
+        // For each repetition: where it begins, and where else it may end.
         let mut turns = vec![(start, self.ends(inner, start, end)?)];
         while let Some((from, ends)) = turns.last_mut() {
             let from = *from;
@@ -411,7 +412,8 @@ impl<'t> Search<'t> {
             };
             let count = u32::try_from(turns.len()).unwrap_or(u32::MAX);
             let is_enough = count >= times.least;
-            // A turn that matches nothing is needed only for the least number.
+            // A repetition that matches the empty text is only needed to reach the least number of
+            // repetitions.
             if (to == end && !is_enough) || (to == from && to != end && is_enough) {
                 continue;
             }

@@ -9,12 +9,12 @@ use crate::error::Result;
 /// The kinds of regular expressions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Syntax {
-    /// PostgreSQL's own.
+    /// PostgreSQL's advanced regular expressions.
     #[default]
     Advanced,
-    /// POSIX's extended ones.
+    /// POSIX extended regular expressions.
     Extended,
-    /// POSIX's basic ones.
+    /// POSIX basic regular expressions.
     Basic,
     /// Plain text.
     Literal,
@@ -25,21 +25,21 @@ pub enum Syntax {
 pub struct Options {
     pub syntax: Syntax,
     pub folds_case: bool,
-    /// White space and comments in it mean nothing.
+    /// Whether white space and comments in the pattern are ignored.
     pub expanded: bool,
-    /// `.` and `[^...]` match no line feed.
+    /// Whether `.` and `[^...]` do not match a line feed.
     pub stops_at_lines: bool,
-    /// `^` and `$` match at line feeds, too.
+    /// Whether `^` and `$` also match at line feeds.
     pub anchors_at_lines: bool,
 }
 
 impl Options {
-    /// The same, with or without regard to case.
+    /// The default options, with or without case folding.
     pub fn folding(folds_case: bool) -> Options {
         Options { folds_case, ..Options::default() }
     }
 
-    /// Adds a flag; false if there is none of this letter.
+    /// Sets the flag of this letter. Returns false if there is no such flag.
     pub fn set(&mut self, letter: char) -> bool {
         match letter {
             'b' => self.syntax = Syntax::Basic,
@@ -59,7 +59,8 @@ impl Options {
     }
 }
 
-/// The pattern after `***=`, `***:` and `(?flags)`, with the options that these set.
+/// Removes `***=`, `***:` and `(?flags)` from the beginning of the pattern. Returns the rest and the options
+/// that they set.
 pub fn without_prefix(pattern: &str, mut options: Options) -> Result<(&str, Options)> {
     if options.syntax == Syntax::Literal {
         if options.expanded || options.stops_at_lines || options.anchors_at_lines {

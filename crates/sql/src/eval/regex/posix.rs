@@ -8,7 +8,7 @@ use super::invalid_for;
 use super::options::Syntax;
 use crate::error::Result;
 
-/// The pattern as an advanced one.
+/// Translates a pattern to an advanced regular expression.
 pub fn advanced(pattern: &str, syntax: Syntax) -> Result<String> {
     let mut writer = Writer { rest: pattern.chars().peekable(), out: String::new() };
     match syntax {
@@ -46,7 +46,7 @@ impl Writer<'_> {
                     literal(c, &mut self.out);
                 }
                 '[' => self.bracket(),
-                // There are no groups with a `?` and no quantifiers that take as little as they can.
+                // These kinds have no groups with `?`, and no non-greedy quantifiers.
                 '(' | '*' | '+' | '?' if self.rest.peek() == Some(&'?') => {
                     return Err(invalid_for("quantifier operand invalid"));
                 }
@@ -66,7 +66,7 @@ impl Writer<'_> {
     }
 
     fn basic(&mut self) -> Result<()> {
-        // At the beginning of the whole or of a group.
+        // Whether this is the beginning of the pattern or of a group.
         let mut begins = true;
         while let Some(c) = self.rest.next() {
             let began = std::mem::take(&mut begins);
@@ -86,7 +86,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// What is behind a backslash; whether a group begins.
+    /// Translates an escape after its backslash. Returns whether a group begins.
     fn basic_escape(&mut self) -> Result<bool> {
         match self.escaped()? {
             c @ ('(' | ')' | '{' | '}') => {
@@ -114,7 +114,7 @@ impl Writer<'_> {
         }
     }
 
-    /// A bracket expression; a backslash in it is one.
+    /// Translates a bracket expression. A backslash in it means itself.
     fn bracket(&mut self) {
         self.out.push('[');
         self.out.extend(self.rest.next_if_eq(&'^'));

@@ -7,8 +7,8 @@
 
 use crate::error::{Result, SqlError, SqlState};
 
-/// The regular expression for a SIMILAR TO pattern as a whole. Two escapes with double quotes make a group of
-/// the text between them; the text before it is as short as possible.
+/// The regular expression for a SIMILAR TO pattern. Two escapes with double quotes make a group of the text
+/// between them. The text before this group is as short as possible.
 pub fn pattern(written: &str, escape: &str) -> Result<String> {
     let mut letters = escape.chars();
     let escape = match (letters.next(), letters.next()) {
@@ -32,7 +32,7 @@ pub fn pattern(written: &str, escape: &str) -> Result<String> {
                 made.out.push('\\');
                 made.out.push(escaped);
             }
-            // An escape character at the end stands for nothing.
+            // An escape character at the end has no effect.
             None => {}
         }
     }
@@ -42,7 +42,7 @@ pub fn pattern(written: &str, escape: &str) -> Result<String> {
 
 struct Made {
     out: String,
-    /// Repetitions are as short as can be.
+    /// Whether repetitions are non-greedy.
     is_short: bool,
     in_brackets: bool,
     quotes: usize,

@@ -13,39 +13,39 @@ use super::atoms::{Edge, Escaped, Reader};
 use super::invalid_for;
 use crate::error::Result;
 
-/// Deepest nesting of groups, and most parts.
+/// The deepest nesting of groups. `PARTS_MAX` is the largest number of parts.
 const DEPTH_MAX: usize = 100;
 const PARTS_MAX: usize = 500;
-/// Longest text that a reference to a group copies.
+/// The longest pattern text, in bytes, that a reference to a group copies.
 const REFERRED_BYTES_MAX: usize = 500;
-/// Greatest number in a quantifier.
+/// The greatest number in a quantifier.
 const REPEATS_MAX: u32 = 255;
 
 /// Properties of a part. `LONG` and `SHORT` are its preference; both together are `MIXED`.
 pub type Flags = u8;
-/// It takes as much as it can.
+/// The part prefers the longest match.
 pub const LONG: Flags = 1;
-/// It takes as little as it can.
+/// The part prefers the shortest match.
 pub const SHORT: Flags = 2;
-/// There are both within.
+/// The part contains parts with both preferences.
 const MIXED: Flags = 4;
-/// There are groups within.
+/// The part contains groups.
 const GROUPS: Flags = 8;
-/// An automaton finds more than the part matches: there are back references, look-around or edges of words
-/// within.
+/// The part contains back references, look-around or edges of words. So its automaton accepts more texts than
+/// the part matches.
 pub const CHECKED: Flags = 16;
-/// There are back references within.
+/// The part contains back references.
 pub const REFERS: Flags = 32;
-/// There is look-around within.
+/// The part contains look-around.
 const LOOKS: Flags = 64;
 
-/// The flags of both without their preference.
+/// Combines flags without their preference.
 fn united(flags: Flags) -> Flags {
     let both = if flags & LONG != 0 && flags & SHORT != 0 { MIXED } else { 0 };
     flags & !(LONG | SHORT) | both
 }
 
-/// The flags of one behind the other: the first preference counts.
+/// The flags of two parts in a sequence. The preference of the first part that has one counts.
 fn combined(first: Flags, then: Flags) -> Flags {
     let preference = if first & (LONG | SHORT) != 0 { first } else { then } & (LONG | SHORT);
     united(first | then) | preference
