@@ -35,6 +35,7 @@ mod packed_map;
 mod page;
 mod row;
 mod seeds;
+mod spill;
 mod sql;
 mod stored;
 mod types;
@@ -70,6 +71,7 @@ pub const TARGETS: &[(&str, FuzzTarget)] = &[
     ("page", page),
     ("page_redo", page_redo),
     ("row", row),
+    ("spill_file", spill_file),
     ("sql_bind", sql_bind),
     ("sql_parse", sql_parse),
     ("sql_run", sql_run),
@@ -101,6 +103,7 @@ pub use packed_map::packed_map;
 pub use page::{page, page_redo};
 pub use row::row;
 pub use seeds::{Seed, seeds};
+pub use spill::spill_file;
 pub use sql::{sql_bind, sql_parse, sql_run};
 pub use stored::stored_page;
 pub use types::types;

@@ -204,6 +204,17 @@ impl Seeds {
         self.add("node_model", &[&[1], &steps]);
         self.add("allocation", &[&[0, 9, 0, 0, 0], &steps]);
         self.add("allocation", &[&[1, 9, 0, 1, 52, 0, 4, 30, 0, 0, 0, 1, 0, 1, 4, 17, 0, 0, 0], &steps]);
+        for partitions in 0..5_u8 {
+            let row = |number: u8| [&[2, number, 7, 3, 1, 2, 3], &[number % 16][..]].concat();
+            let rows: Vec<u8> = (0..60).flat_map(row).collect();
+            let head = [partitions, partitions, 1, 60];
+            self.add("spill_file", &[&head, &rows]);
+            // One page with other lengths, and one with another link.
+            self.add(
+                "spill_file",
+                &[&head, &rows, &[1, 1, 4, 0, 2, 9, 0], &[2, 1, 8, 0, 8, 1, 0, 0, 0, 1, 0, 0, 0]],
+            );
+        }
         self.add("control", &[&[0; 4]]);
         self.add(
             "control",

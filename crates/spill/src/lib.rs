@@ -21,6 +21,9 @@ mod allocation;
 mod bits;
 mod chunk;
 mod error;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod groups;
 mod join;
 mod memory;

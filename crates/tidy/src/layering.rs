@@ -42,7 +42,10 @@ pub const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
             "varve-spill",
         ],
     ),
-    ("varve-fuzzing", &["varve", "varve-device", "varve-engine", "varve-pager", "varve-server", "varve-sql"]),
+    (
+        "varve-fuzzing",
+        &["varve", "varve-device", "varve-engine", "varve-pager", "varve-server", "varve-spill", "varve-sql"],
+    ),
     ("varve-sim", &["varve-device", "varve-engine", "varve-pager"]),
     // Compiles the sources of the pager and of some of the engine into itself, under a model checker.
     ("varve-models", &["varve-device", "varve-memory"]),
