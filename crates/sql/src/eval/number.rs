@@ -180,8 +180,8 @@ fn quotient(a: BigDecimal, b: BigDecimal, scale: i64) -> BigDecimal {
     BigDecimal::new(if negative { -rounded } else { rounded }, scale)
 }
 
-/// a / b of unscaled values and their scales, in machine words; `None` if they are too narrow for it, or b is
-/// 0.
+/// Computes a / b of unscaled values and their scales in machine words. `None` if these are too narrow, or if
+/// b is 0.
 fn small_quotient((a, s): (i64, u16), (b, t): (i64, u16)) -> Option<Numeric> {
     if b == 0 {
         return None;

@@ -84,7 +84,7 @@ pub(super) const TABLE: &[Builtin] = &[
     }),
     strict("array_slice", &[Unknown, Int4, Int4], Unknown, |a, cx| {
         let Some(array) = array(a, 0) else { return Ok(Datum::Null) };
-        // Subscripts of a part begin at 1.
+        // The subscripts of the resulting part begin at 1.
         let place =
             |subscript: i64| (subscript - i64::from(array.lower_bound())).clamp(-1, array.len() as i64);
         let (from, to) = (place(int(a, 1)).max(0) as usize, (place(int(a, 2)) + 1) as usize);
@@ -96,7 +96,8 @@ pub(super) const TABLE: &[Builtin] = &[
         let mut out = Array::new(after.element());
         out.push(a[0]);
         append(&mut out, after, cx)?;
-        // The subscript below the first one is asked for, and then not given.
+        // PostgreSQL computes the subscript before the first one, which would overflow, although it is not
+        // used.
         if !after.is_empty() && after.lower_bound() == i32::MIN {
             return Err(SqlError::new(SqlState::NUMERIC_OUT_OF_RANGE, "integer out of range"));
         }
@@ -120,7 +121,8 @@ pub(super) const TABLE: &[Builtin] = &[
     loose("string_to_array", &[Text, Text, Text], ArrayTy(&Ty::Text), split),
 ];
 
-/// The elements; 57014 in the place of the next one once the statement is to end, because arrays may be long.
+/// The elements of an array. If the statement was cancelled, the next element is error 57014, because arrays
+/// may be long.
 fn elements<'e>(array: ArrayRef<'e>, cx: &Cx<'_>) -> impl Iterator<Item = Result<Datum<'e>>> {
     array.iter().map(|element| cx.env.check_cancel().map(|()| element))
 }
@@ -132,7 +134,7 @@ fn append(out: &mut Array, array: ArrayRef<'_>, cx: &Cx<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Whether an array has this element; nothing has NULL.
+/// Whether an array has this element. NULL is never found.
 fn holds(array: ArrayRef<'_>, wanted: Datum<'_>, cx: &Cx<'_>) -> Result<bool> {
     for element in elements(array, cx) {
         let element = element?;
@@ -143,7 +145,7 @@ fn holds(array: ArrayRef<'_>, wanted: Datum<'_>, cx: &Cx<'_>) -> Result<bool> {
     Ok(false)
 }
 
-/// The elements of these places.
+/// The elements from index `from` up to `to`, as an array.
 fn part<'a>(array: ArrayRef<'_>, from: usize, to: usize, cx: &Cx<'a>) -> Result<Datum<'a>> {
     let mut out = Array::new(array.element());
     for element in elements(array, cx).take(to).skip(from) {
@@ -159,7 +161,7 @@ fn array<'a>(arguments: &[Datum<'a>], n: usize) -> Option<ArrayRef<'a>> {
     }
 }
 
-/// A fact about the first dimension; NULL for others, and of an empty array.
+/// A property of the first dimension. NULL for other dimensions, and for an empty array.
 fn bound<'a>(a: &[Datum<'a>], of: impl Fn(ArrayRef<'a>) -> i32) -> Result<Datum<'a>> {
     let has_it = |array: &ArrayRef<'_>| int(a, 1) == 1 && !array.is_empty();
     Ok(array(a, 0).filter(has_it).map_or(Datum::Null, |array| Datum::Int4(of(array))))
@@ -185,7 +187,8 @@ fn position<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     Ok(Datum::Null)
 }
 
-/// The elements of both, then some more; a NULL counts as an empty array unless both are.
+/// An array with the elements of both arrays, followed by `more`. One NULL counts as an empty array. If both
+/// are NULL, the result is NULL.
 fn joined<'a>(first: Datum<'a>, second: Datum<'a>, more: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     let arrays = [first, second].into_iter().filter_map(|datum| match datum {
         Datum::Array(array) => Some(array),
@@ -207,7 +210,7 @@ fn joined<'a>(first: Datum<'a>, second: Datum<'a>, more: &[Datum<'a>], cx: &Cx<'
     Ok(cx.keep_value(Value::Array(starting_at(out, lower_bound)?)))
 }
 
-/// Elements with a separator between them; NULLs are left out unless something stands for them.
+/// Joins the elements with a separator. NULLs are skipped, unless an argument says how to write them.
 fn to_string<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     let (Some(array), Some(Datum::Text(separator))) = (array(a, 0), a.get(1)) else { return Ok(Datum::Null) };
     let for_null = match a.get(2) {
@@ -234,7 +237,7 @@ fn to_string<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     Ok(cx.text(&made))
 }
 
-/// The pieces between separators; between all characters if the separator is NULL.
+/// Splits a text at the separators. If the separator is NULL, splits it into characters.
 fn split<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     let Datum::Text(whole) = a[0] else { return Ok(Datum::Null) };
     let as_null = matches!(a.get(2), Some(Datum::Text(_))).then(|| text(a, 2));
@@ -252,7 +255,7 @@ fn split<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     Ok(cx.keep_value(Value::Array(out)))
 }
 
-/// 2202E for a subscript that is none.
+/// Error 2202E: a value cannot be a subscript.
 pub fn no_subscript(ty: &str) -> SqlError {
     SqlError::new(
         SqlState::DATATYPE_MISMATCH,

@@ -40,7 +40,7 @@ pub(super) const TABLE: &[Builtin] = &[
     strict("_pg_expandarray.n", &[Ty::Array(&Ty::Oid)], NUMBERS, positions),
     strict("_pg_expandarray.n", &[TEXTS], NUMBERS, positions),
     strict("name_letter", &[Name, Int4], Char1, letter),
-    // There are no policies of rows, but the relation must be there.
+    // Varve has no row security policies, but the relation must exist.
     catalog("row_security_active", &[CLASS], Bool, NO),
     catalog("row_security_active", &[Text], Bool, |a, cx| {
         let world = cx.env.world()?;
@@ -68,14 +68,14 @@ pub(super) const TABLE: &[Builtin] = &[
 ];
 
 const NO: super::Run = |_, _| Ok(Datum::Bool(false));
-/// What is not counted.
+/// For statistics that Varve does not count.
 const ZERO: super::Run = |_, _| Ok(Datum::Int8(0));
 
 fn started<'a>(_: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     Ok(Datum::TimestampTz(cx.env.world()?.watched.start_us()))
 }
 
-/// Rows as ANALYZE counted them.
+/// The number of rows that ANALYZE has counted.
 fn live_rows<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     let world = cx.env.world()?;
     let table = world.catalog.table_ref(TableId(oid(a, 0)));
@@ -83,8 +83,8 @@ fn live_rows<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     Ok(Datum::Int8(count.map_or(0, |count| i64::try_from(count.rows).unwrap_or(i64::MAX))))
 }
 
-/// The rights that an object of a kind has before anything is granted: those of everybody, and those of its
-/// owner.
+/// The rights on an object of a kind before anything is granted: the rights of all roles, and the rights of
+/// the owner.
 fn acl_default<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     let (everybody, owners) = match text(a, 0) {
         "c" => ("", ""),
@@ -113,7 +113,7 @@ fn acl_default<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     Ok(cx.keep_value(Value::Array(items)))
 }
 
-/// Names or values of options that are written as `name=value`.
+/// The names, or the values, of options in the form `name=value`.
 fn options<'a>(a: &[Datum<'a>], values: bool, cx: &Cx<'a>) -> Result<Datum<'a>> {
     let Some(Datum::Array(written)) = a.first() else { return Ok(Datum::Null) };
     let mut out = Array::new(ColumnType::Text);
@@ -130,7 +130,7 @@ fn elements<'a>(a: &[Datum<'a>], _: &Cx<'a>) -> Result<Datum<'a>> {
     Ok(a[0])
 }
 
-/// 1, 2, ... for each element of an array.
+/// The positions 1, 2, ... of the elements of an array.
 fn positions<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     let Some(Datum::Array(array)) = a.first() else { return Ok(Datum::Null) };
     let mut out = Array::new(ColumnType::Int4);

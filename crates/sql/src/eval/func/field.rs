@@ -32,7 +32,7 @@ pub(super) const TABLE: &[Builtin] = &[
     strict("extract", &[Text, Time], NumericTy, extract),
 ];
 
-/// What can be asked of a date, a time or an interval.
+/// A field of a date, a time or an interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unit {
     Microsecond,
@@ -59,11 +59,11 @@ pub(super) enum Unit {
     TimezoneMinute,
 }
 
-/// Letters of a name that count.
+/// The number of letters of a name that count.
 const NAME_LEN_MAX: usize = 10;
 
 impl Unit {
-    /// The field that a name means, in any case.
+    /// Finds the field of a name in upper or lower case.
     pub(super) fn of(name: &str) -> Option<Unit> {
         let mut name = name.to_ascii_lowercase();
         if name.is_ascii() {
@@ -96,13 +96,13 @@ impl Unit {
         })
     }
 
-    /// Whether PostgreSQL knows it to EXTRACT alone: nothing is truncated to it.
+    /// Whether only EXTRACT knows the field, so that nothing can be truncated to it (as in PostgreSQL).
     pub(super) fn is_special(self) -> bool {
         use Unit::{DayOfWeek, DayOfYear, Epoch, IsoDayOfWeek, IsoYear, Julian};
         matches!(self, DayOfWeek | DayOfYear | Epoch | IsoDayOfWeek | IsoYear | Julian)
     }
 
-    /// Whether it only ever grows with time, so that it is infinite at the ends of time.
+    /// Whether the field always grows with time. Then it is infinite for an infinite date or timestamp.
     fn grows(self) -> bool {
         use Unit::{Century, Decade, Epoch, IsoYear, Julian, Millennium, Year};
         matches!(self, Epoch | Year | Decade | Century | Millennium | Julian | IsoYear)
@@ -111,13 +111,14 @@ impl Unit {
 
 /// A field's value.
 enum FieldValue {
-    /// An integer and how many of its digits stand behind the point.
+    /// An integer, and the number of its digits that are after the point.
     Exact(i128, u16),
-    /// The Julian day, and the microseconds of that day that are gone.
+    /// The Julian day, and the microseconds since its start.
     Julian(i64, i64),
-    /// The field of an infinite moment that grows with time; whether it is the later end.
+    /// An infinite value: a field that grows with time, for an infinite date or timestamp. True for plus
+    /// infinity.
     Infinite(bool),
-    /// The field of an infinite moment that does not.
+    /// NULL: another field of an infinite date or timestamp.
     Unknown,
 }
 
@@ -169,13 +170,13 @@ fn type_name(value: Datum<'_>) -> &'static str {
     }
 }
 
-/// 22023 for what is no field.
+/// Error 22023: there is no field of this name.
 pub(super) fn not_recognized(name: &str, ty: &str) -> SqlError {
     let message = format!("unit \"{name}\" not recognized for type {ty}");
     SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
 }
 
-/// 0A000 for a field that a type does not have.
+/// Error 0A000: the type does not have this field.
 pub(super) fn not_supported(name: &str, ty: &str) -> SqlError {
     SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, format!("unit \"{name}\" not supported for type {ty}"))
 }
@@ -231,7 +232,7 @@ fn of_clock(unit: Unit, us: i64) -> Option<FieldValue> {
 
 fn of_day(unit: Unit, days: i64) -> Option<i64> {
     let (y, m, d) = time::civil_of(days);
-    // There is no year 0: the year before 1 is 1 BC.
+    // There is no year 0. The year before year 1 is 1 BC.
     let counted = |years: i64| if y > 0 { (y + years - 1) / years } else { -((years - y) / years) };
     Some(match unit {
         Unit::Year => y - i64::from(y <= 0),

@@ -48,19 +48,19 @@ fn refused(message: impl Into<String>) -> SqlError {
     SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message.into())
 }
 
-/// One `%...` of a template.
+/// One `%...` specifier of a template.
 #[derive(Default)]
 struct Piece {
-    /// Argument by number from 1, if it is named.
+    /// The number of the argument, from 1, if the specifier has one.
     position: Option<usize>,
     left: bool,
     width: usize,
-    /// The width is the next argument, or the one of this number.
+    /// Set if the width is an argument: the argument with this number, or else the next one.
     width_from: Option<Option<usize>>,
     kind: char,
 }
 
-/// `format`: %s, %I and %L with positions, flags and widths.
+/// Computes `format`: %s, %I and %L with positions, flags and widths.
 fn formatted(template: &str, arguments: &[Datum<'_>]) -> Result<String> {
     let mut out = String::with_capacity(template.len());
     let mut rest = template;

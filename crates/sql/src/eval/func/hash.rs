@@ -9,8 +9,8 @@ use crate::error::{Result, SqlError};
 use crate::eval::Cx;
 use crate::ty::Ty;
 
-/// Whether a row is in a part: modulus, remainder, then the partition key. Called by conditions that the
-/// binder makes.
+/// Whether a row is in a part: modulus, remainder, then the partition key. Only conditions that the binder
+/// makes call this function.
 pub static IN_PART: Builtin = Builtin {
     name: "in hash part",
     arguments: &[Ty::Int8, Ty::Int8, Ty::Unknown],

@@ -12,15 +12,16 @@ use crate::text::write_with;
 use crate::time::{DateStyle, TimeForms};
 use crate::ty::Ty::{Json, Text, Unknown};
 
-/// Names that no client can call: they are found by the binder alone.
+/// Converts one value to json. Only the binder can call this function and the next ones, because their names
+/// are not valid in SQL.
 pub const OF: &str = "json of a value";
-/// The same for an array of json.
+/// Converts an array of json.
 pub const OF_ARRAY: &str = "json of an array of json";
-/// A row of names and json.
+/// Makes an object from a row: names and json.
 pub const ROW: &str = "json of a row";
-/// json_build_object of names and json.
+/// json_build_object for names and json.
 pub const OBJECT: &str = "json of pairs";
-/// json_build_array of json.
+/// json_build_array for json.
 pub const ARRAY: &str = "json of a list";
 
 pub(super) const TABLE: &[Builtin] = &[
@@ -30,7 +31,7 @@ pub(super) const TABLE: &[Builtin] = &[
             return Ok(Datum::Null);
         }
         let mut out = Vec::new();
-        // Dates in json are ISO under every DateStyle.
+        // Dates in json have the ISO form, whatever DateStyle is set.
         let forms = TimeForms { dates: DateStyle::ISO, ..cx.env.forms.clone() };
         write(value, &forms, &mut out);
         finished(out, cx)
@@ -81,7 +82,7 @@ fn finished<'a>(out: Vec<u8>, cx: &Cx<'a>) -> Result<Datum<'a>> {
     Ok(cx.text(&String::from_utf8_lossy(&out)))
 }
 
-/// Pieces of json as an array.
+/// Writes pieces of json as an array.
 fn listed(pieces: &[Datum<'_>], between: &[u8], out: &mut Vec<u8>) {
     out.push(b'[');
     for (n, value) in pieces.iter().enumerate() {
@@ -91,7 +92,7 @@ fn listed(pieces: &[Datum<'_>], between: &[u8], out: &mut Vec<u8>) {
     out.push(b']');
 }
 
-/// A piece of json; NULL is null.
+/// Writes a piece of json. NULL becomes `null`.
 fn piece(value: Option<Datum<'_>>, out: &mut Vec<u8>) {
     match value {
         Some(Datum::Text(json)) => out.extend_from_slice(json.as_bytes()),
@@ -99,7 +100,8 @@ fn piece(value: Option<Datum<'_>>, out: &mut Vec<u8>) {
     }
 }
 
-/// A value as json: numbers and booleans as they are, times by ISO 8601, all else as a string of its text.
+/// Writes a value as json. Numbers and booleans are written as they are, times in ISO 8601, and other values
+/// as a string.
 fn write(value: Datum<'_>, forms: &TimeForms, out: &mut Vec<u8>) {
     match value {
         Datum::Null => out.extend_from_slice(b"null"),
@@ -138,12 +140,12 @@ fn is_number(value: Datum<'_>) -> bool {
     )
 }
 
-/// Neither NaN nor infinite.
+/// Whether the text of a number is neither NaN nor infinity.
 fn is_plain(number: &str) -> bool {
     number.ends_with(|c: char| c.is_ascii_digit())
 }
 
-/// A timestamp with a T between day and time, and minutes behind the hours of its zone.
+/// A timestamp in the form of ISO 8601: with a T between date and time, and with minutes in its time zone.
 fn iso(shown: &str) -> String {
     let out = shown.replacen(' ', "T", 1);
     let zone = out.find('T').and_then(|t| out[t..].find(['+', '-']).map(|n| t + n));
@@ -155,7 +157,7 @@ fn iso(shown: &str) -> String {
     }
 }
 
-/// A string as json.
+/// Writes a string as json.
 pub fn quoted(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
     for c in text.chars() {

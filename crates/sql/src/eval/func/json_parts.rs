@@ -83,10 +83,10 @@ fn wrong_shape(message: &str) -> SqlError {
     SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
 }
 
-/// A json value, one level taken apart.
+/// The direct parts of a json value.
 enum Parts<'t> {
     Array(Vec<&'t str>),
-    /// Keys as they are written, and values.
+    /// The keys, as they are written, and the values.
     Object(Vec<(&'t str, &'t str)>),
     Scalar,
 }
@@ -106,13 +106,13 @@ impl<'t> Parts<'t> {
     }
 }
 
-/// Reads sound json.
+/// Reads json that is known to be valid.
 struct Reader<'t> {
     rest: &'t str,
 }
 
 impl<'t> Reader<'t> {
-    /// The first byte that is no blank; 0 at the end.
+    /// Skips blanks and returns the next byte. 0 at the end.
     fn peek(&mut self) -> u8 {
         self.rest = self.rest.trim_start_matches([' ', '\t', '\n', '\r']);
         self.rest.bytes().next().unwrap_or(0)
@@ -135,7 +135,7 @@ impl<'t> Reader<'t> {
         out
     }
 
-    /// The next value, whole.
+    /// Reads the next value and returns its text.
     fn value(&mut self) -> &'t str {
         self.peek();
         let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
@@ -193,10 +193,10 @@ fn elements<'t>(json: &'t str, function: &str) -> Result<Vec<&'t str>> {
     }
 }
 
-/// What json_each says of an array and of a scalar.
+/// The errors of json_each for an array and for a scalar.
 const DECONSTRUCT: [&str; 2] = ["cannot deconstruct an array as an object", "cannot deconstruct a scalar"];
 
-/// The members of an object; of an array or a scalar one of two errors.
+/// The members of an object. An array or a scalar is one of two errors.
 fn members<'t>(json: &'t str, [of_array, of_scalar]: [&str; 2]) -> Result<Vec<(&'t str, &'t str)>> {
     match Parts::of(json) {
         Parts::Object(members) => Ok(members),
@@ -225,7 +225,7 @@ fn list<'a, 'v>(
 fn member<'t>(json: &'t str, name: &str) -> Result<Option<&'t str>> {
     let Parts::Object(members) = Parts::of(json) else { return Ok(None) };
     let mut last = None;
-    // All keys are read, since one that is no text is an error wherever it stands.
+    // All keys are read, because a key that is not a valid text is an error at any position.
     for (key, value) in members {
         if unquoted(key)? == name {
             last = Some(value);
@@ -234,14 +234,14 @@ fn member<'t>(json: &'t str, name: &str) -> Result<Option<&'t str>> {
     Ok(last)
 }
 
-/// The element of this number, from the end if negative.
+/// The element with this index. A negative index counts from the end.
 fn element(json: &str, number: i64) -> Option<&str> {
     let Parts::Array(items) = Parts::of(json) else { return None };
     let at = if number < 0 { number + items.len() as i64 } else { number };
     usize::try_from(at).ok().and_then(|at| items.get(at).copied())
 }
 
-/// One step of a path: a member's name, or an element's number.
+/// Makes one step of a path: `name` is the name of a member, or the index of an element.
 fn step<'t>(json: &'t str, name: &str) -> Result<Option<&'t str>> {
     match Parts::of(json) {
         Parts::Array(_) => {
@@ -260,7 +260,7 @@ fn path<'a>(a: &[Datum<'a>]) -> Result<Option<&'a str>> {
     Ok(found)
 }
 
-/// The same by an array of steps, of which a NULL leads nowhere.
+/// Follows an array of steps. A NULL step finds nothing.
 fn path_in<'a>(a: &[Datum<'a>]) -> Result<Option<&'a str>> {
     let Some(Datum::Array(steps)) = a.get(1) else { return Ok(None) };
     let mut found = Some(readable(text(a, 0))?);
@@ -275,7 +275,7 @@ fn json(found: Option<&str>) -> Datum<'_> {
     found.map_or(Datum::Null, |json| Datum::Text(json.trim()))
 }
 
-/// A part as text: a string without its quotes, null as NULL.
+/// A part as text. A string loses its quotes, and `null` becomes NULL.
 fn plain<'a>(found: Option<&str>, cx: &Cx<'a>) -> Result<Datum<'a>> {
     Ok(match found.map(str::trim) {
         None | Some("null") => Datum::Null,
@@ -284,8 +284,8 @@ fn plain<'a>(found: Option<&str>, cx: &Cx<'a>) -> Result<Datum<'a>> {
     })
 }
 
-/// Writes json without blanks, and without members that are null. One pass without recursion: a user's json
-/// may nest a million deep.
+/// Writes json without blanks, and without members that are null. It does not recurse, because json may be
+/// nested a million levels deep.
 fn without_nulls(json: &str, out: &mut String) -> Result<()> {
     let mut reader = Reader { rest: json };
     let mut open: Vec<Open> = Vec::new();
@@ -326,17 +326,17 @@ fn without_nulls(json: &str, out: &mut String) -> Result<()> {
     }
 }
 
-/// An array or an object whose end has not come.
+/// An array or an object that is not closed yet.
 #[derive(Default)]
 struct Open {
     is_object: bool,
-    /// Something was written into it.
+    /// Whether something was written into it.
     has_items: bool,
-    /// A key was written, and its value comes next.
+    /// Whether a key was written, so that its value comes next.
     has_key: bool,
 }
 
-/// Writes the comma before all items but the first. The value of a key has none.
+/// Writes the comma before an item, except before the first item and before the value of a key.
 fn before_item(open: &mut [Open], out: &mut String) {
     let Some(innermost) = open.last_mut() else { return };
     if !std::mem::take(&mut innermost.has_key) && std::mem::replace(&mut innermost.has_items, true) {
@@ -355,8 +355,7 @@ fn put_scalar(scalar: &str, out: &mut String) -> Result<()> {
     Ok(())
 }
 
-/// Json all of whose strings are text; else the error of the first that is none. PostgreSQL reads them all,
-/// whichever part is asked for.
+/// Checks that all strings of a json value are valid texts. PostgreSQL does this too, whichever part is read.
 fn readable(json: &str) -> Result<&str> {
     if json.contains("\\u") {
         let mut rest = json;
@@ -369,8 +368,8 @@ fn readable(json: &str) -> Result<&str> {
     Ok(json)
 }
 
-/// What a string of json says. json may hold escapes of what is no text here: half of a surrogate pair
-/// (22P02), and the character 0 (22P05).
+/// The text of a json string. Two kinds of escapes cannot become text: half of a surrogate pair (22P02), and
+/// the character 0 (22P05).
 fn unquoted(string: &str) -> Result<String> {
     if string.contains("\\u0000") && holds_zero(string) {
         return Err(SqlError::new(SqlState::UNTRANSLATABLE_CHARACTER, "unsupported Unicode escape sequence")
@@ -382,14 +381,14 @@ fn unquoted(string: &str) -> Result<String> {
     })
 }
 
-/// Whether one of the escapes is that of the character 0, and no escaped backslash before `u0000`.
+/// Whether the string has an escape of the character 0. An escaped backslash before `u0000` is not one.
 fn holds_zero(string: &str) -> bool {
     let mut rest = string;
     while let Some(at) = rest.find('\\') {
         if rest[at..].starts_with("\\u0000") {
             return true;
         }
-        // What follows a backslash in sound json is ASCII.
+        // In valid json, the character after a backslash is ASCII.
         rest = rest.get(at + 2..).unwrap_or("");
     }
     false

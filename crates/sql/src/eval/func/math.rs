@@ -114,7 +114,7 @@ pub(super) const TABLE: &[Builtin] = &[
 
 const RANDOM: Run = |_, cx| Ok(Datum::Float8((cx.env.next_random() >> 11) as f64 / (1u64 << 53) as f64));
 
-/// As PostgreSQL has it, so that the last digits are the same.
+/// PostgreSQL's constant, so that the last digits of results are the same.
 const RADIANS_PER_DEGREE: f64 = std::f64::consts::PI / 180.0;
 
 fn of_one<'a>(
@@ -154,7 +154,7 @@ fn power<'a>(base: f64, exponent: f64) -> Result<Datum<'a>> {
     if base == 0.0 && exponent < 0.0 {
         return Err(SqlError::new(SqlState::INVALID_POWER, "zero raised to a negative power is undefined"));
     }
-    // NaN has no whole part, and an infinity is its own.
+    // An infinite exponent counts as an integer, and NaN is no error here.
     if base < 0.0 && !exponent.is_nan() && exponent.floor() != exponent {
         let message = "a negative number raised to a non-integer power yields a complex result";
         return Err(SqlError::new(SqlState::INVALID_POWER, message));
@@ -163,7 +163,7 @@ fn power<'a>(base: f64, exponent: f64) -> Result<Datum<'a>> {
     check_float(base.powf(exponent), infinite, infinite || base == 0.0).map(Datum::Float8)
 }
 
-/// A function of an angle. 22003 for an infinite one.
+/// Computes a function of an angle. Fails with 22003 for an infinite angle.
 pub(super) fn of_angle<'a>(angle: f64, of: fn(f64) -> f64) -> Result<Datum<'a>> {
     if angle.is_infinite() {
         return Err(SqlError::new(SqlState::NUMERIC_OUT_OF_RANGE, "input is out of range"));

@@ -54,26 +54,26 @@ pub type Run = for<'a> fn(&[Datum<'a>], &Cx<'a>) -> Result<Datum<'a>>;
 
 /// One overload of a function.
 pub struct Builtin {
-    /// Name in lower case.
+    /// The name, in lower case.
     pub name: &'static str,
-    /// Types of the arguments; `Ty::Unknown` takes any.
+    /// The types of the arguments. `Ty::Unknown` accepts any type.
     pub arguments: &'static [Ty],
-    /// The last argument may be repeated or left out.
+    /// Whether the last argument may be repeated or left out.
     pub variadic: bool,
-    /// Type of the result.
+    /// The type of the result.
     pub result: Ty,
-    /// NULL for NULL without a call.
+    /// Whether the result is NULL if an argument is NULL, without a call.
     pub strict: bool,
-    /// It asks for the catalog.
+    /// Whether the function reads the catalog.
     pub world: bool,
-    /// The result may differ from call to call, or the call has effects.
+    /// Whether two calls may have different results, or a call has effects.
     pub volatile: bool,
     /// The code.
     pub run: Run,
 }
 
 impl Builtin {
-    /// Whether it draws from sequences or tells what was drawn.
+    /// Whether this is a function of sequences.
     pub fn is_of_sequences(&self) -> bool {
         matches!(self.name, "nextval" | "currval" | "lastval" | "setval")
     }
@@ -85,7 +85,7 @@ impl std::fmt::Debug for Builtin {
     }
 }
 
-/// A strict function of fixed arguments.
+/// A strict function with fixed arguments.
 const fn strict(name: &'static str, arguments: &'static [Ty], result: Ty, run: Run) -> Builtin {
     Builtin { name, arguments, variadic: false, result, strict: true, world: false, volatile: false, run }
 }
@@ -95,17 +95,17 @@ const fn volatile(name: &'static str, arguments: &'static [Ty], result: Ty, run:
     Builtin { name, arguments, variadic: false, result, strict: true, world: false, volatile: true, run }
 }
 
-/// A function of any arguments that handles NULL itself.
+/// A function with any number of arguments that handles NULL itself.
 const fn any(name: &'static str, arguments: &'static [Ty], result: Ty, run: Run) -> Builtin {
     Builtin { name, arguments, variadic: true, result, strict: false, world: false, volatile: false, run }
 }
 
-/// A function of fixed arguments that handles NULL itself.
+/// A function with fixed arguments that handles NULL itself.
 const fn loose(name: &'static str, arguments: &'static [Ty], result: Ty, run: Run) -> Builtin {
     Builtin { strict: false, ..strict(name, arguments, result, run) }
 }
 
-/// A strict function that asks for the catalog, and may give another result once that has changed.
+/// A strict function that reads the catalog. Its result may change when the catalog changes.
 const fn catalog(name: &'static str, arguments: &'static [Ty], result: Ty, run: Run) -> Builtin {
     Builtin { world: true, ..strict(name, arguments, result, run) }
 }
@@ -153,7 +153,7 @@ pub fn overloads(name: &str) -> impl Iterator<Item = &'static Builtin> {
     tables.into_iter().flatten().filter(move |b| b.name == name)
 }
 
-/// Evaluates the arguments and calls.
+/// Evaluates the arguments and calls the function.
 pub fn call<'a>(
     function: &'static Builtin,
     arguments: &'a [Expr],

@@ -51,7 +51,7 @@ fn out_of_range(message: &str) -> SqlError {
     SqlError::new(SqlState::NUMERIC_OUT_OF_RANGE, message)
 }
 
-/// `None` where the result does not fit.
+/// The greatest common divisor. `None` if the result does not fit.
 fn gcd(a: &[Datum<'_>], _: &str) -> Result<Option<i64>> {
     let (mut x, mut y) = (i128::from(int(a, 0)), i128::from(int(a, 1)));
     while y != 0 {
@@ -69,7 +69,7 @@ fn lcm(a: &[Datum<'_>]) -> Result<Option<i64>> {
     Ok(i64::try_from((x / i128::from(divisor) * y).abs()).ok())
 }
 
-/// Largest number whose factorial has few enough digits.
+/// The largest number whose factorial fits into a numeric.
 const FACTORIAL_MAX: i64 = 32_177;
 
 fn factorial<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
@@ -95,7 +95,7 @@ fn digits(n: &BigDecimal) -> i32 {
     i32::try_from(n.fractional_digit_count().max(0)).unwrap_or(i32::MAX)
 }
 
-/// The same number with as few digits behind the point as hold it.
+/// The same number with the smallest sufficient number of digits after the point.
 fn least(a: &[Datum<'_>]) -> Option<BigDecimal> {
     let Datum::Numeric(n) = a[0] else { return None };
     let short = n.to_big()?.normalized();
@@ -110,16 +110,16 @@ fn within_one<'a>(f: f64, of: fn(f64) -> f64) -> Result<Datum<'a>> {
 }
 
 fn overflowing<'a>(f: f64, of: fn(f64) -> f64) -> Result<Datum<'a>> {
-    // PostgreSQL gives the infinity here.
+    // PostgreSQL returns infinity here.
     check_float(of(f), true, true).map(Datum::Float8)
 }
 
-/// 2201G
+/// Error 2201G.
 fn no_buckets(message: &str) -> SqlError {
     SqlError::new(SqlState("2201G"), message)
 }
 
-/// 2201G unless there are buckets between two bounds like these.
+/// Fails with 2201G if the count or the bounds of buckets are not valid.
 fn check_buckets(count: i64, has_nan: bool, has_infinite_bound: bool, has_equal_bounds: bool) -> Result<()> {
     if count <= 0 {
         return Err(no_buckets("count must be greater than zero"));
@@ -148,7 +148,7 @@ fn bucket<'a>(value: f64, low: f64, high: f64, count: i64) -> Result<Datum<'a>> 
     arith::narrow(Class::Int4, Some(bucket))
 }
 
-/// The bucket of a numeric, without rounding.
+/// The bucket of a numeric, computed without rounding.
 fn exact_bucket<'a>(
     value: NumericRef<'_>,
     low: NumericRef<'_>,
@@ -162,7 +162,7 @@ fn exact_bucket<'a>(
     let Some((low, high)) = bounds else { return Err(SqlError::internal("a bound that is no number")) };
     let falls = low > high;
     let bucket = match value.to_big() {
-        // An infinite value is before all buckets or behind them.
+        // An infinite value is before or after all buckets.
         None => {
             if (value.sign() == Some(1)) == falls {
                 0
@@ -182,14 +182,14 @@ fn exact_bucket<'a>(
     arith::narrow(Class::Int4, Some(bucket))
 }
 
-/// The whole part of a quotient of two numbers that are not negative.
+/// The integer part of the quotient of two numbers that are not negative.
 fn whole_quotient(a: BigDecimal, b: BigDecimal) -> i64 {
     let scale = a.fractional_digit_count().max(b.fractional_digit_count());
     let [(a, _), (b, _)] = [a, b].map(|n| n.with_scale(scale).into_bigint_and_exponent());
     (a / b).to_i64().unwrap_or(i64::MAX - 1)
 }
 
-/// Version 4: 122 bits of the operating system's generator.
+/// Makes a UUID of version 4: 122 random bits from the operating system.
 pub(super) fn random_uuid() -> Result<[u8; 16]> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).map_err(|_| SqlError::internal("the system gives no random numbers"))?;

@@ -74,7 +74,7 @@ fn trimmed<'a>(a: &[Datum<'a>], left: bool, right: bool) -> Datum<'a> {
     Datum::Bytea(rest)
 }
 
-/// `\0061`, `\+000061`, `\u0061` and `\U00000061` as their characters.
+/// Replaces `\0061`, `\+000061`, `\u0061` and `\U00000061` by their characters.
 fn unistr<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     let invalid = || SqlError::new(SqlState::SYNTAX_ERROR, "invalid Unicode escape");
     let (mut rest, mut out) = (text(a, 0), String::new());
@@ -101,7 +101,7 @@ fn unistr<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     Ok(cx.text(&out))
 }
 
-/// The parts of a dotted name, folded as names are.
+/// Splits a dotted name into its parts, and folds them like SQL names.
 fn parse_ident<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     let whole = text(a, 0);
     let invalid = || {
@@ -131,7 +131,7 @@ fn parse_ident<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     }
 }
 
-/// What is between quotes, of which two are one, and what follows.
+/// Reads the text up to the closing quote. Two quotes mean one. Also returns the rest.
 fn quoted_part(text: &str) -> Option<(String, &str)> {
     let mut part = String::new();
     let mut rest = text;

@@ -25,23 +25,23 @@ pub(super) const TABLE: &[Builtin] = &[
 /// A part of a picture.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Part {
-    /// 9, or 0 (true): from the first of them on, zeros are shown.
+    /// 9, or 0 (true). From the first 0 on, leading zeros are shown.
     Digit(bool),
     /// `.` or `D`
     Point,
     /// `,` or `G`
     Group,
     Text(String),
-    /// S, MI, PL, SG, PR: where a sign stands.
+    /// S, MI, PL, SG or PR: the position of the sign.
     Sign(&'static str),
     /// L
     Currency,
-    /// TH, or th (false)
+    /// TH (true) or th (false).
     Ordinal(bool),
     Blank,
 }
 
-/// A picture, understood.
+/// A parsed picture.
 #[derive(Default)]
 struct Picture {
     parts: Vec<Part>,
@@ -107,7 +107,8 @@ impl Picture {
         Ok(picture)
     }
 
-    /// Signs that exclude each other, digits behind PR, and what may be there once.
+    /// Fails for signs that exclude each other, digits after PR, and parts that occur twice but may occur
+    /// once.
     fn check(&self) -> Result<()> {
         let (mut points, mut signs): (usize, Vec<&str>) = (0, Vec::new());
         for part in &self.parts {
@@ -141,7 +142,7 @@ impl Picture {
         Ok(())
     }
 
-    /// Places for digits before and behind the point.
+    /// The numbers of digit places before and after the point.
     fn places(&self) -> (usize, usize) {
         let (before, behind) = self.parts.split_at(self.point());
         (digits_in(before), digits_in(behind))
@@ -165,12 +166,12 @@ impl Picture {
         digits.take(whole_places).position(|part| *part == Part::Digit(true))
     }
 
-    /// How many digits there are up to the last 0.
+    /// The number of digit places up to the last 0.
     fn last_zero(&self) -> Option<usize> {
         self.parts.iter().rposition(|part| *part == Part::Digit(true)).map(|at| digits_in(&self.parts[..=at]))
     }
 
-    /// Whether S stands behind the digits: after the point, or after all that are before it.
+    /// Whether S is after the digits: after the point, or after all digits before the point.
     fn sign_is_behind(&self) -> bool {
         let at = self.parts.iter().position(|part| *part == Part::Sign("S"));
         at.is_some_and(|at| at > self.point() || digits_in(&self.parts[..at]) == self.places().0)
@@ -196,7 +197,7 @@ fn shown<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     }
     if let Some(upper) = picture.roman {
         let number = value.parse::<f64>().unwrap_or_default();
-        // A half of a numeric is rounded away from zero, that of a float to an even number.
+        // A half is rounded away from zero for a numeric, and to an even number for a float.
         let is_exact = matches!(a[0], Datum::Numeric(_));
         let rounded = if is_exact { number.round() } else { number.round_ties_even() };
         return Ok(cx.text(&roman(rounded, upper, picture.fills)));
@@ -210,22 +211,23 @@ fn shown<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     Ok(cx.text(&Writer::new(&picture, digits.within(whole_places)).written()))
 }
 
-/// A number without its sign, as digits: `12.50`, `NaN`, or a # for each digit if the picture has too few
-/// places.
+/// The digits of a number without its sign, such as `12.50` or `NaN`. If the picture has too few places,
+/// there is a # for each digit.
 struct Digits {
     negative: bool,
     shown: String,
     places: usize,
 }
 
-/// A whole number or a numeric, rounded to so many places.
+/// The digits of an integer or a numeric, rounded to this number of places after the point.
 fn of_exact(value: &str, places: usize) -> Result<Digits> {
     let read = crate::text::parse_numeric(value)?;
     let rounded = number::round_to(read.as_ref(), places as i64, RoundingMode::HalfUp)?;
     Ok(Digits::new(&rounded.as_ref().to_string(), places))
 }
 
-/// A float has so many digits at most that mean something; those behind the point come last.
+/// The digits of a float. Only the first `digits` digits of a float are exact. So if it has many digits
+/// before the point, fewer than `places` are shown after the point.
 fn of_float(value: f64, places: usize, digits: u32) -> Digits {
     let written = |places: usize| match value.is_infinite() {
         true => if value < 0.0 { "-Infinity" } else { "Infinity" }.to_owned(),
@@ -246,7 +248,7 @@ impl Digits {
         self.shown.find('.').unwrap_or(self.shown.len())
     }
 
-    /// The same, or # in all places if there are too few before the point.
+    /// The same digits. If there are too few places before the point, all places become #.
     fn within(self, whole_places: usize) -> Digits {
         match self.whole() > whole_places {
             false => self,
@@ -257,7 +259,8 @@ impl Digits {
         }
     }
 
-    /// Where the last digit is that FM keeps behind the point: the last that is no zero, or the point itself.
+    /// The index of the last character that FM keeps after the point: the last digit other than zero, or the
+    /// point itself.
     fn last_kept(&self) -> Option<usize> {
         let is_fraction = self.shown.contains('.');
         is_fraction.then(|| self.shown.trim_end_matches('0').len() - 1)
@@ -270,15 +273,15 @@ struct Writer<'p> {
     picture: &'p Picture,
     digits: Digits,
     blanks: usize,
-    /// The place of the first 0 of the picture, from which on zeros are shown.
+    /// The place of the first 0 of the picture. From there on, leading zeros are shown.
     zeros_from: Option<usize>,
     /// With FM: the last digit that is kept.
     last_kept: Option<usize>,
-    /// The place behind which a closing sign stands.
+    /// The place after which a closing sign is written.
     last_place: usize,
     sign_is_due: bool,
     place: usize,
-    /// How many characters of the number have been written.
+    /// The number of characters of the number that are written.
     next: usize,
     started: bool,
     out: String,
@@ -344,18 +347,18 @@ impl<'p> Writer<'p> {
         self.digits.shown.as_bytes().get(self.next).copied()
     }
 
-    /// Whether a zero stands here that is the whole part of a number below one, and that the picture does not
-    /// ask for.
+    /// Whether the next digit is the zero before the point of a number below one, and the picture has no 0
+    /// for it.
     fn is_bare_zero(&self) -> bool {
         self.zeros_from.is_none() && self.next == 0 && self.byte() == Some(b'0') && self.digits.places > 0
     }
 
-    /// Whether FM leaves nothing behind the point.
+    /// Whether FM removes all digits after the point.
     fn ends_at_point(&self) -> bool {
         self.last_kept.is_some_and(|last| self.digits.shown.as_bytes().get(last) == Some(&b'.'))
     }
 
-    /// A digit or the point.
+    /// Writes a digit or the point.
     fn place(&mut self, is_zero: bool) {
         let in_zeros = self.zeros_from.is_some_and(|from| from <= self.place);
         let is_blank = self.place < self.blanks;
@@ -403,7 +406,7 @@ impl<'p> Writer<'p> {
         self.next += usize::from(self.byte().is_some());
     }
 
-    /// The sign before the number: S, the bracket of PR, or a minus or a blank.
+    /// Writes the sign before the number: the sign of S, the bracket of PR, a minus or a blank.
     fn leading_sign(&mut self) {
         let negative = self.digits.negative;
         if self.picture.has("S") {
@@ -430,7 +433,7 @@ impl<'p> Writer<'p> {
         }
     }
 
-    /// MI, PL and SG are written where they stand.
+    /// Writes the sign of MI, PL or SG at its own position.
     fn sign(&mut self, kind: &str) {
         match (kind, self.digits.negative) {
             ("MI" | "SG", true) => self.out.push('-'),
@@ -456,7 +459,8 @@ impl<'p> Writer<'p> {
     }
 }
 
-/// NaN or an infinity: as many # as the number would have characters. The first one is the sign's blank.
+/// The text for NaN or infinity: a # for each character that a number would have. The first character is the
+/// blank of the sign.
 fn scientific_overflow(picture: &Picture) -> String {
     let (whole_places, places) = picture.places();
     format!(" {}.{}", "#".repeat(whole_places), "#".repeat(places + 4))

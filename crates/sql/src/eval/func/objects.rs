@@ -69,7 +69,7 @@ pub(super) const TABLE: &[Builtin] = &[
     }),
     strict("getdatabaseencoding", &[], Name, |_, _| Ok(Datum::Text("UTF8"))),
     catalog("obj_description", &[Oid], Text, |a, cx| {
-        // Without a class, as PostgreSQL, of whatever has the number.
+        // Without a class, the comment of any object with this OID is returned, as in PostgreSQL.
         let all = ["pg_class", "pg_namespace", "pg_constraint"].map(|class| described(a, class, cx));
         Ok(all
             .into_iter()
@@ -115,7 +115,7 @@ pub(super) const TABLE: &[Builtin] = &[
     }),
     Builtin { strict: false, world: true, ..volatile("set_config", &[Text, Text, Bool], Text, set_config) },
     Builtin { world: true, ..volatile("pg_sequence_last_value", &[CLASS], Int8, last_of_sequence) },
-    // What a sequence in FROM is made of.
+    // The functions from which a sequence in FROM is made.
     Builtin {
         world: true,
         ..volatile("varve_sequence_value", &[Oid], Int8, |a, cx| {
@@ -139,10 +139,10 @@ pub(super) const TABLE: &[Builtin] = &[
     }),
 ];
 
-/// Of what there is only in pg_catalog.
+/// For kinds of objects that exist only in pg_catalog. These are always visible.
 const VISIBLE: super::Run = |_, _| Ok(Datum::Bool(true));
 
-/// What is not kept, or what nothing here has.
+/// For facts that Varve does not store, or that no object of Varve has.
 const UNKNOWN: super::Run = |_, _| Ok(Datum::Null);
 
 /// The OID of argument `n`.
@@ -154,7 +154,7 @@ fn optional<'a>(made: Option<String>, cx: &Cx<'a>) -> Datum<'a> {
     made.map_or(Datum::Null, |made| cx.text(&made))
 }
 
-/// The relation that the first argument numbers.
+/// The relation with the OID in the first argument.
 pub(super) fn of_relation<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Option<Relation<'a>>> {
     Ok(system::relation(&cx.env.world()?.catalog, oid(a, 0)))
 }
@@ -165,7 +165,7 @@ fn format_type<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     }
     let name = match a[1].as_integer() {
         Some(typmod) => show::type_name(oid(a, 0), typmod as i32),
-        // Without a modifier, `character` is what the word alone means.
+        // Without a modifier, the result is the plain word `character`.
         None if oid(a, 0) == crate::oid::BPCHAR => "character".to_owned(),
         None => show::type_name(oid(a, 0), -1),
     };
@@ -202,7 +202,7 @@ fn view_definition<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     Ok(optional(view.map(|view| world.printing(false).view(view)), cx))
 }
 
-/// Where a sequence stands, for a role that may read it or draw from it.
+/// The state of a sequence. The role needs one of these rights.
 fn state_of_sequence(oid: u32, rights: &[Rights], cx: &Cx<'_>) -> Result<SequenceState> {
     let world = cx.env.world()?;
     let Some(sequence) = world.catalog.sequence_ref(SequenceId(oid)) else {
@@ -288,7 +288,7 @@ fn setting<'a>(a: &[Datum<'a>], missing_ok: bool, cx: &Cx<'a>) -> Result<Datum<'
     }
 }
 
-/// SET as a function; a NULL is RESET.
+/// Runs SET. A NULL value means RESET.
 fn set_config<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     if a[0].is_null() {
         return Err(SqlError::new(SqlState::NULL_NOT_ALLOWED, "SET requires parameter name"));

@@ -44,7 +44,8 @@ fn moment(value: Datum<'_>) -> Option<i64> {
     }
 }
 
-/// The ends of a period, the earlier one first. One that is NULL is the later one; `None` if both are.
+/// The ends of a period, the earlier one first. If one end is NULL, it counts as the later one. `None` if
+/// both are NULL.
 fn period(start: Datum<'_>, end: Datum<'_>, cx: &Cx<'_>) -> Result<Option<(i64, Option<i64>)>> {
     let end = match end {
         Datum::Interval(span) => later(start, span, cx)?,
@@ -67,7 +68,7 @@ fn later(start: Datum<'_>, span: Interval, cx: &Cx<'_>) -> Result<Option<i64>> {
     })
 }
 
-/// Whether the periods have a moment in common; `None` if an end that is not known decides.
+/// Whether the periods overlap. `None` if this depends on an unknown end.
 fn common(one: (i64, Option<i64>), other: (i64, Option<i64>)) -> Option<bool> {
     let (first, then) = if one.0 <= other.0 { (one, other) } else { (other, one) };
     if first.0 == then.0 {

@@ -42,7 +42,7 @@ pub(super) const TABLE: &[Builtin] = &[
     }),
 ];
 
-/// All patterns, longer ones before those that they begin with.
+/// All patterns. A longer pattern comes before a shorter one that is its beginning.
 const PATTERNS: [&str; 63] = [
     "SSSSS", "SSSS", "HH24", "HH12", "MONTH", "Month", "month", "IYYY", "Y,YYY", "YYYY", "A.M.", "P.M.",
     "a.m.", "p.m.", "B.C.", "A.D.", "b.c.", "a.d.", "IDDD", "DDD", "DAY", "Day", "day", "MON", "Mon", "mon",
@@ -54,17 +54,17 @@ const LETTERS: [&str; 8] = ["RM", "rm", "D", "W", "J", "Q", "Y", "I"];
 
 /// One part of a template.
 enum Part<'t> {
-    /// A pattern, whether it is bare of padding (FM), and its ordinal suffix (TH, th).
+    /// A pattern, whether it is without padding (FM), and its ordinal suffix (TH, th).
     Field(&'static str, bool, &'t str),
-    /// Text as it is.
+    /// Text that is copied.
     Literal(&'t str),
-    /// A blank or a sign outside of quotes: in a text that is read there may be another one, or none.
+    /// A blank or a sign outside of quotes. The text that is read may have another one here, or none.
     Separator(&'t str),
-    /// FX: from here on a text that is read has the length of the template.
+    /// FX: from here on, the fields of the text have the same lengths as in the template.
     Fixed,
 }
 
-/// What stands before a pattern.
+/// The prefix of a pattern.
 enum Prefix {
     None,
     /// FM: without padding.
@@ -118,7 +118,8 @@ fn parts(template: &str) -> Vec<Part<'_>> {
     out
 }
 
-/// Words are patterns in three spellings, which are listed; all others in upper and lower case.
+/// Whether the text begins with this pattern. Patterns for words are listed in each spelling. The other ones
+/// may be in upper or lower case.
 fn fits(rest: &str, pattern: &str) -> bool {
     const SPELLED: [&str; 8] = ["MONTH", "MON", "DAY", "DY", "A.M.", "AM", "RM", "TZ"];
     let spelled = SPELLED.iter().any(|word| word.eq_ignore_ascii_case(pattern))
@@ -144,13 +145,13 @@ const MONTHS: [&str; 12] = [
 const DAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 const ROMAN: [&str; 12] = ["I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X", "XI", "XII"];
 
-/// The fields of a moment or a span.
+/// The fields of a timestamp or an interval.
 struct Moment {
     year: i64,
     month: i32,
     day: i32,
     us: i64,
-    /// Days since 2000-01-01; `None` for a span.
+    /// Days since 2000-01-01. `None` for an interval.
     days: Option<i64>,
     /// Seconds east of UTC.
     offset: Option<i32>,
@@ -183,13 +184,13 @@ impl Moment {
         self.days.map_or(0, |days| days - time::days_of(self.year, 1, 1) + 1)
     }
 
-    /// Sunday is 0.
+    /// The day of the week. Sunday is 0.
     fn weekday(&self) -> usize {
         // 2000-01-01 was a Saturday.
         self.days.map_or(0, |days| (days + 6).rem_euclid(7) as usize)
     }
 
-    /// Year and week by ISO 8601.
+    /// The year and the week by ISO 8601.
     fn iso_week(&self) -> (i64, i64) {
         let days = self.days.unwrap_or(0);
         let thursday = days + 4 - iso_day(self.weekday());
@@ -202,12 +203,12 @@ impl Moment {
     }
 }
 
-/// A year as it is shown: those before the year 1 are counted back from it.
+/// The year as it is shown: a year before year 1 is counted backward from there.
 fn counted(year: i64) -> i64 {
     if year <= 0 { 1 - year } else { year }
 }
 
-/// Monday is 1, Sunday 7.
+/// The day of the week by ISO 8601. Monday is 1 and Sunday is 7.
 fn iso_day(weekday: usize) -> i64 {
     if weekday == 0 { 7 } else { weekday as i64 }
 }
@@ -247,7 +248,7 @@ fn ordinal(number: &str) -> &'static str {
     }
 }
 
-/// A word in the case of its pattern, filled up to nine characters if that is wanted.
+/// A word in the case of its pattern, padded to `width` characters.
 fn word(name: &str, pattern: &str, width: usize) -> String {
     let mut chars = pattern.chars();
     let cased = match (chars.next(), chars.next()) {
@@ -258,7 +259,7 @@ fn word(name: &str, pattern: &str, width: usize) -> String {
     format!("{cased:<width$}")
 }
 
-/// Patterns that a span has a value for.
+/// The patterns for which an interval has a value.
 const OF_SPANS: [&str; 18] = [
     "HH", "HH12", "HH24", "MI", "SS", "MS", "US", "DD", "MM", "YYYY", "YYY", "YY", "Y", "SSSS", "SSSSS",
     "AM", "PM", "am",
@@ -274,7 +275,7 @@ fn field(m: &Moment, pattern: &'static str, bare: bool, cx: &Cx<'_>) -> Result<S
         .ok_or_else(|| SqlError::unsupported(format!("the pattern {pattern}")))
 }
 
-/// A number with zeros before it, unless it is to be bare.
+/// A number with leading zeros, unless `bare` is set.
 fn padded(n: i64, width: usize, bare: bool) -> String {
     match (bare, n < 0) {
         (true, _) => n.to_string(),
@@ -377,14 +378,14 @@ fn offset(seconds: i32, hours_only: bool) -> String {
     }
 }
 
-/// The abbreviation that is in use at the moment; nothing without a zone.
+/// The abbreviation of the time zone at this time. Empty for a value without a time zone.
 fn zone_name(m: &Moment, pattern: &str, cx: &Cx<'_>) -> String {
     let (Some(offset), Some(days)) = (m.offset, m.days) else { return String::new() };
     let name = cx.env.zone().abbreviation_at(days * DAY_US + m.us - i64::from(offset) * 1_000_000);
     if pattern == "tz" { name.to_lowercase() } else { name }
 }
 
-/// What was read by a template.
+/// The fields that were read by a template.
 #[derive(Default)]
 struct Fields {
     year: Option<i64>,
@@ -392,7 +393,7 @@ struct Fields {
     day: Option<i64>,
     day_of_year: Option<i64>,
     hour: i64,
-    /// The hour is one of the 12-hour clock: it was read as such, or beside AM or PM.
+    /// Whether the hour belongs to the 12-hour clock, because of its pattern or because of AM or PM.
     half_day: bool,
     minute: i64,
     second: i64,
@@ -407,12 +408,12 @@ fn invalid(state: SqlState, message: String) -> SqlError {
 
 /// Reads a text by a template, with PostgreSQL's leniency: blanks around fields may be more or fewer, a
 /// separator of the template fits any one or none, and a number takes as many digits as there are unless
-/// another number follows at once. What the text ends before is not read.
+/// another number follows at once. If the text ends early, the rest of the template is ignored.
 fn read(original: &str, template: &str) -> Result<Fields> {
     let mut fields = Fields::default();
     let parts = parts(template);
     let mut rest = original.trim_start();
-    // Blanks that were passed over, less those that the template has.
+    // The number of skipped blanks, minus the blanks of the template.
     let mut skipped = chars_between(original, rest);
     let mut is_fixed = matches!(parts.first(), Some(Part::Fixed));
     if is_fixed {
@@ -469,14 +470,14 @@ fn without_first(text: &str) -> &str {
     chars.as_str()
 }
 
-/// Whether a pattern stands for a word.
+/// Whether a pattern means a word.
 fn is_word(pattern: &str) -> bool {
     const WORDS: [&str; 9] = ["AM", "PM", "BC", "AD", "MON", "DAY", "DY", "RM", "TZ"];
     let upper = pattern.to_ascii_uppercase().replace('.', "");
     WORDS.iter().any(|word| upper.starts_with(word))
 }
 
-/// Whether a number before this part has to end where its pattern does.
+/// Whether this part begins with digits. Then a number before it must have exactly the length of its pattern.
 fn begins_with_digits(part: &Part<'_>) -> bool {
     match part {
         Part::Field(pattern, ..) => !is_word(pattern) && *pattern != "OF" && !pattern.starts_with("FF"),
@@ -490,7 +491,7 @@ fn is_separator(c: char) -> bool {
 }
 
 impl Fields {
-    /// Reads one pattern; what is left of the text.
+    /// Reads the field of one pattern. Returns the rest of the text.
     fn take<'t>(&mut self, pattern: &'static str, text: &'t str, exact: bool) -> Result<&'t str> {
         let number = |width: usize| digits(text, pattern, width, exact);
         let set = |field: &mut Option<i64>, width: usize| {
@@ -548,7 +549,7 @@ impl Fields {
     }
 
     fn take_word<'t>(&mut self, pattern: &'static str, text: &'t str) -> Result<&'t str> {
-        // Bytes are compared: what folds to a letter of ASCII may be longer or shorter than it.
+        // Bytes are compared, because a character that folds to an ASCII letter may have another length.
         let starts = |words: &[&str]| {
             let begins = |word: &&str| {
                 let head = text.as_bytes().get(..word.len());
@@ -588,7 +589,8 @@ impl Fields {
         }
     }
 
-    /// Days since 2000-01-01 and microseconds of the day; what was not read is the first of its kind.
+    /// The days since 2000-01-01, and the microseconds of the day. A field that was not read has its smallest
+    /// value.
     fn moment(&self, original: &str) -> Result<(i64, i64)> {
         // A template without a year means 1 BC, as in PostgreSQL.
         let year = self.year.map_or(0, |year| if self.before_christ { -year } else { year });
@@ -616,13 +618,13 @@ impl Fields {
     }
 }
 
-/// 22007
+/// Error 22007: the hour is not valid for the 12-hour clock.
 fn no_half_day(hour: i64) -> SqlError {
     invalid(SqlState::INVALID_DATETIME, format!("hour \"{hour}\" is invalid for the 12-hour clock"))
         .with_hint("Use the 24-hour clock, or give an hour between 1 and 12.")
 }
 
-/// A number with its sign: of exactly `width` characters, or of as many as there are.
+/// Reads a number with its sign: with `exact`, exactly `width` characters, else all digits.
 fn digits<'t>(text: &'t str, pattern: &str, width: usize, exact: bool) -> Result<(i64, &'t str)> {
     let hint = "If your source string is not fixed-width, try using the \"FM\" modifier.";
     let piece: String = text.chars().take(width).collect();

@@ -17,7 +17,8 @@ use crate::system::{self, SystemContext, What, ids};
 use crate::ty::Reg;
 use crate::ty::Ty::{Bool, Int2, Name, Oid, Text};
 
-/// With and without a role (by name or OID), the object by name and by OID.
+/// The overloads of a function: without a role, with a role by name, or by OID, each with the object by name
+/// or by OID.
 const fn rows(name: &'static str, run: super::Run) -> [Builtin; 6] {
     [
         catalog(name, &[Text, Text], Bool, run),
@@ -41,8 +42,7 @@ pub(super) static LANGUAGES: [Builtin; 6] = rows("has_language_privilege", of_la
 pub(super) static TYPES: [Builtin; 6] = rows("has_type_privilege", of_type);
 pub(super) static TABLESPACES: [Builtin; 6] = rows("has_tablespace_privilege", of_tablespace);
 
-/// The role, the relation and the right of `has_column_privilege` with a role, as those of
-/// `has_table_privilege`.
+/// `has_column_privilege` with a role. Passes role, relation and right on like `has_table_privilege`.
 fn of_column<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     of_relation(&[a[0], a[1], a[3]], &a[1..], cx)
 }
@@ -62,7 +62,7 @@ pub(super) const COLUMNS: &[Builtin] = &[
     catalog("has_column_privilege", &[Oid, Int2, Text], Bool, |a, cx| of_relation(&[a[0], a[2]], a, cx)),
 ];
 
-/// The role of the first argument of three, or the session's.
+/// The role in the first of three arguments, or the session's role.
 fn asked<'a>(a: &[Datum<'a>], world: &SystemContext) -> Result<Who> {
     match a {
         [Datum::Text(name), _, _] => {
@@ -76,14 +76,14 @@ fn asked<'a>(a: &[Datum<'a>], world: &SystemContext) -> Result<Who> {
     }
 }
 
-/// The role that is asked about, the object, and the rights: with the role left out it is the session's.
+/// The role, the object and the list of rights. Without a role argument it is the session's role.
 fn parts<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<(Holder, Datum<'a>, &'a str)> {
     let world = cx.env.world()?;
     let [.., object, _] = a else { return Err(SqlError::internal("a privilege function without arguments")) };
     Ok((Holder::of(&world.catalog, asked(a, world)?), *object, text(a, a.len() - 1)))
 }
 
-/// The words of rights; which of them there are hangs on the kind of the object.
+/// The words for rights. Each kind of objects has some of them.
 const WORDS: [(&str, Rights); 13] = [
     ("SELECT", Rights::SELECT),
     ("INSERT", Rights::INSERT),
@@ -100,17 +100,17 @@ const WORDS: [(&str, Rights); 13] = [
     ("EXECUTE", Rights::EXECUTE),
 ];
 
-/// What a list says behind a right that is to be handed on.
+/// The text after a right in a list, which asks for the option to grant this right.
 const GRANT_OPTION: &str = " WITH GRANT OPTION";
 
-/// A right that is asked about, or the option to grant it.
+/// A right, or the option to grant it.
 #[derive(Clone, Copy)]
 struct Asked {
     right: Rights,
     option: bool,
 }
 
-/// Whether the role has one of them.
+/// Whether the role has one of these rights.
 fn has_any(holder: &Holder, catalog: &Catalog, object: &Object, wanted: &[Asked]) -> bool {
     wanted.iter().any(|asked| match asked.option {
         true => holder.may_grant(catalog, object, asked.right),
@@ -118,7 +118,7 @@ fn has_any(holder: &Holder, catalog: &Catalog, object: &Object, wanted: &[Asked]
     })
 }
 
-/// The rights in a list such as `SELECT, INSERT`, any of which will do.
+/// The rights in a list such as `SELECT, INSERT`. One of them is enough.
 fn wanted(list: &str, possible: Rights) -> Result<Vec<Asked>> {
     let word = |written: &str| {
         let upper = written.trim().to_ascii_uppercase();
@@ -139,8 +139,8 @@ fn by_name(object: Datum<'_>, kind: Reg, world: &SystemContext) -> Result<Option
     }
 }
 
-/// Rights on a table, view or sequence; of a column of it, if `column` has its name or number in the second
-/// place.
+/// Checks rights on a table, view or sequence. If `column` has a second value, it is the name or number of a
+/// column, and rights on this column are checked.
 fn of_relation<'a>(a: &[Datum<'a>], column: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     let (holder, object, list) = parts(a, cx)?;
     let world = cx.env.world()?;
@@ -204,7 +204,7 @@ fn of_database<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     Ok(Datum::Bool(has_any(&holder, catalog, &Object::database(database), &wanted)))
 }
 
-/// The answer for what everybody has a right on: the options to grant it are the superusers'.
+/// The result for an object on which every role has the right. Only superusers have the option to grant it.
 fn for_all(holder: &Holder, wanted: &[Asked]) -> Datum<'static> {
     Datum::Bool(holder.is_superuser() || wanted.iter().any(|asked| !asked.option))
 }
@@ -222,7 +222,7 @@ fn of_function<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     Ok(if is_there { for_all(&holder, &wanted) } else { Datum::Null })
 }
 
-/// 42883 unless there is a function as `name(type, ...)` says.
+/// Fails with 42883 if there is no function with the signature `name(type, ...)`.
 fn find_function(signature: &str) -> Result<()> {
     let malformed = |what| SqlError::new(SqlState::INVALID_TEXT, format!("expected a {what} parenthesis"));
     let (name, arguments) = signature.split_once('(').ok_or_else(|| malformed("left"))?;
@@ -272,7 +272,8 @@ fn of_type<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     Ok(if is_there { for_all(&holder, &wanted) } else { Datum::Null })
 }
 
-/// Tables are made in `pg_default` by everybody; nobody but superusers has a right to name a tablespace.
+/// Checks rights on a tablespace. Every role creates tables in `pg_default`, but only superusers have rights
+/// on tablespaces.
 fn of_tablespace<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     const TABLESPACES: [(u32, &str); 2] =
         [(ids::DEFAULT_TABLESPACE, "pg_default"), (ids::GLOBAL_TABLESPACE, "pg_global")];
@@ -289,7 +290,8 @@ fn of_tablespace<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     Ok(if is_there { Datum::Bool(holder.is_superuser()) } else { Datum::Null })
 }
 
-/// Whether one role is (a member of) another: MEMBER, or USAGE where memberships are inherited all the way.
+/// Whether a role is a member of another role: directly or indirectly (MEMBER), or only through inherited
+/// memberships (USAGE).
 fn of_role<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     let (holder, object, list) = parts(a, cx)?;
     let world = cx.env.world()?;
@@ -318,7 +320,7 @@ fn of_role<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     Ok(Datum::Bool(is))
 }
 
-/// Whether a role may make others members of another.
+/// Whether `who` may make other roles members of `role`.
 fn is_admin_of(world: &SystemContext, who: Who, role: ObjectId) -> bool {
     let catalog = &world.catalog;
     Holder::of(catalog, who).is_superuser()

@@ -12,18 +12,19 @@ use crate::error::{Result, SqlError};
 use crate::eval::Cx;
 use crate::ty::Ty;
 
-/// Place of an edge below all values.
+/// The bound is below all values.
 pub const BELOW: i64 = -1;
-/// Place of an edge at a value.
+/// The bound is at a value.
 pub const AT: i64 = 0;
-/// Place of an edge above all values.
+/// The bound is above all values.
 pub const ABOVE: i64 = 1;
 
-/// Arguments for each column of the key.
+/// The number of arguments for each column of the key.
 const EACH: usize = 5;
 
-/// Whether a row is in a part: for each column of the key the place and value where the part begins, those
-/// where it ends, and the column. Called by conditions that the binder makes.
+/// Whether a row is in a partition. The arguments for each column of the key are the kind and value of the
+/// lower bound, the kind and value of the upper bound, and the column. Only conditions that the binder makes
+/// call this function.
 pub static IN_RANGE: Builtin = Builtin {
     name: "in range part",
     arguments: &[Ty::Unknown],
@@ -48,7 +49,7 @@ fn in_range<'a>(arguments: &[Datum<'a>], _: &Cx<'a>) -> Result<Datum<'a>> {
     Ok(Datum::Bool(is_in))
 }
 
-/// Order of one end of a range to a key; an edge is its place and, where that is [`AT`], its value.
+/// Compares a bound of a range with a key. For each column, the bound has a kind and, for [`AT`], a value.
 pub fn order<'a, 'b>(
     edges: impl Iterator<Item = (i64, Datum<'a>)>,
     key: impl Iterator<Item = Datum<'b>>,

@@ -59,14 +59,14 @@ pub(super) const TABLE: &[Builtin] = &[
     strict("regexp_instr", &[Text, Text, Int4, Int4, Int4, Text, Int4], Int4, place),
 ];
 
-/// The first group of a match, all of it if there are none; NULL without a match.
+/// The first group of a match, or the whole match if there are no groups. NULL without a match.
 fn first_group<'a>(whole: &'a str, regex: &Pattern, cx: &Cx<'a>) -> Result<Datum<'a>> {
     let found = regex.next(whole, 0, true, &|| cx.env.check_cancel())?;
     let group = found.and_then(|groups| groups.get(usize::from(groups.len() > 1)).copied().flatten());
     Ok(group.map_or(Datum::Null, |(start, end)| Datum::Text(&whole[start..end])))
 }
 
-/// The parts of a text between what the pattern matches.
+/// The parts of a text between the matches of a pattern.
 fn split<'a>(a: &[Datum<'a>], letters: &str, cx: &Cx<'a>) -> Result<Datum<'a>> {
     let options = options_of_one(letters, "regexp_split_to_array")?;
     let mut parts = crate::array::of(crate::oid::TEXT);
@@ -75,7 +75,7 @@ fn split<'a>(a: &[Datum<'a>], letters: &str, cx: &Cx<'a>) -> Result<Datum<'a>> {
     let mut from = 0;
     for groups in regex.all(all, 0, false, &|| cx.env.check_cancel())? {
         let (start, end) = whole(&groups);
-        // What matches nothing, at either end or behind another match, separates nothing.
+        // An empty match does not separate anything at the ends of the text, or directly after another match.
         if start >= all.len() || end <= from {
             continue;
         }
@@ -91,7 +91,7 @@ fn matches<'a>(a: &[Datum<'a>], options: Options, cx: &Cx<'a>) -> Result<Datum<'
     Ok(Datum::Bool(regex.is_match(text(a, 0), &|| cx.env.check_cancel())?))
 }
 
-/// What flags say, and whether all matches are meant.
+/// The options of the flags, and whether the flag g asks for all matches.
 fn options(letters: &str) -> Result<(Options, bool)> {
     let (mut options, mut all) = (Options::default(), false);
     for letter in letters.chars() {
@@ -105,7 +105,7 @@ fn options(letters: &str) -> Result<(Options, bool)> {
     Ok((options, all))
 }
 
-/// Flags of a function that looks for matches in a way of its own.
+/// The options of the flags, for a function that does not allow the flag g.
 fn options_of_one(letters: &str, function: &str) -> Result<Options> {
     match options(letters)? {
         (options, false) => Ok(options),
@@ -116,7 +116,7 @@ fn options_of_one(letters: &str, function: &str) -> Result<Options> {
     }
 }
 
-/// An argument that is a number; 22023 below the least that it may be.
+/// The value of an integer argument. Fails with 22023 if it is below `least`.
 fn at_least(a: &[Datum<'_>], n: usize, name: &str, least: i64) -> Result<usize> {
     let number = int(a, n);
     if number < least {
@@ -126,10 +126,10 @@ fn at_least(a: &[Datum<'_>], n: usize, name: &str, least: i64) -> Result<usize> 
     Ok(number as usize)
 }
 
-/// The byte behind the text at which the search starts: the argument counts characters from 1.
+/// The byte offset at which the search starts. The argument counts characters from 1.
 fn start(a: &[Datum<'_>], n: usize) -> Result<usize> {
     let (all, number) = (text(a, 0), if a.len() > n { at_least(a, n, "start", 1)? } else { 1 });
-    // A start behind the end finds nothing, not even what is empty.
+    // A start beyond the end finds nothing, not even an empty match.
     let beyond = || if number > all.chars().count() + 1 { all.len() + 1 } else { all.len() };
     Ok(all.char_indices().nth(number - 1).map_or_else(beyond, |(at, _)| at))
 }
@@ -145,7 +145,7 @@ fn replaced_by_flags<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     replaced(a, 0, None, flags, cx)
 }
 
-/// The text with what one match, or (number 0) each one, is replaced by. Without a number the flag g decides.
+/// The text in which one match, or each match (number 0), is replaced. Without a number, the flag g decides.
 fn replaced<'a>(
     a: &[Datum<'a>],
     from: usize,
@@ -190,7 +190,7 @@ enum Piece<'t> {
     Group(usize),
 }
 
-/// `\1` and `\&` in a replacement.
+/// Splits a replacement at `\1` and `\&`.
 fn template(written: &str) -> Vec<Piece<'_>> {
     let mut out = Vec::new();
     let mut rest = written;
@@ -211,7 +211,8 @@ fn template(written: &str) -> Vec<Piece<'_>> {
     out
 }
 
-/// The groups of the first match, of each one with the flag g, or all of it if there are none: as arrays.
+/// For the first match, or with the flag g for each match, an array of the groups. Without groups, the array
+/// has the whole match.
 ///
 /// `look` ends the search with its error.
 pub fn all_groups(all: &str, pattern: &str, letters: &str, look: Look<'_>) -> Result<Vec<Value>> {
@@ -231,7 +232,7 @@ pub fn all_groups(all: &str, pattern: &str, letters: &str, look: Look<'_>) -> Re
     Ok(found.into_iter().map(array).collect())
 }
 
-/// The groups of the first match, or all of it if there are none; NULL if nothing fits.
+/// The groups of the first match, or the whole match if there are no groups. NULL without a match.
 fn groups<'a>(a: &[Datum<'a>], letters: &str, cx: &Cx<'a>) -> Result<Datum<'a>> {
     options_of_one(letters, "regexp_match").map_err(|e| {
         if letters.contains('g') && e.message.contains("global") {
@@ -251,7 +252,7 @@ fn counted<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     Ok(Datum::Int4(regex.all(text(a, 0), from, false, &|| cx.env.check_cancel())?.len() as i32))
 }
 
-/// The match that the fourth argument numbers, and the number of a group in it.
+/// The text range of a group in the match with the number in the fourth argument.
 fn nth<'a>(a: &[Datum<'a>], flags: usize, function: &str, cx: &Cx<'a>) -> Result<Option<(usize, usize)>> {
     let from = start(a, 2)?;
     let number = if a.len() > 3 { at_least(a, 3, "n", 1)? } else { 1 };
@@ -262,7 +263,7 @@ fn nth<'a>(a: &[Datum<'a>], flags: usize, function: &str, cx: &Cx<'a>) -> Result
     let wanted = if a.len() > flags + 1 { at_least(a, flags + 1, "subexpr", 0)? } else { 0 };
     let letters = if a.len() > flags { text(a, flags) } else { "" };
     let regex = compiled(text(a, 1), options_of_one(letters, function)?)?;
-    // Where there are no groups the whole match is the first one.
+    // If there are no groups, the whole match counts as the first group.
     let group = if regex.group_count() == 0 { wanted.saturating_sub(1) } else { wanted };
     if group > regex.group_count() {
         return Ok(None);

@@ -19,7 +19,7 @@ use crate::rights::Holder;
 use crate::ty::Reg;
 use crate::ty::Ty::{self, Array, Bool, Float8, Int4, Int8, Name, Text, Void};
 
-/// What `version()` says.
+/// The result of `version()`.
 pub const VERSION: &str = concat!("PostgreSQL 15.0 (Varve ", env!("CARGO_PKG_VERSION"), ")");
 
 pub(super) const TABLE: &[Builtin] = &[
@@ -79,12 +79,12 @@ pub(super) const TABLE: &[Builtin] = &[
     }),
 ];
 
-/// A position in the redo log, as text: there is no type `pg_lsn`.
+/// A position in the redo log, as text, because Varve has no type `pg_lsn`.
 fn shown_lsn<'a>(lsn: u64, cx: &Cx<'a>) -> Datum<'a> {
     cx.text(&moment::shown_lsn(lsn))
 }
 
-/// What the session has drawn is known wherever rows are read, too.
+/// Calls currval or lastval. They also work while the statement reads rows.
 fn told<'a>(cx: &Cx<'a>, ask: impl FnOnce(&dyn Sequences) -> Result<i64>) -> Result<Datum<'a>> {
     match cx.env.world {
         Some(world) => ask(&Beside(world)),
@@ -93,7 +93,8 @@ fn told<'a>(cx: &Cx<'a>, ask: impl FnOnce(&dyn Sequences) -> Result<i64>) -> Res
     .map(Datum::Int8)
 }
 
-/// What ALTER SYSTEM can change on line is in force when it returns, and varve.toml is read by starts.
+/// Computes pg_reload_conf. There is nothing to reload: ALTER SYSTEM changes settings at once, and varve.toml
+/// is read only at a start.
 fn reload<'a>(cx: &Cx<'a>) -> Result<Datum<'a>> {
     let world = cx.env.world()?;
     if !Holder::of(&world.catalog, world.who).is_superuser() {
@@ -118,7 +119,7 @@ const NEXT_OF_CLASS: Builtin = Builtin {
 
 /// Sleeps in short steps, so that a cancel is seen soon.
 fn sleep<'a>(seconds: f64, cx: &Cx<'a>) -> Result<Datum<'a>> {
-    // NaN is no time at all, as in PostgreSQL; `clamp` would let it through.
+    // As in PostgreSQL, NaN counts as 0. It is checked here, because `clamp` keeps NaN.
     let seconds = if seconds.is_nan() { 0.0 } else { seconds.clamp(0.0, 1e9) };
     let end = Instant::now() + Duration::from_secs_f64(seconds);
     loop {

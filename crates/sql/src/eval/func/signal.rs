@@ -21,7 +21,7 @@ use crate::rights::{Holder, denied};
 use crate::system::SystemContext;
 use crate::ty::Ty::{self, Bool, Int4, Int8};
 
-/// How often `pg_terminate_backend` looks whether the session is gone.
+/// How often `pg_terminate_backend` checks whether the session has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 pub(super) const TABLE: &[Builtin] = &[
@@ -91,7 +91,7 @@ fn await_end(session: &Arc<Activity>, timeout: Duration, world: &SystemContext, 
     }
 }
 
-/// The session of that number, if the asking role may end what it does; 42501 if not.
+/// Finds the session with this number. Fails with 42501 if the role may not end it or its statement.
 fn session(a: &[Datum<'_>], world: &SystemContext, refusals: [&str; 2]) -> Result<Option<Arc<Activity>>> {
     let number = int(a, 0);
     let mut sessions = world.watched.sessions().into_iter();

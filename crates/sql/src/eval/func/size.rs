@@ -74,7 +74,7 @@ fn bytes(count: u64) -> Datum<'static> {
     Datum::Int8(i64::try_from(count).unwrap_or(i64::MAX))
 }
 
-/// A size of the relation that the first argument numbers; NULL if nothing has that number.
+/// A size of the relation with the OID in the first argument. NULL if there is none.
 fn of<'a>(a: &[Datum<'a>], cx: &Cx<'a>, size: fn(&Sizes, &Relation<'_>) -> Option<u64>) -> Result<Datum<'a>> {
     let Some(relation) = of_relation(a, cx)? else { return Ok(Datum::Null) };
     Ok(size(cx.env.world()?.sizes()?, &relation).map_or(Datum::Null, bytes))
@@ -84,7 +84,7 @@ fn whole<'a>(cx: &Cx<'a>) -> Result<Datum<'a>> {
     Ok(bytes(cx.env.world()?.sizes()?.database_bytes()))
 }
 
-/// Of what is in a database; what all share counts for the first one.
+/// The size of a database. Objects that all databases share count for the first one.
 fn of_database<'a>(cx: &Cx<'a>, catalog: &Catalog) -> Result<Datum<'a>> {
     let sizes = cx.env.world()?.sizes()?;
     let of_table = |table: &TableDef| {
@@ -97,7 +97,7 @@ fn of_database<'a>(cx: &Cx<'a>, catalog: &Catalog) -> Result<Datum<'a>> {
     Ok(bytes(sizes.database_bytes().saturating_sub(others.map(|table| of_table(table)).sum())))
 }
 
-/// Of the relation alone.
+/// The size of the relation without its secondary indexes.
 fn rows(sizes: &Sizes, relation: &Relation<'_>) -> Option<u64> {
     match relation.what {
         What::Table(table) => Some(sizes.table_bytes(table)),
@@ -111,7 +111,7 @@ fn rows(sizes: &Sizes, relation: &Relation<'_>) -> Option<u64> {
     }
 }
 
-/// Of its secondary indexes.
+/// The size of its secondary indexes.
 fn indexes(sizes: &Sizes, relation: &Relation<'_>) -> Option<u64> {
     let of_table = |table: &TableDef| table.indexes.iter().map(|index| sizes.index_bytes(index)).sum();
     match relation.what {
@@ -121,11 +121,11 @@ fn indexes(sizes: &Sizes, relation: &Relation<'_>) -> Option<u64> {
     }
 }
 
-/// A number of bytes in the largest unit that leaves at least ten of it, rounded.
+/// A number of bytes, rounded, in the largest unit in which it is at least 10.
 fn pretty(bytes: i64) -> String {
     const UNITS: [&str; 6] = ["bytes", "kB", "MB", "GB", "TB", "PB"];
     let mut size = i128::from(bytes);
-    // Half units are kept until the last step, so that it alone rounds.
+    // Half units are kept until the last step, so that only this step rounds.
     let mut halved = false;
     for unit in UNITS {
         let limit = if halved { 20 * 1024 - 1 } else { 10 * 1024 };

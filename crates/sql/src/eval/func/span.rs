@@ -66,7 +66,8 @@ pub(super) const TABLE: &[Builtin] = &[
     strict("make_interval", &[Int4, Int4, Int4, Int4, Int4, Int4, Float8], SPAN, |a, _| make_interval(a)),
 ];
 
-/// The beginning of the stride, counted from an origin, in which a timestamp lies.
+/// Computes date_bin: the beginning of the stride that contains a timestamp. Strides are counted from an
+/// origin.
 fn binned(a: &[Datum<'_>]) -> Result<i64> {
     let Datum::Interval(stride) = a[0] else {
         return Err(SqlError::internal("a stride that is no interval"));
@@ -99,7 +100,8 @@ fn binned(a: &[Datum<'_>]) -> Result<i64> {
         .ok_or_else(time::timestamp_range)
 }
 
-/// Years, months, weeks, days, hours, minutes, seconds; those at the end may be left out.
+/// Makes an interval of years, months, weeks, days, hours, minutes and seconds. The last ones may be left
+/// out.
 fn make_interval<'a>(a: &[Datum<'a>]) -> Result<Datum<'a>> {
     let made = || {
         let months = int(a, 0).checked_mul(12)?.checked_add(int(a, 1))?;
@@ -127,7 +129,7 @@ fn clock(hour: i64, minute: i64, second: f64) -> Option<i64> {
     (fits && us <= DAY_US).then_some(us)
 }
 
-/// A local time of six fields.
+/// Makes a local time of six fields.
 fn moment(a: &[Datum<'_>]) -> Result<i64> {
     let (year, month, day) = (int(a, 0), int(a, 1), int(a, 2));
     let astronomical = if year < 0 { year + 1 } else { year };
@@ -156,7 +158,8 @@ fn age<'a>(a: Datum<'a>, b: Datum<'a>, cx: &Cx<'a>) -> Result<Datum<'a>> {
         (Datum::Timestamp(x), Datum::Timestamp(y)) => (x, y),
         _ => return Ok(Datum::Null),
     };
-    // PostgreSQL 15 takes infinity as the moment that its bits stand for. Those of -infinity are no moment.
+    // PostgreSQL 15 computes with the bits of infinity as if it were a timestamp. The bits of -infinity are
+    // out of range.
     if [x, y].iter().any(|t| time::is_infinite(*t) && *t < 0) {
         return Err(time::timestamp_range());
     }
@@ -170,7 +173,7 @@ fn age<'a>(a: Datum<'a>, b: Datum<'a>, cx: &Cx<'a>) -> Result<Datum<'a>> {
         micros += DAY_US;
         days -= 1;
     }
-    // A month is as long as that of the earlier moment.
+    // The borrowed month has the length of the earlier timestamp's month.
     if days < 0 {
         days += i64::from(time::month_len(y2, m2));
         months -= 1;
@@ -179,7 +182,7 @@ fn age<'a>(a: Datum<'a>, b: Datum<'a>, cx: &Cx<'a>) -> Result<Datum<'a>> {
     Ok(Datum::Interval(Interval { months: fit(months)?, days: fit(days)?, micros: sign * micros }))
 }
 
-/// Whole days out of the time, so that both have one sign.
+/// Moves whole days from the time to the days, and gives both the same sign.
 fn justify_hours(iv: Interval) -> Result<Interval> {
     let mut days = i64::from(iv.days) + iv.micros / DAY_US;
     let mut micros = iv.micros % DAY_US;
@@ -191,7 +194,7 @@ fn justify_hours(iv: Interval) -> Result<Interval> {
     Ok(Interval { days: narrow(days)?, micros, ..iv })
 }
 
-/// Whole months of 30 days out of the days, so that both have one sign.
+/// Moves whole months of 30 days from the days to the months, and gives both the same sign.
 fn justify_days(iv: Interval) -> Result<Interval> {
     let mut months = i64::from(iv.months) + i64::from(iv.days / 30);
     let mut days = iv.days % 30;
@@ -203,7 +206,7 @@ fn justify_days(iv: Interval) -> Result<Interval> {
     Ok(Interval { months: narrow(months)?, days, ..iv })
 }
 
-/// Both, and one sign for all.
+/// Does both, and gives all fields the same sign.
 fn justify_interval(iv: Interval) -> Result<Interval> {
     let mut days = i64::from(iv.days) + iv.micros / DAY_US;
     let mut micros = iv.micros % DAY_US;

@@ -15,7 +15,7 @@ use crate::eval::Cx;
 use crate::text::char_count;
 use crate::ty::Ty::{Bool, Bytea, Int4, Int8, Name, Text, Unknown};
 
-/// Longest string that a function makes, in bytes.
+/// The longest string that a function may make, in bytes.
 const RESULT_BYTES_MAX: usize = 16 << 20;
 
 pub(super) const TABLE: &[Builtin] = &[
@@ -113,7 +113,7 @@ pub(super) const TABLE: &[Builtin] = &[
     strict("md5", &[Bytea], Text, |a, cx| Ok(cx.text(&hex(&Md5::digest(bytes(a, 0)))))),
 ];
 
-/// Bytes from a position, from 1, on; as many as are said.
+/// The bytes from a position on, which counts from 1. A third argument limits their number.
 fn sub_bytes<'a>(a: &[Datum<'a>], _: &Cx<'a>) -> Result<Datum<'a>> {
     let all = bytes(a, 0);
     let start = int(a, 1);
@@ -129,7 +129,7 @@ fn sub_bytes<'a>(a: &[Datum<'a>], _: &Cx<'a>) -> Result<Datum<'a>> {
     Ok(Datum::Bytea(&all[start..end.max(start)]))
 }
 
-/// 2202E for a byte that is not there.
+/// The index of a byte. Fails with 2202E if there is no such byte.
 fn byte_index(a: &[Datum<'_>]) -> Result<usize> {
     let (at, length) = (int(a, 1), bytes(a, 0).len());
     let index = usize::try_from(at).ok().filter(|at| *at < length);
@@ -139,7 +139,7 @@ fn byte_index(a: &[Datum<'_>]) -> Result<usize> {
     })
 }
 
-/// An encoding by its name; 22023 for none.
+/// Finds an encoding by its name. Fails with 22023 if there is none.
 fn conversion(name: &str, role: &str) -> Result<Encoding> {
     Encoding::named(name).ok_or_else(|| {
         let message = format!("invalid {role} encoding name \"{name}\"");
@@ -147,8 +147,8 @@ fn conversion(name: &str, role: &str) -> Result<Encoding> {
     })
 }
 
-/// 42883 for two encodings between which PostgreSQL does not convert: one is UTF-8, or both are of one of
-/// these groups.
+/// Fails with 42883 if PostgreSQL does not convert between two encodings. It does if one of them is UTF-8, or
+/// if both are in one of these groups.
 fn check_pair(source: Encoding, destination: Encoding) -> Result<()> {
     const GROUPS: &[&[&str]] = &[&["LATIN2", "WIN1250"], &["KOI8R", "WIN1251", "WIN866", "ISO_8859_5"]];
     let (from, to) = (source.name(), destination.name());
@@ -176,7 +176,8 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
-/// 54000 for a string that would be too long; without it a few nested calls would use up the memory.
+/// Fails with 54000 if a string would be too long. Without this limit, a few nested calls could use up the
+/// memory.
 pub(in crate::eval) fn check_size(bytes: usize) -> Result<()> {
     if bytes > RESULT_BYTES_MAX {
         return Err(SqlError::new(SqlState::PROGRAM_LIMIT, "requested length too large"));
@@ -195,7 +196,7 @@ fn slice(text: &str, start: usize, end: usize) -> &str {
     &text[start..end.max(start)]
 }
 
-/// substring(text, from [, for]); `from` may be below 1, which eats into the length.
+/// Computes substring(text, from [, for]). If `from` is below 1, the positions before 1 count for the length.
 fn substring<'a>(a: &[Datum<'a>]) -> Result<Datum<'a>> {
     let from = int(a, 1);
     let end = match a.len() {
@@ -221,7 +222,8 @@ fn trimmed<'a>(a: &[Datum<'a>], front: bool, back: bool) -> Datum<'a> {
     Datum::Text(rest)
 }
 
-/// A character stays if its other case has several, as in PostgreSQL: `upper('ß')` is `ß`.
+/// The other case of a character. If this would be several characters, the character stays unchanged, as in
+/// PostgreSQL: `upper('ß')` is `ß`.
 fn single(c: char, mut other: impl Iterator<Item = char>) -> char {
     match (other.next(), other.next()) {
         (Some(one), None) => one,
@@ -229,7 +231,7 @@ fn single(c: char, mut other: impl Iterator<Item = char>) -> char {
     }
 }
 
-/// Lower case, character by character.
+/// Converts to lower case, character by character.
 pub fn lower(text: &str) -> String {
     match text.is_ascii() {
         true => text.to_ascii_lowercase(),
@@ -267,7 +269,7 @@ fn translate(a: &[Datum<'_>]) -> String {
     text(a, 0).chars().filter_map(replace).collect()
 }
 
-/// The arguments' texts, NULLs left out. The binder has cast them to text.
+/// Joins the arguments with a separator. NULLs are skipped. The binder has cast the arguments to text.
 fn joined(arguments: &[Datum<'_>], separator: &str) -> Result<String> {
     let parts: Vec<&str> = arguments
         .iter()
@@ -280,7 +282,7 @@ fn joined(arguments: &[Datum<'_>], separator: &str) -> Result<String> {
     Ok(parts.join(separator))
 }
 
-/// left(text, n), right(text, n); a negative n leaves out that many from the other end.
+/// Computes left(text, n) or right(text, n). A negative n removes -n characters at the other end.
 fn side<'a>(a: &[Datum<'a>], left: bool) -> Datum<'a> {
     let whole = text(a, 0);
     let len = char_count(whole) as i64;

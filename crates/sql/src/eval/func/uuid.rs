@@ -31,10 +31,10 @@ pub const TABLE: &[Builtin] = &[
     strict("uuid_ns_x500", &[], Uuid, |_, _| Ok(well_known(0x14))),
 ];
 
-/// Units of 100 ns from 1582-10-15, where the Gregorian calendar began, to 2000-01-01.
+/// The number of units of 100 ns from 1582-10-15, when the Gregorian calendar began, to 2000-01-01.
 const GREGORIAN_SHIFT: u64 = 0x01b2_1dd2_1381_4000 + 946_684_800 * 10_000_000;
 
-/// A name space of RFC 4122's appendix C; they differ in their first word.
+/// A name space of RFC 4122, appendix C. The name spaces differ in their first word.
 fn well_known(number: u8) -> Datum<'static> {
     let mut bytes = 0x6ba7_b810_9dad_11d1_80b4_00c0_4fd4_30c8_u128.to_be_bytes();
     bytes[3] = number;
@@ -48,7 +48,7 @@ fn space(arguments: &[Datum<'_>]) -> [u8; 16] {
     }
 }
 
-/// Sets version and variant.
+/// Sets the bits of version and variant.
 fn marked(mut bytes: [u8; 16], version: u8) -> [u8; 16] {
     bytes[6] = bytes[6] & 0x0f | version << 4;
     bytes[8] = bytes[8] & 0x3f | 0x80;
@@ -61,7 +61,8 @@ fn by_name(hash: &[u8], version: u8) -> Datum<'static> {
     Datum::Uuid(marked(bytes, version))
 }
 
-/// Version 1: the time, which never stands still, and a random node, marked as one that is no network card.
+/// Makes a UUID of version 1 from a time that always increases and a random node id. A bit marks the node id
+/// as random.
 fn by_clock() -> Result<[u8; 16]> {
     static LAST: AtomicU64 = AtomicU64::new(0);
     let now = (clock_us() as u64).wrapping_mul(10).wrapping_add(GREGORIAN_SHIFT);

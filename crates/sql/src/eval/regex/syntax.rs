@@ -133,7 +133,7 @@ pub enum Kind {
     Word(Edge),
 }
 
-/// Where a pattern, or a part of it, ends.
+/// What the parser is inside of, which says how the branches end.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Inside {
     Nothing,
@@ -153,11 +153,11 @@ pub fn tree(pattern: &str, options: Options) -> Result<(Part, usize)> {
 struct Parser<'p> {
     reader: Reader<'p>,
     options: Options,
-    /// The groups that have begun; their texts if they have ended.
+    /// The groups that have begun, with their texts if they have ended.
     texts: Vec<Option<Text>>,
     depth: usize,
     parts: usize,
-    /// How many look-arounds are open.
+    /// The number of open look-arounds.
     looks: usize,
 }
 
@@ -165,7 +165,7 @@ struct Parser<'p> {
 #[derive(Default)]
 struct Branch {
     parts: Vec<Part>,
-    /// What has been read of the last leaf.
+    /// The text of the last leaf, as far as it is read.
     leaf: Text,
     flags: Flags,
 }
@@ -190,7 +190,7 @@ impl Parser<'_> {
         self.texts.len() + 1
     }
 
-    /// Branches up to the end of the pattern or of what they are inside of.
+    /// Reads branches up to the end of the pattern, group or look-around.
     fn alternatives(&mut self, inside: Inside) -> Result<Part> {
         self.depth += 1;
         if self.depth > DEPTH_MAX {
@@ -240,7 +240,7 @@ impl Parser<'_> {
         Ok(sequence(parts, flags, (first, self.groups())))
     }
 
-    /// White space and comments, where they mean nothing.
+    /// Skips white space and comments, if the options say that they are ignored.
     fn skip(&mut self) {
         let rest = &mut self.reader.rest;
         loop {
@@ -295,14 +295,14 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Characters that have been read, and their quantifier.
+    /// Adds the characters that have been read, with their quantifier.
     fn characters(&mut self, branch: &mut Branch) -> Result<()> {
         let text = Text::of(&std::mem::take(&mut self.reader.out));
         let groups = (self.groups(), self.groups());
         self.quantified(Part { kind: Kind::Leaf, text, flags: 0, groups }, branch)
     }
 
-    /// A part that has no quantifier and is no leaf.
+    /// Adds a part that has no quantifier and is not a leaf.
     fn alone(&mut self, part: Part, branch: &mut Branch) -> Result<()> {
         branch.end_leaf(self.groups());
         branch.parts.push(part);
@@ -358,14 +358,15 @@ impl Parser<'_> {
         self.group(Some(self.texts.len()), branch)
     }
 
-    /// What is inside of parentheses, and its quantifier.
+    /// Reads a group up to its closing parenthesis, with its quantifier.
     fn group(&mut self, number: Option<usize>, branch: &mut Branch) -> Result<()> {
         let first = number.unwrap_or(self.groups());
         let mut part = self.alternatives(Inside::Group)?;
         self.close()?;
         if let Some(number) = number {
             let (text, flags) = (part.text.clone(), part.flags | GROUPS);
-            // References to references would double it each time.
+            // The text of a group that refers to another group can be twice as long. So a chain of references
+            // could make very long texts.
             let is_long = text.search.len() > REFERRED_BYTES_MAX;
             self.texts[number - 1] = Some(if is_long { Text::of("(?s:.*)") } else { text.clone() });
             part = Part {
@@ -385,7 +386,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Looking around has no quantifier.
+    /// Reads a look-around, which has no quantifier.
     fn look(&mut self, behind: bool, negated: bool, branch: &mut Branch) -> Result<()> {
         self.looks += 1;
         let inner = self.alternatives(Inside::Look)?;
@@ -396,14 +397,14 @@ impl Parser<'_> {
         self.alone(Part { kind, text: Text::default(), flags: CHECKED | LOOKS, groups }, branch)
     }
 
-    /// An atom with the quantifier that is behind it, if any.
+    /// Adds an atom, with the quantifier that follows it if there is one.
     fn quantified(&mut self, atom: Part, branch: &mut Branch) -> Result<()> {
         self.skip();
         let (times, preference) = self.quantifier()?;
         let flags = branch.flags | preference | atom.flags;
         let is_own = matches!(atom.kind, Kind::Group(..) | Kind::Reference(..));
         if times == (Times { least: 0, most: Some(0) }) {
-            // Its groups match nothing.
+            // With {0}, the part and its groups match nothing.
             return Ok(());
         }
         if !is_own && !is_complex(united(flags)) {
@@ -418,7 +419,7 @@ impl Parser<'_> {
         self.alone(part, branch)
     }
 
-    /// How often, and what is preferred.
+    /// Reads a quantifier: the numbers of repetitions, and the preference.
     fn quantifier(&mut self) -> Result<(Times, Flags)> {
         let any = |least, most| Times { least, most };
         let rest = &mut self.reader.rest;
@@ -480,7 +481,7 @@ impl Parser<'_> {
     }
 }
 
-/// A part that is no leaf with its quantifier.
+/// Applies a quantifier to a part that is not a leaf.
 fn repeated(atom: Part, times: Times, preference: Flags) -> Part {
     let flags = combined(preference, atom.flags);
     let own = atom.flags & (LONG | SHORT | MIXED);
@@ -497,7 +498,7 @@ fn repeated(atom: Part, times: Times, preference: Flags) -> Part {
         return Part { kind: Kind::Leaf, text, flags, groups };
     }
     if times.least > 0 && atom.flags & CHECKED == 0 {
-        // Only the groups of the last turn count: the others need not be told apart.
+        // Only the groups of the last repetition count. So the other repetitions can be one leaf.
         let others = Times { least: times.least - 1, most: times.most.map(|most| most - 1) };
         let before = Part {
             kind: Kind::Leaf,
@@ -511,7 +512,8 @@ fn repeated(atom: Part, times: Times, preference: Flags) -> Part {
 }
 
 impl Part {
-    /// Whether the crate finds a match where the text for the search is one.
+    /// Whether the search text matches exactly the same texts as the part. Then the crate `regex` needs no
+    /// check by the matcher.
     pub fn is_searched_exactly(&self) -> bool {
         self.flags & (REFERS | LOOKS) == 0
     }
