@@ -16,26 +16,26 @@
 use super::lines::Record;
 use crate::error::{Result, SqlError, SqlState};
 
-/// What a file begins with.
+/// The bytes at the beginning of a file.
 pub const SIGNATURE: &[u8] = b"PGCOPY\n\xff\r\n\0";
 const FLAG_OIDS: u32 = 1 << 16;
 const HEADER_BYTES: usize = SIGNATURE.len() + 8;
 
-/// Where we are in the data.
+/// The position in the data.
 #[derive(Debug, Default)]
 pub struct Rows {
     has_header: bool,
     ended: bool,
-    /// Number of the row that was taken last.
+    /// The number of the row that was read last.
     pub number: u64,
 }
 
-/// An error, and the field that it is in.
+/// An error, and the index of the field that has it.
 pub type InField = (SqlError, Option<usize>);
 
 impl Rows {
     /// Reads the header, a row or the end mark at `start`, if it is complete. Returns where the next one
-    /// begins, and whether there is a row now. `at_end`: no more bytes will come.
+    /// begins, and whether there is a row now. `at_end` says that no more bytes will come.
     pub fn next(
         &mut self,
         bytes: &[u8],
@@ -72,13 +72,13 @@ impl Rows {
             _ => {}
         }
         let taken = fields(bytes, start + 2, columns, at_end, record)?;
-        // It is counted when it is whole.
+        // A row counts only when it is complete.
         self.number -= u64::from(taken.is_none());
         Ok(taken.map(|next| (next, true)))
     }
 }
 
-/// The header's length.
+/// The length of the header.
 fn header(bytes: &[u8], at_end: bool) -> Result<Option<usize>> {
     let is_short = bytes.len() < HEADER_BYTES;
     if bytes.len() >= SIGNATURE.len() && !bytes.starts_with(SIGNATURE)

@@ -13,27 +13,27 @@ use memchr::{memchr2, memchr3};
 use super::{Format, Kind};
 use crate::error::{Result, SqlError, SqlState};
 
-/// Fields of one row, unescaped.
+/// The fields of one row, without escapes.
 #[derive(Debug, Default)]
 pub struct Record {
     bytes: Vec<u8>,
-    /// Where each ends, and whether it is NULL.
+    /// For each field, where it ends in `bytes`, and whether it is NULL.
     ends: Vec<(usize, bool)>,
 }
 
 impl Record {
-    /// Forgets the fields.
+    /// Removes the fields.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
     }
 
-    /// How many fields there are.
+    /// The number of fields.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// The n-th field, and whether it is NULL; a NULL's bytes are its word.
+    /// The n-th field, and whether it is NULL. The bytes of a NULL are the NULL string.
     pub fn field(&self, n: usize) -> Option<(&[u8], bool)> {
         let start = if n == 0 { 0 } else { self.ends.get(n - 1)?.0 };
         let (end, null) = *self.ends.get(n)?;
@@ -47,7 +47,7 @@ impl Record {
     }
 }
 
-/// How lines end.
+/// The end of lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LineEnd {
     Feed,
@@ -55,27 +55,28 @@ enum LineEnd {
     Both,
 }
 
-/// A line's content ends here, and the next begins there.
+/// A line: the offset where its content ends, and the offset where the next line begins.
 pub type Line = (usize, usize);
 
-/// Where we are in the data.
+/// The position in the data.
 #[derive(Debug, Default)]
 pub struct Lines {
-    /// Up to here the bytes at hand were searched for a line's end.
+    /// The number of pending bytes that were searched for the end of a line.
     searched: usize,
-    /// Within a CSV quote at `searched`.
+    /// Whether `searched` is inside a CSV quote.
     quoted: bool,
-    /// Behind a CSV escape at `searched`.
+    /// Whether `searched` is just after a CSV escape.
     escaped: bool,
     line_end: Option<LineEnd>,
-    /// `\.` was met.
+    /// Whether `\.` was read.
     ended: bool,
-    /// Number of the line that was taken last.
+    /// The number of the line that was read last.
     pub number: u64,
 }
 
 impl Lines {
-    /// The line that starts at `start`, if it is there whole; `at_end` says that no more bytes will come.
+    /// Returns the line that starts at `start`, if it is complete. `at_end` says that no more bytes will
+    /// come.
     pub fn next(
         &mut self,
         bytes: &[u8],
@@ -86,27 +87,27 @@ impl Lines {
         if self.ended {
             return Ok(None);
         }
-        // Only now, as PostgreSQL has it: before the first line's end it does not know what ends a line
-        // within a quote.
+        // This is computed before the end of the first line is found, as in PostgreSQL. Until then PostgreSQL
+        // does not know which character ends a line within a quote.
         let within = if self.line_end == Some(LineEnd::Feed) { b'\n' } else { b'\r' };
         let found = self.find(bytes, start, at_end, format).inspect_err(|_| self.number += 1)?;
         let rest = (at_end && start < bytes.len() && !self.ended).then_some((bytes.len(), bytes.len()));
         let Some(line) = found.or(rest) else { return Ok(None) };
         self.number += 1;
         if format.is_csv() {
-            // The number is that of the last of several.
+            // A quoted field can have several lines. The number of the last one counts.
             self.number += memchr::memchr_iter(within, &bytes[start..line.0]).count() as u64;
         }
         self.searched = line.1;
         Ok(Some(line))
     }
 
-    /// The bytes before `start` are gone.
+    /// Called when the bytes before `start` were removed.
     pub fn forget(&mut self, start: usize) {
         self.searched = self.searched.max(start) - start;
     }
 
-    /// Whether `\.` was met.
+    /// Whether `\.` was read.
     pub fn is_ended(&self) -> bool {
         self.ended
     }
@@ -134,7 +135,8 @@ impl Lines {
         Ok(None)
     }
 
-    /// `\.` at `at`: ends the data, and the line before it. Its own line ends as the others do.
+    /// Handles `\.` at `at`. It ends the data, and the line before it. Its own line must end like the other
+    /// lines.
     fn marker(&mut self, bytes: &[u8], start: usize, at: usize, at_end: bool) -> Result<Option<Line>> {
         let other = || bad("end-of-copy marker does not match previous newline style");
         match (self.line_end, bytes.get(at + 2..).unwrap_or_default()) {
@@ -186,7 +188,7 @@ impl Lines {
         Ok(None)
     }
 
-    /// Goes on within a quote to the next byte that counts, and past it.
+    /// Moves past the next quote or escape character within a quote.
     fn skip_quoted(&mut self, bytes: &[u8], at: usize, format: &Format) -> usize {
         let Some(found) = memchr2(format.quote, format.escape, &bytes[at..]) else {
             self.escaped = false;
@@ -195,7 +197,8 @@ impl Lines {
         };
         self.escaped &= found == 0;
         let b = bytes[at + found];
-        // A quote that is its own escape needs no memory: two of them leave and enter again.
+        // If the quote character is also the escape character, `escaped` is not needed: two quotes end the
+        // quoted text and begin it again.
         let escapes = b == format.escape && b != format.quote && !self.escaped;
         self.quoted ^= b == format.quote && !self.escaped;
         self.escaped = escapes;
@@ -203,7 +206,7 @@ impl Lines {
         self.searched
     }
 
-    /// A line feed or carriage return at `at`, where a line may end.
+    /// Handles a line feed or carriage return at `at`, where a line may end.
     fn line_end(&mut self, bytes: &[u8], at: usize, at_end: bool, csv: bool) -> Result<Option<Line>> {
         let (end, length) = match (bytes[at], bytes.get(at + 1)) {
             (b'\n', _) => (LineEnd::Feed, 1),
@@ -223,7 +226,7 @@ fn bad(message: &str) -> SqlError {
     SqlError::new(SqlState::BAD_COPY, message)
 }
 
-/// 22P04 for the end of a line where the others end in another way.
+/// Error 22P04: this line ends in another way than the other lines.
 fn stray(byte: u8, csv: bool) -> SqlError {
     let (name, letter) = if byte == b'\n' { ("newline", 'n') } else { ("carriage return", 'r') };
     match csv {
@@ -234,7 +237,7 @@ fn stray(byte: u8, csv: bool) -> SqlError {
     }
 }
 
-/// Splits a line into fields. `not_null` and `null` say which columns an option of that name is about.
+/// Splits a line into fields. `not_null` and `null` are the columns of FORCE_NOT_NULL and FORCE_NULL.
 pub fn split(
     line: &[u8],
     format: &Format,
@@ -300,7 +303,7 @@ fn split_csv(
     }
 }
 
-/// Takes the inside of a quote; the position behind its end.
+/// Reads the text inside a quote. Returns the position after the closing quote.
 fn quoted(line: &[u8], mut at: usize, format: &Format, out: &mut Vec<u8>) -> Result<usize> {
     while at < line.len() {
         let next = line.get(at + 1).copied();
@@ -329,7 +332,7 @@ fn text_field_end(line: &[u8], start: usize, delimiter: u8) -> usize {
     line.len()
 }
 
-/// Undoes the backslash escapes of the text format.
+/// Replaces the backslash escapes of the text format.
 fn unescape(field: &[u8], out: &mut Vec<u8>) {
     if memchr::memchr(b'\\', field).is_none() {
         return out.extend_from_slice(field);
@@ -341,7 +344,7 @@ fn unescape(field: &[u8], out: &mut Vec<u8>) {
             at += 1;
             continue;
         }
-        // One that ends the field stands for nothing, as in PostgreSQL.
+        // A backslash at the end of the field is dropped, as in PostgreSQL.
         if at + 1 >= field.len() {
             return;
         }
@@ -351,7 +354,7 @@ fn unescape(field: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// The byte that an escape stands for, and how many bytes it takes behind the backslash.
+/// The byte that an escape means, and the number of bytes of the escape after its backslash.
 fn escape(rest: &[u8]) -> (u8, usize) {
     let digits = |from: usize, most: usize, radix: u32| {
         let found = rest[from..].iter().take(most).take_while(|b| char::from(**b).is_digit(radix)).count();
@@ -385,7 +388,7 @@ mod tests {
         (0..record.len()).filter_map(|n| record.field(n).map(text)).collect()
     }
 
-    /// Lines of data that comes in pieces of this many bytes.
+    /// Reads the lines of data that comes in pieces of this size in bytes.
     fn lines(data: &str, kind: Kind, piece: usize) -> Result<Vec<String>> {
         let format = Format::plain(kind);
         let (mut lines, mut at_hand, mut out) = (Lines::default(), Vec::new(), Vec::new());

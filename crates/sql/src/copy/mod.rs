@@ -13,35 +13,35 @@ use crate::encoding::Encoding;
 /// One COPY statement.
 #[derive(Debug, Clone)]
 pub struct Copy {
-    /// What is copied.
+    /// The table or query that is copied.
     pub what: CopyWhat,
-    /// Into the database.
+    /// Whether the data goes into the database (COPY FROM).
     pub is_from: bool,
-    /// The other end.
+    /// The source or destination outside of the database.
     pub place: CopyEnd,
-    /// How the data looks.
+    /// The format of the data.
     pub format: Format,
-    /// Rows to take, of COPY FROM.
+    /// The WHERE condition of COPY FROM.
     pub filter: Option<Box<ast::Expr>>,
-    /// The statement, for positions.
+    /// The statement's text, for positions in errors.
     pub sql: Box<str>,
 }
 
-/// What is copied.
+/// The table or query that is copied.
 #[derive(Debug, Clone)]
 pub enum CopyWhat {
-    /// A table: its name, and columns if any were named.
+    /// A table: its name, and its columns if the statement names some.
     Table(ast::ObjectName, Vec<ast::Ident>),
-    /// Rows of a query: its text, and how many characters come before it.
+    /// A query: its text, and the number of characters before it.
     Query(Box<str>, u32),
 }
 
-/// The end that is not the database.
+/// The source or destination outside of the database.
 #[derive(Debug, Clone)]
 pub enum CopyEnd {
-    /// The connection.
+    /// The client's connection.
     Client,
-    /// A file of the server.
+    /// A file on the server.
     File(String),
     /// A program on the server.
     Program,
@@ -50,68 +50,68 @@ pub enum CopyEnd {
 /// Formats of the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Kind {
-    /// Tabs and backslashes.
+    /// The text format, with tabs and backslashes.
     #[default]
     Text,
-    /// Quotes.
+    /// The CSV format, with quotes.
     Csv,
-    /// PostgreSQL's binary file.
+    /// PostgreSQL's binary format.
     Binary,
 }
 
-/// The line of names above the data.
+/// The header line with the columns' names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Header {
-    /// None.
+    /// There is no header.
     #[default]
     None,
-    /// Written; not looked at when read.
+    /// COPY TO writes a header, and COPY FROM ignores it.
     Line,
-    /// Has to have the columns' names.
+    /// COPY FROM fails if the header does not have the columns' names.
     Match,
 }
 
-/// Columns that an option is about.
+/// The columns that an option names.
 #[derive(Debug, Clone, Default)]
 pub enum Chosen {
-    /// None.
+    /// No columns.
     #[default]
     None,
-    /// All.
+    /// All columns.
     All,
-    /// These.
+    /// These columns.
     These(Vec<ast::Ident>),
 }
 
-/// How the data looks.
+/// The format of the data.
 #[derive(Debug, Clone)]
 pub struct Format {
-    /// Which format.
+    /// The kind of format.
     pub kind: Kind,
-    /// FREEZE: only a table that the transaction has made or emptied is loaded.
+    /// FREEZE: COPY FROM fails unless the transaction has created or emptied the table.
     pub freeze: bool,
-    /// Encoding of the data, if not the client's.
+    /// The encoding of the data, if it is not the client's encoding.
     pub encoding: Option<Encoding>,
-    /// Line of names.
+    /// The header line.
     pub header: Header,
-    /// Between columns.
+    /// The character between columns.
     pub delimiter: u8,
-    /// What stands for NULL.
+    /// The NULL string.
     pub null: String,
-    /// CSV quote.
+    /// The quote character of CSV.
     pub quote: u8,
-    /// CSV escape within quotes.
+    /// The escape character within quotes of CSV.
     pub escape: u8,
-    /// Columns that are written in quotes unless NULL.
+    /// FORCE_QUOTE: columns whose values are always quoted, except NULL.
     pub force_quote: Chosen,
-    /// Columns in which nothing is NULL.
+    /// FORCE_NOT_NULL: columns in which the NULL string does not mean NULL.
     pub force_not_null: Chosen,
-    /// Columns in which NULL's word means NULL in quotes too.
+    /// FORCE_NULL: columns in which the NULL string means NULL in quotes, too.
     pub force_null: Chosen,
 }
 
 impl Format {
-    /// A format as it is without options.
+    /// The format without options.
     pub fn plain(kind: Kind) -> Format {
         let csv = kind == Kind::Csv;
         Format {
@@ -129,7 +129,7 @@ impl Format {
         }
     }
 
-    /// Whether it is CSV.
+    /// Whether the format is CSV.
     pub fn is_csv(&self) -> bool {
         self.kind == Kind::Csv
     }

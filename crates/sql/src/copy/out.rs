@@ -23,14 +23,14 @@ pub struct CopyOut<'s> {
     sink: &'s mut dyn Sink,
     format: &'s Format,
     forms: TimeForms,
-    /// The encoding of the data; for binary data, of the texts in it.
+    /// The encoding of the data. In binary data it is the encoding of texts.
     encoding: Encoding,
     columns: Vec<Column>,
-    /// Columns that are quoted unless NULL.
+    /// For each column, whether its values are always quoted, except NULL.
     forced: Vec<bool>,
     piece: Vec<u8>,
     value: Vec<u8>,
-    /// Rows so far.
+    /// The number of rows so far.
     pub rows: u64,
 }
 
@@ -56,7 +56,7 @@ impl<'s> CopyOut<'s> {
         }
     }
 
-    /// What comes behind the last row.
+    /// Writes the end mark after the last row.
     pub fn finish(&mut self) -> Result<()> {
         if self.format.kind == Kind::Binary {
             self.piece.extend_from_slice(&(-1_i16).to_be_bytes());
@@ -103,7 +103,7 @@ impl<'s> CopyOut<'s> {
         }
     }
 
-    /// Appends the value at hand.
+    /// Appends the value in `value`.
     fn put(&mut self, forced: bool) {
         match self.format.is_csv() {
             true => self.put_csv(forced),
@@ -155,7 +155,7 @@ impl<'s> CopyOut<'s> {
     }
 }
 
-/// Which of the columns an option names; 42P10 for one that is not among them.
+/// For each column, whether an option names it. Fails with 42P10 if the option names another column.
 pub fn chosen(
     chosen: &Chosen,
     columns: &[&str],
@@ -179,7 +179,7 @@ pub fn chosen(
     Ok(flags)
 }
 
-/// Appends text with backslashes for what would be read in another way.
+/// Appends text, with backslashes before characters that have a special meaning.
 fn escape(value: &[u8], delimiter: u8, out: &mut Vec<u8>) {
     for b in value {
         let letter = match *b {

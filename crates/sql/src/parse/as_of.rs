@@ -28,7 +28,7 @@ pub fn statement_as_of(sql: &str, database: Option<&str>) -> Result<(Parsed, Opt
     }
 }
 
-/// The text before AS OF, and AS OF; `None` if the text does not end so.
+/// Splits a text into the query and its AS OF clause. `None` if the text does not end with AS OF.
 fn cut(sql: &str) -> Option<(&str, AsOf)> {
     let mut tokens = tokens(sql).ok()?;
     if tokens.last().is_some_and(|last| last.is(";")) {

@@ -20,28 +20,29 @@ use crate::ast::{Definition, Expr, Statement, Value};
 use crate::error::{Result, SqlError};
 use crate::utility::{self, Utility, tag};
 
-/// A statement that has been read.
+/// A parsed statement.
 #[derive(Debug, Clone)]
 pub enum Parsed {
-    /// Nothing but blanks and comments.
+    /// The text has only blanks and comments.
     Empty,
     /// A command about the session, transactions or maintenance.
     Utility(Utility),
-    /// A statement that defines something.
+    /// A definition, such as CREATE TABLE.
     Definition(Box<Definition>),
-    /// A query or a change of rows.
+    /// A query, or a statement that changes rows.
     Sql(Box<Statement>),
 }
 
-/// Texts longer than this get a stack of their own.
+/// A text longer than this gets a stack of its own.
 const PLAIN_STACK_TEXT_BYTES: usize = 2048;
-/// Stack for each byte of text, for trees that lean all to one side.
+/// The stack size for each byte of text. It is enough for trees in which every node is nested in the one
+/// before.
 const STACK_BYTES_PER_TEXT_BYTE: usize = 512;
-/// Largest stack that is made.
+/// The largest size of such a stack.
 const STACK_BYTES_MAX: usize = 1 << 30;
 
-/// Runs `f`, which makes, walks or drops the syntax tree of `sql`, on a stack that fits it: trees nest as
-/// deep as their text says, and a stack that overflows ends the whole process.
+/// Runs `f`, which makes, walks or drops the syntax tree of `sql`, on a stack that is large enough. The text
+/// decides how deep the tree is nested, and an overflow of the stack would end the whole process.
 pub fn on_deep_stack<T>(sql: &str, f: impl FnOnce() -> T) -> T {
     if sql.len() <= PLAIN_STACK_TEXT_BYTES {
         return f();
@@ -54,7 +55,8 @@ pub fn statement(sql: &str) -> Result<Parsed> {
     statement_in(sql, None)
 }
 
-/// The same in a database: 0A000 for a relation of another one.
+/// Like `statement`, for a statement in this database. Fails with 0A000 if it names a relation of another
+/// database.
 pub fn statement_in(sql: &str, database: Option<&str>) -> Result<Parsed> {
     postgres::with_room(sql, || {
         let Some(node) = postgres::raw(sql)? else { return Ok(Parsed::Empty) };
@@ -87,14 +89,16 @@ pub fn expression(text: &str) -> Result<Expr> {
 /// Whether an alias in a query names columns, as `t AS x (p)` does.
 pub fn names_columns(query: &str) -> Result<bool> {
     postgres::with_room(query, || {
-        // No other node has lists of these names; a string that looks like one errs on the safe side.
+        // No other node has lists with these names. If a string in the query looks like such a list, the
+        // result is true, which is the safe side.
         const LISTS: [&str; 2] = ["colnames: [Node", "coldeflist: [Node"];
         let shown = format!("{:?}", postgres::raw(query)?);
         Ok(LISTS.iter().any(|list| shown.contains(list)))
     })
 }
 
-/// A query with these names for its outputs; `None` if they cannot be given to the items of a select list.
+/// Returns the query with these names for its outputs. `None` if its select list does not have one item for
+/// each name.
 pub fn named_outputs(query: &str, names: &[&str]) -> Result<Option<String>> {
     postgres::with_room(query, || match postgres::raw(query)? {
         Some(NodeEnum::SelectStmt(select)) => postgres::written::with_outputs(*select, names),
@@ -102,7 +106,7 @@ pub fn named_outputs(query: &str, names: &[&str]) -> Result<Option<String>> {
     })
 }
 
-/// Reads the name of a type, as a cast would have it.
+/// Reads the name of a type as in a cast.
 pub fn type_name(text: &str) -> Option<crate::ty::Typed> {
     let Expr::Cast { expr, data_type } = expression(&format!("NULL::{text}")).ok()? else {
         return None;
@@ -111,7 +115,7 @@ pub fn type_name(text: &str) -> Option<crate::ty::Typed> {
     crate::ty::of_ast(&data_type).ok().filter(|_| is_null)
 }
 
-/// 42601 for a text that holds more than an expression.
+/// Error 42601: the text is more than an expression.
 fn no_expression(text: &str) -> SqlError {
     SqlError::new(crate::error::SqlState::SYNTAX_ERROR, format!("not an expression: {text}"))
 }

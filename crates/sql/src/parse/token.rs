@@ -10,15 +10,15 @@ use pg_query::protobuf::{KeywordKind, Token as Scanned};
 use crate::error::{Result, SqlError};
 use crate::names::{NAME_BYTES_MAX, clipped};
 
-/// A token, and where it is.
+/// A token and its position.
 #[derive(Debug, Clone, Copy)]
 pub struct Token<'t> {
     kind: TokenKind,
-    /// As it is written.
+    /// The token as it is written.
     text: &'t str,
-    /// Its first byte.
+    /// The offset of its first byte.
     pub start: usize,
-    /// The byte behind it.
+    /// The offset after its last byte.
     pub end: usize,
 }
 
@@ -35,12 +35,12 @@ enum TokenKind {
 }
 
 impl Token<'_> {
-    /// A name or a keyword, as names are compared.
+    /// The name that a word or a quoted name means, in the form in which names are compared.
     pub fn name(&self) -> Option<String> {
         self.written_name().map(clipped)
     }
 
-    /// The same, but as long as it is written.
+    /// The same name, not shortened to the length of names.
     fn written_name(&self) -> Option<String> {
         match self.kind {
             TokenKind::Word => Some(self.text.to_ascii_lowercase()),
@@ -52,17 +52,17 @@ impl Token<'_> {
         }
     }
 
-    /// Whether it is this operator or mark.
+    /// Whether the token is this operator or punctuation mark.
     pub fn is(&self, symbol: &str) -> bool {
         self.kind == TokenKind::Symbol && self.text == symbol
     }
 
-    /// Whether it is this keyword, in lower case.
+    /// Whether the token is this keyword, which is given in lower case.
     pub fn is_word(&self, word: &str) -> bool {
         self.kind == TokenKind::Word && self.text.eq_ignore_ascii_case(word)
     }
 
-    /// What a string without escapes says.
+    /// The text of a string without escapes.
     pub fn string(&self) -> Option<String> {
         if self.kind != TokenKind::Text {
             return None;
@@ -105,8 +105,7 @@ pub fn cut_names(text: &str) -> Vec<(String, String)> {
     names.map(|name| (name.clone(), clipped(name))).filter(|(name, kept)| kept.len() < name.len()).collect()
 }
 
-/// Whether something may be a name of more bytes than names have: a word, or what stands between double
-/// quotes.
+/// Whether a text may have a name that is too long: a long word, or a long text between double quotes.
 fn has_long_word(text: &[u8]) -> bool {
     let is_of_word = |b: &u8| b.is_ascii_alphanumeric() || !b.is_ascii() || matches!(b, b'_' | b'$');
     let is_long = |part: &[u8]| part.len() > NAME_BYTES_MAX;

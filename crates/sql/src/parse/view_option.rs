@@ -4,7 +4,7 @@
 
 use crate::error::{Result, SqlError, SqlState};
 
-/// The value of a view's option, which has to be `security_invoker`: the only one there is.
+/// Reads the value of a view's option. The only option is `security_invoker`.
 pub fn security_invoker(name: &str, value: Option<&str>) -> Result<bool> {
     match name {
         "security_invoker" => {}

@@ -20,7 +20,7 @@ use crate::ast::{
 use crate::error::{Result, SqlError};
 use crate::utility::tag;
 
-/// ALWAYS in an option of SET GENERATED: the letter that PostgreSQL keeps of it.
+/// The letter by which PostgreSQL's tree means ALWAYS in SET GENERATED.
 const ALWAYS: i32 = b'a' as i32;
 
 impl Reader<'_> {
@@ -38,7 +38,7 @@ impl Reader<'_> {
         Ok(AlterTable { name, only: is_only(a.relation.as_ref()), if_exists: a.missing_ok, actions })
     }
 
-    /// An action; `None` of those that Varve has not.
+    /// Converts an action. `None` if Varve does not support it.
     fn table_action(&self, c: &AlterTableCmd) -> Result<Option<TableAction>> {
         let name = || self.ident(&c.name, -1);
         let (if_exists, cascade) = (c.missing_ok, is_cascade(c.behavior()));
@@ -70,7 +70,7 @@ impl Reader<'_> {
         }))
     }
 
-    /// An action on a column; `None` of those that Varve has not.
+    /// Converts an action on a column. `None` if Varve does not support it.
     fn column_action(&self, c: &AlterTableCmd) -> Result<Option<ColumnAction>> {
         Ok(Some(match c.subtype() {
             AlterTableType::AtColumnDefault => match c.def.as_deref() {
@@ -173,7 +173,7 @@ fn listed(c: &AlterTableCmd) -> Result<Vec<StorageOption>> {
     }
 }
 
-/// 0A000 for an action that Varve has not.
+/// Error 0A000: Varve does not support the action.
 fn refused(statement: &str, action: AlterTableType) -> SqlError {
     let refused = SqlError::unsupported(format!("{statement} ... {}", named(action)));
     match action {
@@ -185,7 +185,7 @@ fn refused(statement: &str, action: AlterTableType) -> SqlError {
     }
 }
 
-/// What an action that Varve has not is called.
+/// The name of an action that Varve does not support.
 fn named(action: AlterTableType) -> &'static str {
     match action {
         AlterTableType::AtChangeOwner => "OWNER TO",

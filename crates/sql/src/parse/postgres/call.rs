@@ -14,7 +14,7 @@ use crate::ast::{
 };
 use crate::error::{Result, SqlError};
 
-/// Bits of a frame, as PostgreSQL's parsenodes.h has them.
+/// The bits of a frame, from PostgreSQL's parsenodes.h.
 mod frame {
     pub(super) const NONDEFAULT: i32 = 0x1;
     pub(super) const RANGE: i32 = 0x2;
@@ -34,7 +34,7 @@ mod frame {
 }
 
 impl Reader<'_> {
-    /// A call.
+    /// Converts a call.
     pub(super) fn call(&self, f: &FuncCall) -> Result<Expr> {
         let names = strings(&f.funcname)?;
         let has_words = f.funcformat() == CoercionForm::CoerceSqlSyntax;
@@ -50,7 +50,7 @@ impl Reader<'_> {
         self.plain_call(f).map(Expr::Function)
     }
 
-    /// A call of a function that has words between its arguments; `None` if it is one like others.
+    /// Converts a call with keywords between its arguments. `None` if it is an ordinary call.
     fn worded(&self, name: &str, f: &FuncCall) -> Result<Option<Expr>> {
         let boxed = |n: usize| self.boxed(f.args.get(n));
         let rest = |n: usize| self.maybe(f.args.get(n)).map(|e| e.map(Box::new));
@@ -86,7 +86,7 @@ impl Reader<'_> {
         })
     }
 
-    /// A call as it is written.
+    /// Converts an ordinary call.
     pub(super) fn plain_call(&self, f: &FuncCall) -> Result<Function> {
         if f.func_variadic {
             return Err(SqlError::unsupported("VARIADIC"));
@@ -112,7 +112,7 @@ impl Reader<'_> {
         })
     }
 
-    /// An argument of a call.
+    /// Converts an argument of a call.
     pub(super) fn argument(&self, arg: &Node) -> Result<FunctionArg> {
         Ok(match kind(Some(arg))? {
             NodeEnum::NamedArgExpr(named) => {
@@ -129,14 +129,14 @@ impl Reader<'_> {
     }
 
     fn over(&self, over: &WindowDef) -> Result<Over> {
-        // OVER w has a name only; OVER (w ...) refers to one.
+        // OVER w names a window. OVER (w ...) is a new window that refers to w.
         if !over.name.is_empty() {
             return Ok(Over::Name(self.ident(&over.name, over.location)));
         }
         self.window(over).map(Over::Spec)
     }
 
-    /// What a window says of itself.
+    /// Converts the specification of a window.
     pub(super) fn window(&self, w: &WindowDef) -> Result<WindowSpec> {
         Ok(WindowSpec {
             window_name: (!w.refname.is_empty()).then(|| self.ident(&w.refname, w.location)),
@@ -186,7 +186,7 @@ impl Reader<'_> {
     }
 }
 
-/// What is left out of a frame.
+/// The rows that a frame excludes.
 fn exclusion(options: i32) -> FrameExclusion {
     let has = |bits: i32| options & bits != 0;
     match () {

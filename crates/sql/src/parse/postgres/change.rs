@@ -15,7 +15,7 @@ use crate::ast::{
 use crate::error::{Result, SqlError};
 
 impl Reader<'_> {
-    /// INSERT.
+    /// Converts INSERT.
     pub(super) fn insert(&self, i: &InsertStmt) -> Result<Insert> {
         let Some(relation) = &i.relation else { return Err(SqlError::internal("INSERT into nothing")) };
         let source = match i.select_stmt.as_deref() {
@@ -39,7 +39,7 @@ impl Reader<'_> {
         })
     }
 
-    /// UPDATE.
+    /// Converts UPDATE.
     pub(super) fn update(&self, u: &UpdateStmt) -> Result<Update> {
         let Some(relation) = &u.relation else { return Err(SqlError::internal("UPDATE of nothing")) };
         Ok(Update {
@@ -52,7 +52,7 @@ impl Reader<'_> {
         })
     }
 
-    /// DELETE.
+    /// Converts DELETE.
     pub(super) fn delete(&self, d: &DeleteStmt) -> Result<Delete> {
         let Some(relation) = &d.relation else { return Err(SqlError::internal("DELETE of nothing")) };
         Ok(Delete {
@@ -76,7 +76,7 @@ impl Reader<'_> {
         self.select_items(&clause.exprs).map(Some)
     }
 
-    /// The column of an INSERT or SET, and its node.
+    /// The target column of an INSERT or SET, and its node.
     fn target<'n>(&self, node: &'n Node) -> Result<(ObjectName, &'n ResTarget)> {
         let NodeEnum::ResTarget(target) = kind(Some(node))? else {
             return Err(SqlError::internal("a target of a change is none"));

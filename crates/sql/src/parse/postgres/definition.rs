@@ -25,7 +25,7 @@ use crate::error::{Result, SqlError, SqlState};
 use crate::utility::tag;
 
 impl Reader<'_> {
-    /// A definition; `None` of other statements.
+    /// Converts a definition. `None` for other statements.
     pub(super) fn definition(&self, statement: &NodeEnum) -> Result<Option<Definition>> {
         Ok(Some(match statement {
             NodeEnum::SelectStmt(s) => match into_of(s) {
@@ -60,7 +60,7 @@ impl Reader<'_> {
         Ok(strings(list)?.into_iter().map(|name| self.ident(name, at)).collect())
     }
 
-    /// An expression that is to be kept.
+    /// Converts an expression that the catalog stores, together with its text.
     pub(super) fn kept(&self, node: Option<&Node>) -> Result<KeptExpr> {
         let expr = self.expr(node)?;
         let node = node.ok_or_else(|| SqlError::internal("no expression"))?;
@@ -140,7 +140,7 @@ impl Reader<'_> {
     }
 
     fn index_key(&self, key: &IndexElem) -> Result<IndexKey> {
-        // Text is in the order of its bytes.
+        // Varve sorts text by bytes. These collations have the same order.
         const COLLATIONS: [&str; 4] = ["C", "POSIX", "default", "ucs_basic"];
         let is_own = strings(&key.collation)?.last().is_none_or(|name| COLLATIONS.contains(name));
         refuse(&[
@@ -228,7 +228,7 @@ impl Reader<'_> {
     }
 }
 
-/// The INTO of a query: it is that of its first part.
+/// The INTO clause of a query. In a set operation, the first part has it.
 pub(super) fn into_of(s: &SelectStmt) -> Option<&IntoClause> {
     let mut first = s;
     loop {
@@ -248,7 +248,7 @@ fn create_schema(s: &CreateSchemaStmt) -> Result<CreateSchema> {
     Ok(CreateSchema { name: s.schemaname.clone(), if_not_exists: s.if_not_exists })
 }
 
-/// Whether a new relation is unlogged; 0A000 for a temporary one.
+/// Whether a new relation is unlogged. Fails with 0A000 for a temporary one.
 pub(super) fn persistence(relation: Option<&RangeVar>, temporary: &str) -> Result<bool> {
     match relation.map_or("p", |relation| relation.relpersistence.as_str()) {
         "t" => Err(SqlError::unsupported(temporary)),
@@ -275,7 +275,7 @@ pub(super) fn storage_options(list: &[Node]) -> Result<Vec<StorageOption>> {
     Ok(options(list)?.into_iter().map(one).collect())
 }
 
-/// Whether ONLY stands before the name of a relation.
+/// Whether the relation has ONLY before its name.
 pub(super) fn is_only(relation: Option<&RangeVar>) -> bool {
     relation.is_some_and(|relation| !relation.inh)
 }
@@ -284,7 +284,7 @@ pub(super) fn is_cascade(behavior: DropBehavior) -> bool {
     behavior == DropBehavior::DropCascade
 }
 
-/// 0A000 by the first of these names whose clause is there.
+/// Fails with 0A000 if the statement has one of these clauses. The error names the first one.
 pub(super) fn refuse(clauses: &[(bool, &str)]) -> Result<()> {
     match clauses.iter().find(|(is_there, _)| *is_there) {
         Some((_, name)) => Err(SqlError::unsupported(name)),

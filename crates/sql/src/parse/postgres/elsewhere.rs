@@ -6,9 +6,9 @@ use pg_query::{NodeEnum, NodeRef};
 use super::node;
 use crate::error::{Result, SqlError, SqlState};
 
-/// 0A000 for a relation that is named with another database than this one.
+/// Fails with 0A000 if the statement names a relation of another database.
 pub fn check(sql: &str, statement: &NodeEnum, database: &str) -> Result<()> {
-    // Few statements name anything with its database, and the tree of the others need not be walked.
+    // Few statements have a name with a database. So the tree is only walked if the text may have one.
     if !has_three_names(sql) {
         return Ok(());
     }
@@ -60,7 +60,7 @@ fn elsewhere(parts: &[&String]) -> SqlError {
     SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message)
 }
 
-/// Whether two dots stand around one name somewhere.
+/// Whether the text has a name with a dot before and after it.
 fn has_three_names(sql: &str) -> bool {
     let is_name = |text: &str| {
         let text = text.trim();
@@ -69,7 +69,7 @@ fn has_three_names(sql: &str) -> bool {
     };
     let mut pieces = sql.split('.');
     pieces.next();
-    // The last piece has no dot behind it.
+    // The last piece has no dot after it.
     let mut pieces = pieces.peekable();
     while let Some(piece) = pieces.next() {
         if pieces.peek().is_some() && is_name(piece) {

@@ -19,7 +19,7 @@ use pg_query::protobuf::{
 };
 
 impl Reader<'_> {
-    /// An expression that must be there.
+    /// Converts an expression. It is an error if there is none.
     pub(super) fn expr(&self, node: Option<&Node>) -> Result<Expr> {
         match kind(node)? {
             NodeEnum::AConst(c) => self.constant(c),
@@ -279,7 +279,7 @@ impl Reader<'_> {
         Ok(Expr::Cast { expr: arg, data_type: self.type_name(name)? })
     }
 
-    /// A function that is called by a word.
+    /// Converts a function that is called by a keyword, such as CURRENT_DATE.
     pub(super) fn value_function(&self, f: &SqlValueFunction) -> ValueFunction {
         use SqlValueFunctionOp as Op;
         let name = match f.op() {
@@ -313,14 +313,14 @@ impl Reader<'_> {
         Ok(Expr::Indirection { root: self.boxed(i.arg.as_deref())?, links })
     }
 
-    /// A call of a function that the grammar names.
+    /// Makes a call of a function for a construct of the grammar.
     pub(super) fn named_call(&self, name: &str, args: Vec<Expr>, at: i32) -> Expr {
         let args = args.into_iter().map(FunctionArg::Expr).collect();
         Expr::Function(Function { args, ..function(self.ident(name, at).into()) })
     }
 }
 
-/// A call without anything.
+/// A call without arguments and clauses.
 pub(super) fn function(name: ObjectName) -> Function {
     Function {
         name,
@@ -333,8 +333,8 @@ pub(super) fn function(name: ObjectName) -> Function {
     }
 }
 
-/// An operand in parentheses, if it is an operation itself: what the grammar has put together is not taken
-/// apart again.
+/// Puts an operand into parentheses if it is an operation itself. So the binder keeps the structure that the
+/// grammar has found.
 fn grouped(e: Expr) -> Expr {
     match e {
         Expr::BinaryOp { op: BinaryOperator::And | BinaryOperator::Or, .. } => e,
@@ -343,8 +343,8 @@ fn grouped(e: Expr) -> Expr {
     }
 }
 
-/// Operators whose operands the binder looks at: comparisons, which do not associate, and powers, before
-/// which it reads a sign.
+/// The operators for which the binder looks at the form of the operands: comparisons, which do not associate,
+/// and powers, where a sign before the operator matters.
 fn binds_apart(op: &BinaryOperator) -> bool {
     op.is_comparison() || *op == BinaryOperator::Power
 }
@@ -366,7 +366,7 @@ fn decimal(text: &str) -> Result<String> {
     .map(|digits| if bare.starts_with('-') { format!("-{digits}") } else { digits })
 }
 
-/// The operator of a name.
+/// The operator with this name.
 pub(super) fn operator(name: &[Node]) -> Result<BinaryOperator> {
     Ok(match strings(name)?.as_slice() {
         [symbol] | ["pg_catalog", symbol] => BinaryOperator::of(symbol),
@@ -374,7 +374,7 @@ pub(super) fn operator(name: &[Node]) -> Result<BinaryOperator> {
     })
 }
 
-/// What is refused, in its own words.
+/// The SQL words for an unsupported node.
 fn feature(node: &NodeEnum) -> &'static str {
     match node {
         NodeEnum::CurrentOfExpr(_) => "WHERE CURRENT OF",

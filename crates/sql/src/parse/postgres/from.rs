@@ -14,13 +14,14 @@ use crate::ast::{
 use crate::error::{Result, SqlError};
 
 impl Reader<'_> {
-    /// The items of FROM.
+    /// Converts the items of FROM.
     pub(super) fn from(&self, list: &[Node]) -> Result<Vec<TableWithJoins>> {
         list.iter().map(|item| self.item(Some(item))).collect()
     }
 
     fn item(&self, node: Option<&Node>) -> Result<TableWithJoins> {
-        // Joins lean to the left, as far as the text is long.
+        // Joins are nested on the left side, and a long text can nest many of them. So this is a loop and not
+        // a recursion.
         let (mut joins, mut node) = (Vec::new(), node);
         while let NodeEnum::JoinExpr(join) = kind(node)?
             && join.alias.is_none()
@@ -80,7 +81,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A relation by its name.
+    /// Converts a relation that is named.
     pub(super) fn table(&self, r: &RangeVar) -> Result<Table> {
         Ok(Table { name: self.relation_name(r), only: !r.inh, alias: self.alias_of(r.alias.as_ref())? })
     }
@@ -131,7 +132,7 @@ impl Reader<'_> {
         alias.map(|a| self.alias(&a.aliasname, &a.colnames, -1)).transpose()
     }
 
-    /// An alias with the names of columns.
+    /// Converts an alias with names of columns.
     pub(super) fn alias(&self, name: &str, columns: &[Node], at: i32) -> Result<TableAlias> {
         let columns = strings(columns)?.into_iter().map(|name| self.ident(name, -1)).collect();
         Ok(TableAlias { name: self.ident(name, at), columns })

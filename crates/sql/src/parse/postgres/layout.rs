@@ -26,7 +26,7 @@ use pg_query::protobuf::{
 
 use super::tree::{Part, Raw};
 
-/// How the tree of the crate holds a node.
+/// The way in which the crate's tree stores a node: directly or in a box.
 macro_rules! held {
     (boxed $variant:ident $at:ident) => {
         NodeEnum::$variant($at.made()?)
@@ -53,7 +53,7 @@ macro_rules! nodes {
             }
         })*
 
-        /// The node at a place; `None` if it, or something in it, is not listed here.
+        /// Reads the node at an address. `None` if the node, or a node in it, is not listed here.
         pub(super) fn node(tag: u32, at: Raw<'_>) -> Option<NodeEnum> {
             Some(match tag {
                 $($tag => held!($how $name at),)*

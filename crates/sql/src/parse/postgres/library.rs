@@ -80,17 +80,18 @@ pub(super) const STACK_KIB: usize = 2048;
 /// What the library uses of a stack whose end it cannot tell.
 const LEAST_STACK_KIB: c_int = 100;
 
-/// What the parser says against a text.
+/// An error of the parser.
 pub(super) struct Complaint {
     pub(super) message: String,
-    /// Character from 1.
+    /// The position of the error in characters, from 1.
     pub(super) position: Option<u32>,
 }
 
-/// What `parse` gives of a text that has no error.
+/// The result of `parse` for a text without a syntax error.
 pub(super) type Statements = Result<Vec<RawStmt>, DecodeError>;
 
-/// Parses a text. The stack must have room for what a text of this length can nest, or for `STACK_KIB`.
+/// Parses a text. The stack must have enough room for the deepest nesting of a text of this length, or at
+/// least `STACK_KIB`.
 pub(super) fn parse(text: &CString, mode: Mode) -> Result<Statements, Complaint> {
     match parsed_in_place(text, mode) {
         Some(read) => read.map(Ok),
@@ -98,7 +99,7 @@ pub(super) fn parse(text: &CString, mode: Mode) -> Result<Statements, Complaint>
     }
 }
 
-/// The same by way of the encoded tree, for every statement that there is.
+/// Parses a text and decodes the encoded tree. This works for every statement.
 pub(super) fn parsed_by_message(text: &CString, mode: Mode) -> Result<Statements, Complaint> {
     let _depth = Depth::of_server();
     // SAFETY: the text ends in a byte 0 and outlives the call. The library keeps all its state in variables
@@ -120,7 +121,7 @@ pub(super) fn parsed_by_message(text: &CString, mode: Mode) -> Result<Statements
     outcome
 }
 
-/// The same where the parser has made the tree; `None` of a tree that is to be encoded.
+/// Parses a text and reads the tree from the parser's memory. `None` if the tree must be encoded.
 pub(super) fn parsed_in_place(text: &CString, mode: Mode) -> Option<Result<Vec<RawStmt>, Complaint>> {
     if !tree::FITS {
         return None;
@@ -158,7 +159,7 @@ unsafe fn complaint(error: *const RawError) -> Complaint {
     Complaint { message: message.to_string_lossy().into_owned(), position }
 }
 
-/// While it is there, the library may use as much stack as PostgreSQL's own processes.
+/// While this guard lives, the library may use as much stack as PostgreSQL's own processes.
 struct Depth;
 
 impl Depth {
@@ -178,7 +179,7 @@ impl Drop for Depth {
     }
 }
 
-/// The memory that the library allocates in, given back at the end.
+/// The memory context of the library. Dropping it frees the memory.
 struct Memory(*mut c_void);
 
 impl Memory {

@@ -36,23 +36,23 @@ pub use types::modifiers;
 use crate::ast::{Definition, Expr, Statement, TypeName};
 use crate::error::{Result, SqlError, SqlState};
 
-/// Largest stack for the parser, for decoding what it gives, and for mapping that.
+/// The largest stack for parsing a text, decoding the tree, and converting it.
 const STACK_BYTES_MAX: usize = 256 << 20;
 
-/// Stack that any text needs: PostgreSQL's automaton has its first states there, and errors are put together.
+/// The stack that every text needs: for the first states of PostgreSQL's automaton, and for building errors.
 const STACK_BYTES_LEAST: usize = 512 << 10;
 
-/// Stack for each byte of text. Two bytes (`-` and a blank) make a level of the tree at the soonest, and
-/// decoding a level takes less than twice this: its functions have frames of up to 25 KiB in a build without
-/// optimizations.
+/// The stack for each byte of text. A level of the tree needs at least two bytes of text (`-` and a blank).
+/// Decoding a level takes less stack than twice this size. In a build without optimizations, its functions
+/// have frames of up to 25 KiB.
 const STACK_BYTES_PER_TEXT_BYTE: usize = 16 << 10;
 
-/// The tree of one statement; `None` if the text has no statement.
+/// The tree of one statement. `None` if the text has no statement.
 pub fn raw(sql: &str) -> Result<Option<NodeEnum>> {
     tree(sql, Mode::Statement)
 }
 
-/// An expression that stands alone.
+/// Parses a text that is one expression.
 pub fn expression(text: &str) -> Result<Expr> {
     with_room(text, || match tree(text, Mode::Expression)? {
         Some(NodeEnum::SelectStmt(query)) => match only_expression(&query) {
@@ -63,8 +63,8 @@ pub fn expression(text: &str) -> Result<Expr> {
     })
 }
 
-/// The expression of a query that says no more: PostgreSQL reads expressions by themselves as queries without
-/// SELECT.
+/// The expression of a query that consists of nothing else. PostgreSQL parses a single expression as a query
+/// without SELECT.
 fn only_expression(query: &SelectStmt) -> Option<&Node> {
     let [Node { node: Some(NodeEnum::ResTarget(target)) }] = query.target_list.as_slice() else {
         return None;
@@ -74,7 +74,7 @@ fn only_expression(query: &SelectStmt) -> Option<&Node> {
     target.val.as_deref().filter(|_| is_bare && target.name.is_empty())
 }
 
-/// Whether something is so of any statement of a text.
+/// Whether `is_so` is true for one of the statements of a text.
 pub fn any(sql: &str, is_so: &dyn Fn(&NodeEnum) -> bool) -> Result<bool> {
     with_room(sql, || {
         let statements = trees(sql, Mode::Statement)?;
@@ -101,7 +101,7 @@ fn trees(sql: &str, mode: Mode) -> Result<Vec<RawStmt>> {
     tree.map_err(|e| SqlError::internal(format!("the parser's tree does not decode: {e}")))
 }
 
-/// Asserts that reading the parser's own tree gives the same as decoding it.
+/// Asserts that reading the parser's own tree has the same result as decoding the encoded tree.
 #[cfg(feature = "fuzzing")]
 pub fn compare_readings(sql: &str) {
     let Ok(text) = CString::new(sql) else { return };
@@ -119,13 +119,13 @@ pub fn compare_readings(sql: &str) {
 pub fn with_room<T>(sql: &str, f: impl FnOnce() -> T) -> T {
     let room = STACK_BYTES_LEAST.saturating_add(sql.len().saturating_mul(STACK_BYTES_PER_TEXT_BYTE));
     let room = room.min(STACK_BYTES_MAX);
-    // Who is called within has room, too.
+    // Nested calls need no new stack.
     stacker::maybe_grow(room, room + STACK_BYTES_LEAST, f)
 }
 
-/// A definition; `None` of other statements.
+/// Converts a definition. `None` for other statements.
 pub fn definition(sql: &str, node: &NodeEnum) -> Result<Option<Definition>> {
-    // Nothing of other statements is looked at.
+    // Other statements are not converted.
     let defines = match node {
         NodeEnum::SelectStmt(s) => definition::into_of(s).is_some(),
         NodeEnum::InsertStmt(_) | NodeEnum::UpdateStmt(_) | NodeEnum::DeleteStmt(_) => false,
@@ -134,7 +134,7 @@ pub fn definition(sql: &str, node: &NodeEnum) -> Result<Option<Definition>> {
     if defines { Reader::new(sql).definition(node) } else { Ok(None) }
 }
 
-/// A query or a change of rows; `None` of other statements.
+/// Converts a query, INSERT, UPDATE or DELETE. `None` for other statements.
 pub fn mapped(sql: &str, node: &NodeEnum) -> Result<Option<Statement>> {
     let reader = Reader::new(sql);
     Ok(Some(match node {
@@ -146,12 +146,12 @@ pub fn mapped(sql: &str, node: &NodeEnum) -> Result<Option<Statement>> {
     }))
 }
 
-/// Expressions of a command.
+/// Converts the expressions of a command.
 pub fn expressions(sql: &str, list: &[Node]) -> Result<Vec<Expr>> {
     Reader::new(sql).exprs(list)
 }
 
-/// Names of types of a command.
+/// Converts the names of types of a command.
 pub fn types(sql: &str, list: &[Node]) -> Result<Vec<TypeName>> {
     let reader = Reader::new(sql);
     let one = |node: &Node| match &node.node {
@@ -161,7 +161,7 @@ pub fn types(sql: &str, list: &[Node]) -> Result<Vec<TypeName>> {
     list.iter().map(one).collect()
 }
 
-/// Parts of complaints, and their states; the first that fits.
+/// Parts of error messages, and their SQLSTATEs. The first part that a message contains decides.
 const STATES: [(&str, SqlState); 16] = [
     ("LIMIT #,#", SqlState::SYNTAX_ERROR),
     ("syntax error", SqlState::SYNTAX_ERROR),
@@ -181,7 +181,7 @@ const STATES: [(&str, SqlState); 16] = [
     ("role name", SqlState::RESERVED_NAME),
 ];
 
-/// PostgreSQL's complaint. The library gives no SQLSTATE; the text tells it.
+/// PostgreSQL's error. The library returns no SQLSTATE, so it is derived from the message.
 fn refused(message: String, position: Option<u32>) -> SqlError {
     const DEPTHS: [&str; 3] = ["stack depth limit", "parse tree is nested too deeply", "memory exhausted"];
     if DEPTHS.iter().any(|start| message.starts_with(start)) {
@@ -197,7 +197,7 @@ fn refused(message: String, position: Option<u32>) -> SqlError {
     SqlError::new(state, message).at(position)
 }
 
-/// 54001
+/// Error 54001: the statement is nested too deeply.
 fn too_deep() -> SqlError {
     let hint = format!(
         "Increase the configuration parameter \"max_stack_depth\" (currently {}kB), after ensuring the platform's stack depth limit \
@@ -236,7 +236,7 @@ mod tests {
         }
     }
 
-    /// Whatever nests: it is read, or refused as too deep.
+    /// Every kind of deep nesting is either parsed, or refused as too deep.
     #[test]
     fn depth_ends_no_process() {
         const NESTS: [(&str, &str, &str); 29] = [

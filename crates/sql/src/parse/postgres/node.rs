@@ -12,20 +12,21 @@ use pg_query::protobuf::{AConst, DefElem, Node, RangeVar, ScanToken, Token, a_co
 use crate::ast::{Ident, ObjectName};
 use crate::error::{Result, SqlError, SqlState};
 
-/// The text of a statement, and what is found in it by places that its nodes have.
+/// The text of a statement. Finds parts of it by the positions that nodes have.
 #[derive(Clone, Copy)]
 pub(crate) struct Source<'s> {
     pub(crate) sql: &'s str,
 }
 
 impl<'s> Source<'s> {
-    /// The position, in characters from 1, of a place in bytes; places that are not known are negative.
+    /// Converts a byte offset to a position in characters, from 1. A negative offset means that the position
+    /// is unknown.
     pub(crate) fn position(self, location: i32) -> Option<u32> {
         let before = self.sql.get(..usize::try_from(location).ok()?)?;
         Some(before.chars().count() as u32 + 1)
     }
 
-    /// The tokens without comments and without what ends the statement.
+    /// The tokens of the statement, without comments and without the closing semicolon.
     pub(crate) fn tokens(self) -> Result<Vec<ScanToken>> {
         let scanned = pg_query::scan_tokens(self.sql);
         let mut tokens = scanned.map_err(|e| SqlError::internal(format!("a text that was parsed: {e}")))?;
@@ -36,7 +37,7 @@ impl<'s> Source<'s> {
         Ok(tokens)
     }
 
-    /// The text from one token to another one, and how many characters come before it.
+    /// The text from one token to another one, and the number of characters before it.
     pub(crate) fn piece(self, first: &ScanToken, last: &ScanToken) -> Result<(&'s str, u32)> {
         let lost = || SqlError::internal("a statement is not where its tokens are");
         let (start, end) = (first.start as usize, last.end as usize);
@@ -53,7 +54,7 @@ impl<'s> Source<'s> {
     }
 }
 
-/// The number of the token behind the parenthesis that closes the one with this number.
+/// The index of the token after the parenthesis that closes the one at index `open`.
 pub(crate) fn behind_parenthesis(tokens: &[ScanToken], open: usize) -> usize {
     let mut depth = 0_usize;
     for (n, token) in tokens.iter().enumerate().skip(open) {
@@ -67,7 +68,7 @@ pub(crate) fn behind_parenthesis(tokens: &[ScanToken], open: usize) -> usize {
     tokens.len()
 }
 
-/// A name as the grammar gives it: in the right case already.
+/// An identifier from a name of the grammar, which is already in the right case.
 pub(crate) fn ident(name: &str) -> Ident {
     Ident::new(name)
 }
@@ -101,7 +102,7 @@ pub(crate) fn columns(list: &[Node]) -> Result<Vec<Ident>> {
     Ok(strings(list)?.iter().map(|name| ident(name)).collect())
 }
 
-/// XX000: a tree that PostgreSQL's grammar does not make.
+/// Error XX000: PostgreSQL's grammar cannot make such a tree.
 pub(crate) fn unexpected(wanted: &str, found: Option<&NodeEnum>) -> SqlError {
     SqlError::internal(format!("{wanted} in the place of {found:?}"))
 }
@@ -127,12 +128,12 @@ impl<'n> Opt<'n> {
         &self.0.defname
     }
 
-    /// What stands before a period before its name; empty if nothing does.
+    /// The word before the period in the option's name. Empty if there is none.
     pub(crate) fn namespace(self) -> &'n str {
         &self.0.defnamespace
     }
 
-    /// Where it is written.
+    /// The position of the option in the text.
     pub(crate) fn position(self, source: Source<'_>) -> Option<u32> {
         source.position(self.0.location)
     }
@@ -141,7 +142,7 @@ impl<'n> Opt<'n> {
         self.0.arg.as_ref()?.node.as_ref()
     }
 
-    /// Its value as text, if it has one.
+    /// The option's value as text, if it has one.
     pub(crate) fn text(self) -> Option<String> {
         match self.value()? {
             NodeEnum::Integer(n) => Some(n.ival.to_string()),
@@ -156,17 +157,17 @@ impl<'n> Opt<'n> {
         }
     }
 
-    /// Its value as text; 42601 if there is none.
+    /// The option's value as text. Fails with 42601 if it has none.
     pub(crate) fn needed_text(self) -> Result<String> {
         self.text().ok_or_else(|| syntax(format!("{} requires a parameter", self.name())))
     }
 
-    /// Whether it is on: on if nothing is said.
+    /// Whether the option is on. It is on if it has no value.
     pub(crate) fn flag(self) -> Result<bool> {
         self.truth().ok_or_else(|| syntax(format!("{} requires a Boolean value", self.name())))
     }
 
-    /// `None` for what is neither on nor off.
+    /// Whether the option is on. `None` if its value is neither on nor off.
     pub(crate) fn truth(self) -> Option<bool> {
         let Some(text) = self.text() else { return self.value().is_none().then_some(true) };
         match text.to_ascii_lowercase().as_str() {
@@ -176,7 +177,7 @@ impl<'n> Opt<'n> {
         }
     }
 
-    /// Its value as a whole number.
+    /// The option's value as an integer.
     pub(crate) fn number(self) -> Option<i32> {
         match self.value()? {
             NodeEnum::Integer(n) => Some(n.ival),
@@ -185,7 +186,7 @@ impl<'n> Opt<'n> {
     }
 }
 
-/// A constant as text; none for NULL.
+/// A constant as text. `None` for NULL.
 pub(crate) fn constant(c: &AConst) -> Option<String> {
     match c.val.as_ref()? {
         Val::Ival(n) => Some(n.ival.to_string()),
@@ -196,12 +197,12 @@ pub(crate) fn constant(c: &AConst) -> Option<String> {
     }
 }
 
-/// 42601
+/// Error 42601 with this message.
 pub(crate) fn syntax(message: impl Into<String>) -> SqlError {
     SqlError::new(SqlState::SYNTAX_ERROR, message.into())
 }
 
-/// 42601 for an option that was given before.
+/// Error 42601: the option was given before.
 pub(crate) fn redundant(position: Option<u32>) -> SqlError {
     syntax("conflicting or redundant options").at(position)
 }

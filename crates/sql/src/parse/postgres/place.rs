@@ -6,14 +6,14 @@ use pg_query::protobuf::Node;
 use crate::ast::{Ident, ObjectName, TextPosition};
 use crate::error::{Result, SqlError};
 
-/// A text and how its bytes are counted as characters.
+/// A text, with counts to convert byte offsets to characters.
 pub(super) struct Reader<'s> {
     sql: &'s str,
-    /// Characters before each step of bytes; empty where each byte is one.
+    /// The number of characters before each step of `STEP` bytes. Empty if each byte is one character.
     steps: Vec<usize>,
 }
 
-/// Bytes between two counts of characters.
+/// The number of bytes between two counts of characters.
 const STEP: usize = 256;
 
 impl<'s> Reader<'s> {
@@ -34,14 +34,14 @@ impl<'s> Reader<'s> {
         self.sql
     }
 
-    /// Characters before a byte.
+    /// The number of characters before a byte.
     fn characters(&self, at: usize) -> usize {
         let Some(before) = self.steps.get(at / STEP) else { return at };
         let from = at / STEP * STEP;
         before + self.sql.as_bytes()[from..at].iter().filter(|b| begins_character(**b)).count()
     }
 
-    /// The place of a byte of PostgreSQL's; none if it is unknown.
+    /// Converts PostgreSQL's byte offset to a position. `NONE` if it is unknown.
     pub(super) fn place(&self, at: i32) -> TextPosition {
         let Ok(at) = usize::try_from(at) else { return TextPosition::NONE };
         let before = self.characters(at.min(self.sql.len()));
@@ -58,7 +58,7 @@ impl<'s> Reader<'s> {
         ObjectName(parts.into_iter().map(|part| self.ident(part, at)).collect())
     }
 
-    /// A list of names as one.
+    /// A qualified name from a list of its parts.
     pub(super) fn name_of(&self, list: &[Node], at: i32) -> Result<ObjectName> {
         Ok(self.object_name(strings(list)?, at))
     }
@@ -68,7 +68,7 @@ fn begins_character(b: u8) -> bool {
     b & 0xC0 != 0x80
 }
 
-/// The words of a list.
+/// The strings in a list.
 pub(super) fn strings(list: &[Node]) -> Result<Vec<&str>> {
     let words = list.iter().map(|node| match &node.node {
         Some(NodeEnum::String(s)) => Ok(s.sval.as_str()),
@@ -77,7 +77,7 @@ pub(super) fn strings(list: &[Node]) -> Result<Vec<&str>> {
     words.collect()
 }
 
-/// What a node is.
+/// The content of a node.
 pub(super) fn kind(node: Option<&Node>) -> Result<&NodeEnum> {
     node.and_then(|n| n.node.as_ref())
         .ok_or_else(|| SqlError::internal("a node of the parser's tree is missing"))

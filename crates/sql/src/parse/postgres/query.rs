@@ -21,7 +21,7 @@ use crate::ast::{
 use crate::error::{Result, SqlError};
 
 impl Reader<'_> {
-    /// A query within an expression or in FROM.
+    /// Converts a query within an expression or in FROM.
     pub(super) fn subquery(&self, node: Option<&Node>) -> Result<Query> {
         match kind(node)? {
             NodeEnum::SelectStmt(s) => self.query(s),
@@ -29,7 +29,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A query with all that may stand behind it.
+    /// Converts a query with all its clauses.
     pub(super) fn query(&self, s: &SelectStmt) -> Result<Query> {
         let with_ties = s.limit_option() == LimitOption::WithTies;
         let mut locks = Vec::new();
@@ -115,7 +115,7 @@ impl Reader<'_> {
         })
     }
 
-    /// The items of a select list or of RETURNING.
+    /// Converts the items of a select list or of RETURNING.
     pub(super) fn select_items(&self, list: &[Node]) -> Result<Vec<SelectItem>> {
         let item = |node: &Node| match kind(Some(node))? {
             NodeEnum::ResTarget(target) => self.select_item(target),
@@ -157,7 +157,7 @@ impl Reader<'_> {
         })
     }
 
-    /// The parts of ROLLUP or CUBE: keys, or lists of keys in parentheses.
+    /// Converts the parts of ROLLUP or CUBE: keys, or lists of keys in parentheses.
     fn key_lists(&self, content: &[Node]) -> Result<Vec<Vec<Expr>>> {
         let keys = |node: &Node| {
             Ok(match self.expr(Some(node))? {
@@ -168,7 +168,7 @@ impl Reader<'_> {
         content.iter().map(keys).collect()
     }
 
-    /// The items of an ORDER BY.
+    /// Converts the items of an ORDER BY.
     pub(super) fn order_items(&self, list: &[Node]) -> Result<Vec<OrderByExpr>> {
         let item = |node: &Node| match kind(Some(node))? {
             NodeEnum::SortBy(by) => self.order_item(by),
@@ -191,7 +191,7 @@ impl Reader<'_> {
         Ok(OrderByExpr { expr: self.expr(by.node.as_deref())?, direction, nulls_first })
     }
 
-    /// A locking clause: one for each of its tables.
+    /// Converts a locking clause to one clause for each of its tables.
     fn lock(&self, clause: &LockingClause, out: &mut Vec<LockClause>) -> Result<()> {
         let strength = match clause.strength() {
             LockClauseStrength::LcsForkeyshare => LockStrength::KeyShare,
@@ -215,7 +215,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// WITH.
+    /// Converts WITH.
     pub(super) fn with(&self, with: &WithClause) -> Result<With> {
         let mut cte_tables = Vec::with_capacity(with.ctes.len());
         for cte in &with.ctes {
@@ -245,7 +245,7 @@ impl Reader<'_> {
     }
 }
 
-/// LIMIT ALL, LIMIT NULL and OFFSET NULL say nothing.
+/// Whether a limit is LIMIT ALL, LIMIT NULL or OFFSET NULL, which have no effect.
 fn is_null(node: &Node) -> bool {
     matches!(&node.node, Some(NodeEnum::AConst(c)) if c.isnull)
 }

@@ -32,7 +32,7 @@ impl Reader<'_> {
         })
     }
 
-    /// The options of a sequence.
+    /// Converts the options of a sequence.
     pub(super) fn sequence_options(&self, list: &[Node]) -> Result<SequenceOptions> {
         let mut said = SequenceOptions::default();
         for option in options(list)? {
@@ -41,7 +41,7 @@ impl Reader<'_> {
         Ok(said)
     }
 
-    /// Keeps an option; 42601 if it was given before.
+    /// Stores an option. Fails with 42601 if it was given before.
     pub(super) fn take_option(&self, said: &mut SequenceOptions, option: Opt<'_>) -> Result<()> {
         let is_new = match option.name() {
             "as" => said.data_type.replace(self.type_of(option)?).is_none(),
@@ -75,7 +75,7 @@ fn needed(option: Opt<'_>) -> Result<i64> {
     integer(option)?.ok_or_else(|| SqlError::internal("an option of a sequence without its number"))
 }
 
-/// The number of an option, if it has one.
+/// The integer value of an option, if it has one.
 fn integer(option: Opt<'_>) -> Result<Option<i64>> {
     if option.value().is_none() {
         return Ok(None);
@@ -104,7 +104,7 @@ fn names(option: Opt<'_>) -> Result<Vec<String>> {
     }
 }
 
-/// OWNED BY, by the parts of the name behind it; 42601 unless that is a column's.
+/// Converts OWNED BY with the parts of its name. Fails with 42601 unless the name can be that of a column.
 fn owner(mut parts: Vec<String>) -> Result<OwnedBy> {
     match (parts.pop(), parts.as_slice()) {
         (Some(none), []) if none == "none" => Ok(OwnedBy::Nothing),
@@ -114,7 +114,7 @@ fn owner(mut parts: Vec<String>) -> Result<OwnedBy> {
     }
 }
 
-/// AS: 22023 unless it is a type of integers.
+/// Converts AS. Fails with 22023 unless the type is an integer type.
 fn sequence_type(data_type: &TypeName) -> Result<ColumnType> {
     match ty::of_ast(data_type).and_then(Typed::storage)? {
         t @ (ColumnType::Int2 | ColumnType::Int4 | ColumnType::Int8) => Ok(t),

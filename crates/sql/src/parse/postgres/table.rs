@@ -75,7 +75,7 @@ impl Reader<'_> {
         Ok(ColumnDefinition { data_type: self.type_name(type_name)?, name, constraints })
     }
 
-    /// The constraints of a column, with what DEFERRABLE and its kin behind them say.
+    /// The constraints of a column, to which DEFERRABLE and similar words after them are applied.
     fn with_attributes(&self, list: &[Node]) -> Result<Vec<Written>> {
         let mut out: Vec<Written> = Vec::with_capacity(list.len());
         let (mut is_deferrable, mut is_deferred) = (None, None);
@@ -121,7 +121,7 @@ impl Reader<'_> {
         Ok(out)
     }
 
-    /// A constraint of a column, or of a table.
+    /// Converts a constraint of a column or of a table.
     pub(super) fn constraint(&self, c: &Written, column: Option<&Ident>) -> Result<Constraint> {
         let name = (!c.conname.is_empty()).then(|| self.ident(&c.conname, c.location));
         Ok(Constraint { name, kind: self.constraint_kind(c, column)?, not_valid: c.skip_validation })
@@ -197,7 +197,7 @@ impl Reader<'_> {
         Ok(PartitionOf { parent: self.relation_name(parent), bound })
     }
 
-    /// The values of FROM or TO. MINVALUE and MAXVALUE are names of columns to the grammar.
+    /// Converts the bounds of FROM or TO. In the grammar's tree, MINVALUE and MAXVALUE are names of columns.
     fn edges(&self, list: &[Node]) -> Result<Vec<RangeEdge>> {
         let mut out = Vec::with_capacity(list.len());
         for node in list {
@@ -240,13 +240,13 @@ impl Reader<'_> {
     }
 }
 
-/// Constraints that may be deferrable in PostgreSQL.
+/// Whether a constraint of this kind may be deferrable in PostgreSQL.
 fn takes_attributes(kind: ConstrType) -> bool {
     use ConstrType::{ConstrExclusion, ConstrForeign, ConstrPrimary, ConstrUnique};
     matches!(kind, ConstrPrimary | ConstrUnique | ConstrExclusion | ConstrForeign)
 }
 
-/// PRIMARY KEY and UNIQUE.
+/// Refuses unsupported clauses of PRIMARY KEY and UNIQUE.
 fn check_key(c: &Written) -> Result<()> {
     refuse(&[
         (!c.indexname.is_empty(), "a constraint USING INDEX"),
@@ -259,12 +259,12 @@ fn check_key(c: &Written) -> Result<()> {
     ])
 }
 
-/// ALWAYS or BY DEFAULT.
+/// Converts GENERATED ALWAYS or BY DEFAULT.
 pub(super) fn identity_of(c: &Written) -> Identity {
     if c.generated_when == "a" { Identity::Always } else { Identity::ByDefault }
 }
 
-/// An action by its letter (PostgreSQL's parsenodes.h).
+/// The foreign key action of a letter (PostgreSQL's parsenodes.h).
 fn action(letter: &str) -> Action {
     match letter {
         "r" => Action::Restrict,

@@ -21,13 +21,14 @@ use pg_query::protobuf::{AConst, AStar, BitString, Boolean, Float, Integer, List
 
 use super::layout;
 
-/// Whether the layouts are those of this system.
+/// Whether the layouts are right for this system.
 pub(super) const FITS: bool = cfg!(all(unix, target_pointer_width = "64"));
 
-/// Nodes within nodes that are read here. It takes less stack than the least that `with_room` gives.
+/// The deepest nesting of nodes that is read here. It needs less stack than the smallest stack of
+/// `with_room`.
 const DEPTH_MAX: u32 = 64;
 
-/// Tags of nodes that need care of their own (`nodetags.h`).
+/// The tags of nodes that are read by special code (`nodetags.h`).
 mod tag {
     pub(super) const LIST: u32 = 1;
     pub(super) const A_CONST: u32 = 72;
@@ -40,9 +41,9 @@ mod tag {
     pub(super) const BIT_STRING: u32 = 469;
 }
 
-/// A node that is part of others.
+/// A type of nodes that can be part of other nodes.
 pub(super) trait Part: Sized {
-    /// Reads it; `None` if it is left to the decoder.
+    /// Reads the node. `None` if the decoder must read the tree.
     fn read(at: Raw<'_>) -> Option<Self>;
 }
 
@@ -50,15 +51,15 @@ pub(super) trait Part: Sized {
 #[derive(Clone, Copy)]
 pub(super) struct Raw<'t> {
     start: *const u8,
-    /// Nodes that may be within it.
+    /// The number of further levels that may be nested in the node.
     left: u32,
     tree: PhantomData<&'t u8>,
 }
 
-/// The statements of a tree.
+/// Reads the statements of a tree.
 ///
-/// # Safety
-/// `list` is what the parser of this version gave, null or a list, and its memory is still there.
+/// # Safety `list` comes from the parser of this version. It is null or a list, and its memory is still
+/// allocated.
 pub(super) unsafe fn statements(list: *const c_void) -> Option<Vec<RawStmt>> {
     let list = Raw { start: list.cast(), left: DEPTH_MAX, tree: PhantomData };
     let mut statements = Vec::new();
@@ -88,7 +89,7 @@ fn cells(list: Raw<'_>) -> Option<&[*const u8]> {
 }
 
 impl<'t> Raw<'t> {
-    /// The field at this offset in the node, in bytes.
+    /// Reads the field at this byte offset in the node.
     fn get<T: Copy>(self, place: usize) -> T {
         // SAFETY: `layout` has places and kinds of the fields of the node whose tag this one has, and the
         // node is there for `'t`.
@@ -99,7 +100,7 @@ impl<'t> Raw<'t> {
         self.get(0)
     }
 
-    /// The node to which a field points; `None` if that is too deep.
+    /// The node to which a field points. `None` if it is nested too deeply.
     fn follow(self, place: usize) -> Option<Option<Raw<'t>>> {
         let start: *const u8 = self.get(place);
         if start.is_null() {
@@ -129,12 +130,12 @@ impl<'t> Raw<'t> {
         Some(self.get::<u8>(place) != 0)
     }
 
-    /// A choice of an enumeration. The crate counts from 1, since 0 is what is not there.
+    /// Reads the value of an enumeration. The crate counts from 1, because 0 means that there is no value.
     pub(super) fn choice(self, place: usize) -> Option<i32> {
         self.get::<i32>(place).checked_add(1)
     }
 
-    /// A letter, or nothing.
+    /// Reads a letter. An empty string if there is none.
     pub(super) fn letter(self, place: usize) -> Option<String> {
         match self.get::<u8>(place) {
             0 => Some(String::new()),
@@ -142,7 +143,7 @@ impl<'t> Raw<'t> {
         }
     }
 
-    /// A text; one that is not there is empty.
+    /// Reads a text. An empty string if there is none.
     pub(super) fn text(self, place: usize) -> Option<String> {
         let text: *const c_char = self.get(place);
         if text.is_null() {
@@ -153,7 +154,7 @@ impl<'t> Raw<'t> {
         text.to_str().ok().map(str::to_owned)
     }
 
-    /// A node that is of no kind that `layout` lists, so only none can be read.
+    /// Reads a field whose kind of node `layout` does not list. This works only if there is no node.
     pub(super) fn absent<T>(self, place: usize) -> Option<Option<T>> {
         self.get::<*const u8>(place).is_null().then_some(None)
     }
@@ -166,7 +167,7 @@ impl<'t> Raw<'t> {
         self.follow(place)?.map_or(Some(None), |at| at.made().map(Some))
     }
 
-    /// This node in a box.
+    /// Reads this node into a box.
     pub(super) fn made<T: Part>(self) -> Option<Box<T>> {
         T::read(self).map(Box::new)
     }
@@ -194,7 +195,7 @@ impl<'t> Raw<'t> {
         Some(Node { node: Some(node) })
     }
 
-    /// The nodes of this list.
+    /// Reads the nodes of this list.
     fn items(self) -> Option<Vec<Node>> {
         let left = self.left.checked_sub(1)?;
         let one = |cell: &*const u8| match cell.is_null() {
@@ -204,7 +205,7 @@ impl<'t> Raw<'t> {
         cells(self)?.iter().map(one).collect()
     }
 
-    /// A constant, which holds its value as a node of its own.
+    /// Reads a constant. Its value is a node inside it.
     fn constant(self) -> Option<AConst> {
         const VALUE: usize = 8;
         let isnull = self.flag(24)?;
@@ -232,7 +233,7 @@ mod tests {
     use super::super::{raw, with_room};
     use super::*;
 
-    /// What is read in place, after it was compared with what the decoder gives.
+    /// Reads a text in place, and asserts that the decoder has the same result.
     fn read(sql: &str, mode: Mode) -> Option<Vec<RawStmt>> {
         let text = CString::new(sql).ok()?;
         with_room(sql, || match parsed_in_place(&text, mode)? {
@@ -249,7 +250,7 @@ mod tests {
         })
     }
 
-    /// One statement at least for each node that is listed.
+    /// At least one statement for each listed node.
     const STATEMENTS: &[&str] = &[
         "select distinct on (a) t.*, 1 as \"B\", -2, 3.5, 1e10, 'x', b'01', x'1f', null, true, $1 from only s.t as t (x, y), u, \
          lateral (select 1) q where a = any ($2) and not b or c is not null and d is true group by a, rollup (b, (c, d)), () \
@@ -322,7 +323,7 @@ mod tests {
         assert!(read("select '\\x' + e'\\xff'", Mode::Statement).is_none());
     }
 
-    /// The statements of the records, whatever they are.
+    /// All statements of the stored records.
     #[test]
     fn statements_of_the_records_are_those_that_the_decoder_gives() {
         let records = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../e2e/slt-files");

@@ -10,7 +10,7 @@ use crate::ast;
 use crate::error::{Result, SqlError};
 
 impl Reader<'_> {
-    /// A type as it is written in a cast.
+    /// Converts a type as a cast writes it.
     pub(super) fn type_name(&self, t: &TypeName) -> Result<ast::TypeName> {
         if t.setof {
             return Err(SqlError::unsupported("SETOF"));
@@ -26,7 +26,7 @@ impl Reader<'_> {
     }
 }
 
-/// The numbers in the parentheses behind a type.
+/// The numbers in parentheses after a type.
 pub fn modifiers(list: &[Node]) -> Result<Vec<i64>> {
     let number = |node: &Node| match &node.node {
         Some(NodeEnum::AConst(c)) => match &c.val {

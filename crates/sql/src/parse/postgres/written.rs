@@ -10,7 +10,7 @@ use pg_query::protobuf::{LimitOption, Node, ResTarget, SelectStmt, SetOperation}
 
 use crate::error::{Result, SqlError};
 
-/// An expression.
+/// Writes an expression as text.
 pub(super) fn expression(node: &Node) -> Result<String> {
     let target = ResTarget { val: Some(Box::new(node.clone())), ..ResTarget::default() };
     let query = SelectStmt {
@@ -24,14 +24,15 @@ pub(super) fn expression(node: &Node) -> Result<String> {
     Ok(text.to_owned())
 }
 
-/// A query.
+/// Writes a query as text.
 pub(super) fn query(query: &SelectStmt) -> Result<String> {
     let node = NodeEnum::SelectStmt(Box::new(query.clone()));
     let text = node.deparse(pg_query::DeparseOptions::default());
     text.map_err(|e| SqlError::internal(format!("a query that was read cannot be written: {e}")))
 }
 
-/// A query whose outputs get these names; `None` if its first select list has not one item for each.
+/// Writes a query with these names for its outputs. `None` if its first select list does not have one item
+/// for each name.
 pub fn with_outputs(mut query: SelectStmt, names: &[&str]) -> Result<Option<String>> {
     let mut first = &mut query;
     while let Some(left) = &mut first.larg {
