@@ -22,7 +22,7 @@ enum Field {
     Plain(String),
     Texts(Vec<String>),
     Group(Fields),
-    /// Groups of the same kind, and what XML calls one of them.
+    /// Groups of the same kind, and the XML element for one of them.
     Groups(&'static str, Vec<Fields>),
 }
 
@@ -107,7 +107,7 @@ fn write_xml(fields: &Fields, depth: usize, out: &mut String) {
     }
 }
 
-/// The first key stands in the line that is already begun.
+/// Writes fields as YAML. The first key is written in the current line.
 fn write_yaml(fields: &Fields, depth: usize, out: &mut String) {
     let item = |depth: usize| format!("\n{}- ", "  ".repeat(depth));
     for (n, (key, field)) in fields.iter().enumerate() {
@@ -136,12 +136,12 @@ fn write_yaml(fields: &Fields, depth: usize, out: &mut String) {
     }
 }
 
-/// A string of JSON.
+/// A text as a JSON string.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// Text in XML.
+/// A text with the escapes of XML.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('\r', "&#x0d;")
 }
@@ -222,7 +222,7 @@ fn actual(actual: &Actual, options: &Options) -> Fields {
     fields
 }
 
-/// What is known only when the step has run.
+/// The fields that are known only after the step has run.
 fn after(step: &Step, actual: &Actual, options: &Options) -> Fields {
     let mut fields = Vec::new();
     if step.notes.iter().any(|(key, _)| *key == "Filter") {

@@ -9,7 +9,7 @@ use crate::eval::arith::ArithOp;
 use crate::eval::{Expr, Like};
 use crate::text;
 
-/// What a column of the input is called.
+/// Returns the name of a column of the input.
 pub type Names<'n> = dyn Fn(usize) -> String + 'n;
 
 /// The text of an expression.
@@ -17,7 +17,7 @@ pub fn shown(e: &Expr, names: &Names<'_>) -> String {
     within(e, names, &[])
 }
 
-/// `held`: the texts of the values that a `Let` around computes once.
+/// The text of an expression within a `Let`. `held` has the texts of the values that the `Let` computes once.
 fn within(e: &Expr, names: &Names<'_>, held: &[String]) -> String {
     let one = |e: &Expr| within(e, names, held);
     let list = |items: &[Expr], between: &str| items.iter().map(&one).collect::<Vec<_>>().join(between);

@@ -17,44 +17,46 @@ use crate::utility::explain::Options;
 /// One step of a plan.
 #[derive(Debug, Clone, Default)]
 pub struct Step {
-    /// What it does, in PostgreSQL's words where there are some: `Seq Scan`, `Hash Left Join`.
+    /// The name of the step, which is PostgreSQL's name if there is one: `Seq Scan`, `Hash Left Join`.
     pub name: String,
-    /// What JSON says beside the text's name: `Node Type` first, if it is another one.
+    /// Further fields of the JSON, XML and YAML formats. `Node Type` is the first one if it differs from the
+    /// name in the text format.
     pub facts: Vec<(&'static str, String)>,
     /// The index that is read.
     pub index: Option<String>,
     /// The table or function that is read, or the table that is changed.
     pub relation: Option<String>,
-    /// What stands above it: `SubPlan 1`, `CTE w`.
+    /// The line above the step, such as `SubPlan 1` or `CTE w`.
     pub label: Option<String>,
-    /// Its conditions and keys: `Filter`, `Sort Key`.
+    /// The conditions and keys of the step, such as `Filter` and `Sort Key`.
     pub notes: Vec<(&'static str, String)>,
-    /// The same, for VERBOSE only.
+    /// Further notes that only VERBOSE shows.
     pub verbose: Vec<(&'static str, String)>,
-    /// The columns that it gives, as `table.column`; for VERBOSE only.
+    /// The columns that the step returns, as `table.column`. Only VERBOSE shows them.
     pub outputs: Vec<String>,
-    /// What it has done.
+    /// The measurements, if the step has run.
     pub actual: Option<Actual>,
-    /// The steps that it takes its rows from.
+    /// The steps from which this step gets its rows.
     pub inner: Vec<Step>,
 }
 
-/// What a step has done in all its loops together. Times and pages include those of the steps below it.
+/// The measurements of a step, in all its loops together. Times and pages include those of the steps below
+/// it.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Actual {
-    /// How often it ran; 0: never.
+    /// How often the step ran. 0 if it never ran.
     pub loops: u64,
-    /// Rows that it gave.
+    /// The rows that the step has returned.
     pub rows: u64,
-    /// Rows that its condition left out.
+    /// The rows that its condition has rejected.
     pub left_out: u64,
-    /// Time to the first row.
+    /// The time to the first row.
     pub startup: Duration,
-    /// Time to the end.
+    /// The time to the end.
     pub time: Duration,
-    /// Pages that were used.
+    /// The pages that were used.
     pub pages: PageCounts,
-    /// Bytes that went to temporary files.
+    /// The bytes that were written to temporary files.
     pub spilled_bytes: u64,
 }
 
@@ -64,23 +66,23 @@ impl Step {
         Step { name: name.into(), ..Step::default() }
     }
 
-    /// The same over these steps.
+    /// The same step above these steps.
     pub fn over(self, inner: impl IntoIterator<Item = Step>) -> Step {
         Step { inner: inner.into_iter().collect(), ..self }
     }
 
-    /// The same with a note.
+    /// The same step with a note.
     pub fn note(mut self, key: &'static str, text: impl Into<String>) -> Step {
         self.notes.push((key, text.into()));
         self
     }
 
-    /// The same on a table.
+    /// The same step on a table.
     pub fn on(self, relation: &str) -> Step {
         Step { relation: Some(relation.to_owned()), ..self }
     }
 
-    /// The same with what JSON calls it.
+    /// The same step with a field for JSON, XML and YAML.
     pub fn fact(mut self, key: &'static str, value: &str) -> Step {
         self.facts.push((key, value.to_owned()));
         self
@@ -89,16 +91,16 @@ impl Step {
 
 /// Everything that EXPLAIN shows.
 pub struct Explained<'e> {
-    /// What was asked for.
+    /// The options of EXPLAIN.
     pub options: &'e Options,
     /// The plan.
     pub plan: &'e Step,
     /// Settings of the planner that the session has changed: their names and values.
     pub settings: Vec<(&'static str, String)>,
-    /// How long it took to make it.
+    /// The time of planning.
     pub planning: Duration,
-    /// Pages that were used for that.
+    /// The pages that planning has used.
     pub planning_pages: PageCounts,
-    /// How long it took to run it; `None`: it did not run.
+    /// The time of execution. `None` if the plan did not run.
     pub execution: Option<Duration>,
 }

@@ -16,7 +16,7 @@ use crate::plan::{
     Access, AggCall, AggKind, Insert, InsertSource, KeyRange, OnConflict, Plan, Select, Source, TableAccess,
 };
 
-/// The steps; with what `meter` says of them if it ran.
+/// The steps of a plan, with the measurements of `meter` if the plan has run.
 pub fn steps(plan: &Plan, meter: Option<&Meter>) -> Step {
     let steps = Steps { meter };
     match plan {
@@ -34,12 +34,12 @@ pub fn steps(plan: &Plan, meter: Option<&Meter>) -> Step {
     }
 }
 
-/// The step that changes the rows which another one gives.
+/// The step that changes the rows of `source`.
 pub fn change(plan: &Plan, source: Step, meter: Option<&Meter>) -> Step {
     Steps { meter }.change(plan, source)
 }
 
-/// The step that locks the rows which another one gives, so many of them.
+/// The step that locks the rows of `source`. `rows` is their number, if the plan has run.
 pub fn lock(source: Step, rows: Option<u64>) -> Step {
     let actual = source.actual.zip(rows).map(|(below, rows)| Actual { rows, loops: 1, left_out: 0, ..below });
     Step { actual, ..Step::new("LockRows") }.over([source])
@@ -54,7 +54,7 @@ struct Steps<'m> {
 }
 
 impl Steps<'_> {
-    /// The step with what it has done by itself; see `over`.
+    /// The step with its own measurements. `over` adds those of the steps below.
     fn at(&self, at: At, step: Step) -> Step {
         let done = self.meter.map(|meter| meter.done(at));
         let actual = done.map(|done| Actual {
@@ -69,15 +69,15 @@ impl Steps<'_> {
         Step { actual, ..step }
     }
 
-    /// The step over others, whose time and pages are its own as well.
+    /// Puts the step above other steps, and adds their time and pages to its own.
     fn over(&self, mut step: Step, inner: Vec<Step>) -> Step {
         if let Some(actual) = &mut step.actual {
             for below in inner.iter().filter_map(|inner| inner.actual) {
                 actual.time += below.time;
                 actual.pages += below.pages;
             }
-            // A step that gives no row is at work until its end. The rows of a change are counted behind its
-            // end.
+            // If a step returns no row, its start-up takes until its end. The same holds for a change,
+            // because its rows are counted after its end.
             if actual.rows == 0 || actual.startup > actual.time {
                 actual.startup = actual.time;
             }
@@ -125,7 +125,7 @@ impl Steps<'_> {
             }
             step = self.over(self.at(At::Group, group), vec![step]);
         }
-        // One row by its key is given where it is found.
+        // A single row that is found by its key is returned directly.
         let is_point = matches!(&s.source, Source::Table(TableAccess { access: Access::Point(_), .. }))
             && s.aggregate.is_none();
         let has_window = s.limit.is_some() || s.offset.is_some();
@@ -170,7 +170,7 @@ impl Steps<'_> {
         self.at(At::Source, filter(step))
     }
 
-    /// Each loop has the steps before the last one inside.
+    /// Makes nested joins: each join has the join of the earlier tables as its outer side.
     fn loops(&self, steps: &[crate::plan::Step], names: &Names<'_>, is_whole: bool) -> Step {
         let Some((last, before)) = steps.split_last() else { return Step::new("Result") };
         let n = before.len();
@@ -190,7 +190,7 @@ impl Steps<'_> {
         let outer = self.loops(before, names, false);
         let mut join = Step { actual: scan.actual.map(|a| joined_rows(&a, outer.actual)), ..join };
         if is_whole {
-            // What is done with the rows of the innermost loop is work of the whole.
+            // The work on the rows of the innermost loop counts for the outermost join.
             let own = self.at(At::Source, Step::default()).actual;
             join.actual.iter_mut().zip(own).for_each(|(join, own)| {
                 join.time += own.time;
@@ -210,14 +210,15 @@ impl Steps<'_> {
     }
 }
 
-/// What nested loops have given: the rows of the innermost one.
+/// The measurements of nested loops. They return the rows of the innermost loop.
 fn joined_rows(scan: &Actual, outer: Option<Actual>) -> Actual {
     let outer = outer.unwrap_or_default();
     let first = scan.startup.checked_div(u32::try_from(scan.loops).unwrap_or(u32::MAX)).unwrap_or_default();
     Actual { loops: outer.loops, rows: scan.rows, startup: outer.startup + first, ..Actual::default() }
 }
 
-/// A way into a table; `own` names its columns, `outer` what its keys read.
+/// The step of an access path. `own` names the table's columns, and `outer` names the columns that the keys
+/// read.
 fn scan_step(t: &TableAccess, own: &Names<'_>, outer: &Names<'_>) -> Step {
     let back = if t.reverse { " Backward" } else { "" };
     let direction = if t.reverse { "Backward" } else { "Forward" };
@@ -227,7 +228,7 @@ fn scan_step(t: &TableAccess, own: &Names<'_>, outer: &Names<'_>) -> Step {
             .fact("Node Type", node)
             .fact("Scan Direction", direction)
             .on(&t.table.name);
-        // An index that is there for its order alone has none.
+        // An index that is used only for its order has no condition.
         let step = if condition.is_empty() { step } else { step.note("Index Cond", condition) };
         Step { index: Some(index.to_owned()), ..step }
     };
@@ -249,7 +250,7 @@ fn scan_step(t: &TableAccess, own: &Names<'_>, outer: &Names<'_>) -> Step {
     }
 }
 
-/// The conditions that a range of an index stands for.
+/// The conditions that a range of an index means.
 fn range_text(range: &KeyRange, columns: &[usize], own: &Names<'_>, outer: &Names<'_>) -> String {
     let mut parts: Vec<String> = Vec::new();
     for (n, (e, column)) in range.equal.iter().zip(columns).enumerate() {
@@ -274,7 +275,7 @@ fn range_text(range: &KeyRange, columns: &[usize], own: &Names<'_>, outer: &Name
     }
 }
 
-/// What the columns of a source are called.
+/// The names of the columns of a source.
 fn source_names(source: &Source) -> Box<Names<'_>> {
     match source {
         Source::Table(t) => {
@@ -295,7 +296,7 @@ fn source_names(source: &Source) -> Box<Names<'_>> {
     }
 }
 
-/// A value of a group: a key, or an aggregate.
+/// The text of a group's slot: a key, or an aggregate.
 fn slot_name(s: &Select, n: usize, names: &Names<'_>) -> String {
     let Some(a) = &s.aggregate else { return names(n) };
     match (a.keys.get(n), a.calls.get(n.wrapping_sub(a.keys.len()))) {
@@ -311,7 +312,7 @@ fn call_text(call: &AggCall, names: &Names<'_>) -> String {
     format!("{}({distinct}{argument})", name_of(call.kind))
 }
 
-/// The name of an aggregate, which is that of its kind in another case.
+/// The name of an aggregate. It is made from the name of its `AggKind`.
 fn name_of(kind: AggKind) -> String {
     let written = format!("{kind:?}");
     let own = written.split_once('(').map_or(written.as_str(), |(_, inner)| inner.trim_end_matches(')'));
@@ -343,7 +344,7 @@ fn joined(parts: impl Iterator<Item = String>) -> String {
     parts.collect::<Vec<_>>().join(", ")
 }
 
-/// The name of the tree of the rows.
+/// The name of the tree that stores the rows.
 pub fn primary(table: &TableDef) -> &str {
     table.primary_key.as_ref().map_or("row order", |k| k.name.as_str())
 }
@@ -356,7 +357,7 @@ pub fn index_name(table: &TableDef, index: ScanIndex) -> &str {
     }
 }
 
-/// The step of a scan by a general query's runner: the table, the way in, the condition on its rows.
+/// The step of a scan in a general query: the table, the access path, and the condition on its rows.
 pub fn scan_of(t: &TableAccess, filter: Option<&Expr>) -> Step {
     Steps { meter: None }.scan(t, filter)
 }

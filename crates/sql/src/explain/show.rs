@@ -13,7 +13,7 @@ use varve_engine::PageCounts;
 
 use super::{Actual, Explained, Step};
 
-/// Bytes of PostgreSQL's block, in which it counts temporary files.
+/// The size of PostgreSQL's blocks, in bytes. Temporary files are counted in these blocks.
 pub(super) const BLOCK_BYTES: u64 = 8192;
 
 /// The lines of the text format.
@@ -40,7 +40,7 @@ pub(super) fn millis(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-/// A part for each run.
+/// The average of one run.
 pub(super) fn each(total: f64, loops: u64) -> f64 {
     total / loops.max(1) as f64
 }
@@ -51,7 +51,7 @@ struct Text<'e> {
 }
 
 impl Text<'_> {
-    /// `indent` is where the step's own notes begin, less two.
+    /// Adds the lines of a step. Its notes begin at column `indent` + 2.
     fn step(&mut self, step: &Step, indent: usize) {
         let mut line = " ".repeat(indent.saturating_sub(4));
         if indent > 0 {
@@ -99,7 +99,7 @@ impl Text<'_> {
         self.lines.push(format!("{}{key}: {value}", " ".repeat(indent)));
     }
 
-    /// What is known only when the step has run.
+    /// Adds the lines that are known only after the step has run.
     fn after(&mut self, step: &Step, actual: &Actual, indent: usize) {
         if actual.left_out > 0 {
             let removed = format!("{:.0}", each(actual.left_out as f64, actual.loops));

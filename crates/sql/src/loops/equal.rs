@@ -11,7 +11,8 @@ use varve_engine::ColumnType;
 
 use crate::eval::{CmpOp, Expr};
 
-/// Columns of the joined row that are equal in each row of the result, and what they equal.
+/// Columns of the joined row that are equal in each row of the result, and the constant that they equal, if
+/// there is one.
 #[derive(Default)]
 struct Class {
     columns: Vec<usize>,
@@ -23,7 +24,8 @@ struct Class {
 pub(super) struct Classes(Vec<Class>);
 
 impl Classes {
-    /// Takes the equalities out of the conditions; the rest is given back, in its order.
+    /// Makes classes of the equalities among the conditions. Also returns the other conditions in their
+    /// order.
     pub(super) fn of(
         conditions: Vec<Expr>,
         column_type: &dyn Fn(usize) -> Option<ColumnType>,
@@ -48,7 +50,7 @@ impl Classes {
         }
     }
 
-    /// The class of a column, made if there is none.
+    /// The index of a column's class. Makes the class if there is none.
     fn class(&mut self, column: usize) -> usize {
         if let Some(at) = self.0.iter().position(|c| c.columns.contains(&column)) {
             return at;
@@ -57,7 +59,7 @@ impl Classes {
         self.0.len() - 1
     }
 
-    /// Notes the constant that a column equals; false if its class has another one.
+    /// Records the constant that a column equals. Returns false if its class already has a constant.
     fn fix(&mut self, column: usize, value: &Expr) -> bool {
         let at = self.class(column);
         let is_first = self.0[at].value.is_none();
@@ -65,7 +67,8 @@ impl Classes {
         is_first
     }
 
-    /// The equalities to check for a table whose columns are `own`, when those `before` are known.
+    /// The equalities to check when a table with the columns `own` is read, and the columns `before` are
+    /// known.
     pub(super) fn conditions(
         &self,
         own: &dyn Fn(usize) -> bool,
@@ -90,7 +93,7 @@ fn equality(column: usize, value: Expr) -> Expr {
     Expr::Compare(CmpOp::Eq, Box::new((Expr::Column(column), value)))
 }
 
-/// The columns of `a = b`.
+/// The columns of a condition `a = b`.
 fn columns(condition: &Expr) -> Option<(usize, usize)> {
     match condition {
         Expr::Compare(CmpOp::Eq, sides) => match (&sides.0, &sides.1) {
@@ -101,7 +104,7 @@ fn columns(condition: &Expr) -> Option<(usize, usize)> {
     }
 }
 
-/// Column and value of `a = 1` or `1 = a`.
+/// The column and the value of a condition `a = 1` or `1 = a`.
 fn constant(condition: &Expr) -> Option<(usize, &Expr)> {
     match condition {
         Expr::Compare(CmpOp::Eq, sides) => match (&sides.0, &sides.1) {
@@ -112,7 +115,7 @@ fn constant(condition: &Expr) -> Option<(usize, &Expr)> {
     }
 }
 
-/// Whether equal values of both types are equal bytes in a key of either.
+/// Whether equal values of both types have the same key bytes in both types.
 fn alike(a: Option<ColumnType>, b: Option<ColumnType>) -> bool {
     use ColumnType::{Char, Int2, Int4, Int8, Numeric, Rounded, Text, Varchar};
     let (Some(a), Some(b)) = (a, b) else { return false };

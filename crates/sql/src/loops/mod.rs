@@ -25,13 +25,13 @@ use crate::eval::{CmpOp, Expr};
 use crate::plan::{Access, Join, JoinKind, KeyRange, Select, Source};
 use equal::Classes;
 
-/// Most tables of a nested loop.
+/// The largest number of tables in nested loops.
 pub(crate) const TABLES_MAX: usize = 4;
 
 /// A table of the join.
 pub(super) struct JoinedTable {
     pub(super) table: Arc<TableDef>,
-    /// Ordinal of its first column in the joined row.
+    /// The ordinal of the table's first column in the joined row.
     pub(super) first: usize,
 }
 
@@ -41,25 +41,25 @@ impl JoinedTable {
     }
 }
 
-/// The join, taken apart.
+/// The parts of a join.
 pub(super) struct JoinParts {
     pub(super) tables: Vec<JoinedTable>,
-    /// What equals what.
+    /// The equalities among the conditions.
     classes: Classes,
     /// All other conditions.
     conditions: Vec<Expr>,
 }
 
-/// One table in a chosen order. Columns of the table count from 0 in `conditions`; those of the tables before
-/// it are slots by their ordinal in the joined row.
+/// One table in a chosen order. In `conditions`, columns of the table count from 0, and columns of earlier
+/// tables are slots with their ordinal in the joined row.
 pub(super) struct Chosen {
-    /// Which of the tables.
+    /// The index of the table.
     pub(super) part: usize,
     pub(super) conditions: Vec<Expr>,
     pub(super) choice: Choice,
-    /// At most one row for each of those before.
+    /// Whether there is at most one row for each row of the earlier tables.
     single: bool,
-    /// The scan gives the rows of the query in the wanted order, descending or not.
+    /// Set if the scan returns rows in the order that the query wants. True means that the scan is backward.
     pub(super) ordered: Option<bool>,
 }
 
@@ -89,7 +89,7 @@ fn column_type(tables: &[JoinedTable], column: usize) -> Option<varve_engine::Co
     Some(part.table.columns[column - part.first].column_type)
 }
 
-/// The tables of inner joins and their conditions over the joined row.
+/// The tables of inner joins, and the conditions over the joined row.
 fn inner_tables(source: &Source) -> Option<(Vec<JoinedTable>, Vec<Expr>)> {
     let (mut tables, mut conditions) = (Vec::new(), Vec::new());
     collect(source, 0, &mut tables, &mut conditions)?;
@@ -118,7 +118,8 @@ fn collect(
     Some(())
 }
 
-/// The condition of a join that begins at this ordinal.
+/// Shifts the columns of a join's condition. The join's first column has the ordinal `first` in the joined
+/// row.
 fn shifted(mut condition: Expr, first: usize) -> Expr {
     condition.walk_mut(&mut |e| {
         if let Expr::Column(n) = e {
@@ -128,19 +129,20 @@ fn shifted(mut condition: Expr, first: usize) -> Expr {
     condition
 }
 
-/// Tries the tables in every order.
+/// The search for the cheapest order, which tries all orders.
 struct Search<'p> {
     parts: &'p JoinParts,
     order: Option<&'p WantedOrder>,
     limited: bool,
     /// The cheapest order so far.
     best: Option<(f64, Vec<usize>)>,
-    /// The steps of the order that is tried.
+    /// The steps of the current order.
     steps: Vec<Chosen>,
 }
 
 impl Search<'_> {
-    /// Tries each table that may come next. `cost`: rows read so far; `rows`: how many the steps so far give.
+    /// Tries each table that may come next. `cost` is the number of rows read so far. `rows` is the number of
+    /// rows that the steps so far return.
     fn extend(&mut self, cost: f64, rows: f64) {
         if self.best.as_ref().is_some_and(|(least, _)| cost >= *least) {
             return;
@@ -182,7 +184,7 @@ impl Search<'_> {
         Some((Chosen { part, conditions, choice, single, ordered }, known.rows()))
     }
 
-    /// The wanted order as this table's columns, if those before it give one row at most.
+    /// The wanted order as columns of this table, if the earlier tables have at most one row.
     fn order_at(&self, before: &[usize], part: usize) -> Option<WantedOrder> {
         let wanted = self.order?;
         if !self.steps.iter().all(|s| s.single) {
@@ -202,7 +204,7 @@ impl Search<'_> {
 }
 
 impl JoinParts {
-    /// The conditions to check when a table joins those before it.
+    /// The conditions to check when a table is joined to the earlier tables.
     fn conditions_at(&self, before: &[usize], part: usize) -> Vec<Expr> {
         let known = |c: usize| before.iter().any(|b| self.tables[*b].holds(c));
         let table = &self.tables[part];
@@ -237,7 +239,7 @@ impl JoinParts {
     }
 }
 
-/// Whether a condition is an equality between the table of the step and one before it.
+/// Whether a condition is an equality between the table of the step and an earlier table.
 fn links(condition: &Expr) -> bool {
     let Expr::Compare(CmpOp::Eq, _) = condition else { return false };
     let (mut own, mut other) = (false, false);
@@ -249,17 +251,18 @@ fn links(condition: &Expr) -> bool {
     own && other
 }
 
-/// How much of a key an access path knows.
+/// The part of a key whose values an access path knows.
 struct KeyPrefix {
     unique: bool,
     ranges: usize,
-    /// Columns of the key that nothing is said about.
+    /// The number of columns of the key without a known value.
     open: usize,
-    /// The column behind the known ones has bounds at both ends.
+    /// Whether the column after the known ones has a lower and an upper bound.
     closed: bool,
 }
 
-/// `None` for a path that reads the table, or one half of it.
+/// Describes an access path. `None` for a path that reads the whole table, or everything above or below one
+/// bound.
 fn known(table: &TableDef, access: &Access) -> Option<KeyPrefix> {
     let (index, columns, ranges) = match access {
         Access::Full => return None,
@@ -277,13 +280,14 @@ fn known(table: &TableDef, access: &Access) -> Option<KeyPrefix> {
     };
     let open = columns.len().saturating_sub(equal);
     let unique = is_unique && open == 0;
-    // An array has as many elements as it has; some.
+    // The number of elements of an array is unknown here. 10 is a guess.
     let each = if ranges.iter().any(|r| r.each.is_some()) { 10 } else { 1 };
     Some(KeyPrefix { unique, ranges: ranges.len() * each, open, closed: ranges.iter().all(closed) })
 }
 
 impl KeyPrefix {
-    /// A guess, good enough to tell a key from a prefix and a long prefix from a short one.
+    /// Guesses the number of rows. The guess is good enough to distinguish a whole key from a prefix, and a
+    /// long prefix from a short one.
     fn rows(&self) -> f64 {
         let each = if self.unique { 1.0 } else { 10.0 * 30f64.powi(self.open as i32) };
         self.ranges as f64 * if self.closed { each / 10.0 } else { each }

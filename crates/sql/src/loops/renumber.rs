@@ -5,7 +5,7 @@ use crate::access::joined;
 use crate::eval::Expr;
 use crate::plan::{Access, KeyRange, Select, Source, Step, TableAccess};
 
-/// Makes the select read the chosen steps.
+/// Makes the chosen steps the source of the query.
 pub(super) fn apply(select: &mut Select, parts: &JoinParts, chosen: Vec<Chosen>) {
     if chosen.iter().any(|c| c.ordered.is_some()) {
         select.order = Box::default();
@@ -43,7 +43,7 @@ fn mark(e: &mut Expr, used: &mut [bool]) {
     }
 }
 
-/// The step with all columns by their ordinals in the joined row.
+/// Makes a step. Its expressions still number the columns as in the joined row.
 fn step(parts: &JoinParts, chosen: Chosen) -> (usize, Step) {
     let part = &parts.tables[chosen.part];
     let kept = chosen.conditions.into_iter().zip(&chosen.choice.covered).filter(|(_, covered)| !**covered);

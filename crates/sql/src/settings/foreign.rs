@@ -9,7 +9,7 @@
 
 use super::{Kind, Setting, Unit, setting};
 
-/// They may be set, and have no effect.
+/// Settings that can be set and have no effect.
 pub(super) const WITHOUT_EFFECT: &[Setting] = &[
     setting("backend_flush_after", "0", Kind::Number(Unit::Pages, 0.0, 256.0)),
     setting("client_connection_check_interval", "0", Kind::Number(Unit::Millis, 0.0, 2147483647.0)),
@@ -137,7 +137,7 @@ pub(super) const WITHOUT_EFFECT: &[Setting] = &[
     setting("wal_skip_threshold", "2048", Kind::Number(Unit::Kilobytes, 0.0, 2147483647.0)),
 ];
 
-/// They have one value.
+/// Settings with one possible value.
 pub(super) const FIXED: &[Setting] = &[
     setting("allow_in_place_tablespaces", "off", Kind::Fixed(&["off", "false", "no", "0"])),
     setting("allow_system_table_mods", "off", Kind::Fixed(&["off", "false", "no", "0"])),

@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 use super::invalid;
 use crate::error::{Result, SqlError, SqlState};
 
-/// What a number counts if nothing is written behind it. All but `Real` and `RealMillis` are whole numbers.
+/// The unit of a number without a unit. All units except `Real` and `RealMillis` allow only integers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unit {
     Plain,
@@ -20,7 +20,7 @@ pub(super) enum Unit {
     RealMillis,
 }
 
-/// Words behind a number, and how many of the first unit each is.
+/// The words for units, each with its size in the first unit.
 type Words = &'static [(&'static str, f64)];
 
 const BYTES: Words =
@@ -28,7 +28,7 @@ const BYTES: Words =
 const MICROS: Words = &[("us", 1.0), ("ms", 1e3), ("s", 1e6), ("min", 6e7), ("h", 3.6e9), ("d", 8.64e10)];
 
 impl Unit {
-    /// The words that may stand behind a number, and what the number is in the first of them without one.
+    /// The words that may follow a number, and the size of the default unit in the first unit of the list.
     fn words(self) -> (Words, f64) {
         match self {
             Unit::Plain | Unit::Real => (&[], 1.0),
@@ -43,7 +43,7 @@ impl Unit {
         !matches!(self, Unit::Real | Unit::RealMillis)
     }
 
-    /// The word for one of it.
+    /// The word for this unit.
     fn word(self) -> &'static str {
         match self {
             Unit::Plain | Unit::Real => "",
@@ -55,12 +55,12 @@ impl Unit {
     }
 }
 
-/// A number as it is kept; 22023 if it is none, or out of its range.
+/// Reads a number and returns its stored form. Fails with 22023 if it is not a number, or out of range.
 pub(super) fn number(name: &str, value: &str, unit: Unit, range: RangeInclusive<f64>) -> Result<String> {
     let trimmed = value.trim();
     let is_of_number = |c: char| matches!(c, '0'..='9' | '.' | '-' | '+');
     let digits = trimmed.find(|c: char| !is_of_number(c)).unwrap_or(trimmed.len());
-    // An exponent, if that is one.
+    // A value with an exponent is a number as a whole.
     let whole = trimmed.parse::<f64>().ok().filter(|n| n.is_finite());
     let (written, word) = if whole.is_some() { (trimmed, "") } else { trimmed.split_at(digits) };
     let amount: f64 = written.parse().map_err(|_| invalid(name, value))?;
@@ -95,7 +95,7 @@ fn units_hint(words: Words) -> String {
     format!("Valid units for this parameter are {}, and {last}.", others.join(", "))
 }
 
-/// As `%g` of C writes it.
+/// Writes a number like `%g` of C.
 fn real(number: f64) -> String {
     if number.abs() < 1e6 || number.fract() == 0.0 && number.abs() < 1e15 {
         return number.to_string();
@@ -105,7 +105,7 @@ fn real(number: f64) -> String {
     format!("{}e+{exponent}", mantissa.trim_end_matches('0').trim_end_matches('.'))
 }
 
-/// The number as it is kept; 22023 above the greatest that the system takes.
+/// The stored form of a number. Fails with 22023 if the system does not allow a number that large.
 pub(super) fn within(name: &str, number: u32, unit: &str, max: u32) -> Result<String> {
     if number <= max {
         return Ok(number.to_string());
@@ -131,7 +131,7 @@ pub(super) fn millis(value: &str) -> Option<u64> {
     (total <= f64::from(i32::MAX)).then_some(total as u64)
 }
 
-/// Kilobytes of a value of memory.
+/// Reads a size of memory in kilobytes.
 pub(super) fn kilobytes(name: &str, value: &str, least: u64) -> Result<u64> {
     const UNITS: &[(&str, f64)] = &[
         ("", 1.0),
@@ -161,7 +161,7 @@ pub(super) fn kilobytes(name: &str, value: &str, least: u64) -> Result<u64> {
     Ok(amount as u64)
 }
 
-/// Memory as SHOW prints it.
+/// A size of memory as SHOW prints it.
 pub(super) fn show_kilobytes(kilobytes: u64) -> String {
     match kilobytes {
         n if n % (1 << 30) == 0 => format!("{}TB", n >> 30),

@@ -5,8 +5,8 @@
 use super::quantity::{Unit, kilobytes, millis, show_kilobytes, show_millis};
 use super::{InitialSource, Kind, Setting, Settings, display_name, every, find};
 
-/// What EXPLAIN (SETTINGS) shows in PostgreSQL beside `enable_...` and `..._cost`: the settings that are
-/// marked `GUC_EXPLAIN`.
+/// The settings that EXPLAIN (SETTINGS) shows in addition to `enable_...` and `..._cost`. PostgreSQL marks
+/// them with `GUC_EXPLAIN`.
 const OF_PLANNING: &[&str] = &[
     "constraint_exclusion",
     "cursor_tuple_fraction",
@@ -37,30 +37,31 @@ const OF_PLANNING: &[&str] = &[
     "work_mem",
 ];
 
-/// A row of pg_settings. Numbers are in the setting's unit, and without it.
+/// A row of pg_settings. Numbers are in the setting's unit, and are written without it.
 pub struct DescribedSetting {
     /// The name as it is shown.
     pub name: &'static str,
-    /// The value in force.
+    /// The current value.
     pub value: String,
-    /// The value of a session for which nobody has set anything.
+    /// The value of a session in which nothing was set.
     pub boot: String,
     /// The value after RESET.
     pub reset: String,
-    /// Where the value in force is from.
+    /// The source of the current value.
     pub source: &'static str,
-    /// The words that it can be, if it is one of a few.
+    /// The possible values, if there are only a few.
     pub choices: &'static [&'static str],
 }
 
 impl Settings {
-    /// All names and values, for SHOW ALL. Who the session is belongs to no list, as in PostgreSQL.
+    /// All names and values, for SHOW ALL. As in PostgreSQL, the settings with the session's roles are not
+    /// listed.
     pub fn all(&self) -> Vec<(String, String)> {
         let value = |s: &Setting| shown(s.name, self.values.get(s.name).map_or(s.default, String::as_str));
         listed().map(|s| (display_name(s.name).to_owned(), value(s))).collect()
     }
 
-    /// The same with all that pg_settings has of them.
+    /// All settings with the columns of pg_settings.
     pub fn described(&self) -> Vec<DescribedSetting> {
         listed().map(|s| self.describe(s)).collect()
     }
@@ -103,7 +104,7 @@ impl Settings {
     }
 }
 
-/// The settings of lists, by name.
+/// The settings that lists show, sorted by name.
 fn listed() -> impl Iterator<Item = &'static Setting> {
     let mut listed: Vec<_> =
         every().filter(|s| !matches!(s.kind, Kind::Role) && s.name != "is_superuser").collect();
@@ -111,7 +112,7 @@ fn listed() -> impl Iterator<Item = &'static Setting> {
     listed.into_iter()
 }
 
-/// The number in the setting's unit; other values as they are.
+/// A number in the setting's unit. Other values stay as they are.
 fn in_unit(s: &Setting, value: &str) -> String {
     let number = match s.kind {
         Kind::ConfiguredTime => value.parse().ok().or_else(|| millis(value)).map(|millis| millis / 1000),

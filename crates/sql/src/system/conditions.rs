@@ -21,34 +21,36 @@ use crate::ty::{Ty, Typed};
 /// An expression over a table that the catalog keeps as text.
 #[derive(Clone, Copy)]
 pub struct KeptExpression<'e> {
-    /// The catalog.
+    /// The catalog that has the expression.
     pub catalog: &'e Catalog,
-    /// The table.
+    /// The table whose columns the expression reads.
     pub table: &'e TableDef,
-    /// The text.
+    /// The stored text of the expression.
     pub text: &'e str,
-    /// Finds the meaning of its parts.
+    /// Finds the meaning of parts of the expression.
     pub meaning_of: MeaningOf,
 }
 
-/// Finds the meaning of a part of a kept expression: the binder, which stands above. `None` if there is none.
+/// Finds the meaning of a part of a stored expression. The binder implements it, because it is in a higher
+/// layer. `None` if the part cannot be bound.
 pub type MeaningOf = fn(&KeptExpression<'_>, &Ast) -> Option<Meaning>;
 
-/// What the binder makes of an expression.
+/// The binder's result for an expression.
 #[derive(Debug)]
 pub struct Meaning {
-    /// Its type.
+    /// The type of the expression.
     pub t: Typed,
     /// Its value, if it is a constant.
     pub constant: Option<Value>,
-    /// It reads columns of the table.
+    /// Whether the expression reads columns of the table.
     pub reads_columns: bool,
-    /// The types of the arguments of the function that it calls, if that takes a fixed number of them.
+    /// If the expression calls a function with a fixed number of arguments: the types of the arguments.
     pub argument_types: Option<&'static [Ty]>,
 }
 
 impl KeptExpression<'_> {
-    /// A condition as PostgreSQL prints it: in all its parentheses, or (`pretty`) only in the necessary ones.
+    /// A condition as PostgreSQL prints it: with all parentheses, or with `pretty` only with the necessary
+    /// ones.
     pub fn printed_condition(self, pretty: bool) -> Option<String> {
         parse::on_deep_stack(self.text, || {
             let e = parse::expression(self.text).ok()?;
@@ -69,7 +71,8 @@ impl KeptExpression<'_> {
     }
 }
 
-/// Whether a text is a call of a function, which stands in an index without parentheses around it.
+/// Whether a text is a call of a function. The definition of an index shows a call without parentheses around
+/// it.
 pub fn is_call(text: &str) -> bool {
     matches!(
         parse::expression(text),
@@ -83,16 +86,16 @@ pub fn is_call(text: &str) -> bool {
     )
 }
 
-/// What decides whether an expression needs parentheses within another.
+/// The form of an expression, which decides whether it needs parentheses within another expression.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
-    /// It never does.
+    /// The expression never needs parentheses.
     Simple,
-    /// By its operator's precedence.
+    /// The precedence of its operator decides.
     Arithmetic(Precedence),
     /// Another operator.
     Operator,
-    /// IS NULL, IS DISTINCT FROM and the like
+    /// IS NULL, IS DISTINCT FROM and similar tests.
     Test,
     And,
     Or,
@@ -107,19 +110,19 @@ enum Precedence {
     Product,
 }
 
-/// Where an expression stands.
+/// The place of an expression within another one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Within {
-    /// An operand, the left one or not.
+    /// An operand of an operator. True for the left operand.
     Operand(Form, bool),
-    /// Among arguments or elements.
+    /// A list of arguments or elements.
     List,
-    /// IS NULL and the like, a cast, = ANY
+    /// A test such as IS NULL, a cast, or = ANY.
     Other,
 }
 
-/// Longest operand of BETWEEN that is printed as PostgreSQL does; a condition with a longer one is shown as
-/// it was written.
+/// The longest operand of BETWEEN, in bytes, that is printed like PostgreSQL does it. A condition with a
+/// longer operand is shown with its stored text.
 const SUBJECT_BYTES_MAX: usize = 1000;
 
 /// A printed expression.
@@ -127,8 +130,8 @@ const SUBJECT_BYTES_MAX: usize = 1000;
 struct Shown {
     text: String,
     form: Form,
-    /// `Unknown` for a string or NULL whose type follows from what is around it; `text` is then its SQL
-    /// literal.
+    /// `Unknown` for a string or NULL that gets its type from the expression around it. Then `text` is its
+    /// SQL literal.
     ty: Ty,
 }
 
@@ -152,7 +155,7 @@ impl Printer<'_> {
         self.meaning(e).map(|meaning| meaning.t.ty)
     }
 
-    /// An operator with its operands around it.
+    /// The text of an operation with its operands.
     fn joined(&self, form: Form, text: String) -> Shown {
         let text = if self.pretty { text } else { format!("({text})") };
         Shown { text, form, ty: Ty::Bool }
@@ -239,7 +242,7 @@ impl Printer<'_> {
         Some(Shown::simple(constant(&meaning.constant?, ty)?, ty))
     }
 
-    /// AND or OR with what is chained to its left.
+    /// AND or OR, with the chain of the same operator on its left side.
     fn chain(&self, left: &Ast, op: &BinaryOperator, right: &Ast) -> Option<Shown> {
         let (mut first, mut behind) = (left, vec![right]);
         loop {
@@ -320,7 +323,7 @@ impl Printer<'_> {
         Some(self.joined(Form::Test, format!("{} {words}", self.within(shown, Within::Other))))
     }
 
-    /// LIKE and regular expressions: texts, and blank-padded ones as they are.
+    /// LIKE and regular expressions. Their operands are texts. A char(n) operand is not cast.
     fn matching(&self, subject: &Ast, symbol: &str, pattern: &Ast) -> Option<Shown> {
         let (subject, pattern) = (self.any(subject)?, self.any(pattern)?);
         let to = if subject.ty == Ty::Char { Ty::Char } else { strings(subject.ty)? };
@@ -330,7 +333,8 @@ impl Printer<'_> {
 
     fn between(&self, e: &Ast, negated: bool, low: &Ast, high: &Ast) -> Option<Shown> {
         let (form, above, below) = if negated { (Form::Or, "<", ">") } else { (Form::And, ">=", "<=") };
-        // It is printed twice: one within another would double the text with each level.
+        // The operand is printed twice. With nested BETWEENs the text would double with each level, so its
+        // length is limited.
         let subject = self.any(e)?;
         if subject.text.len() > SUBJECT_BYTES_MAX {
             return None;
@@ -349,12 +353,12 @@ impl Printer<'_> {
         let items = list.iter().map(|e| self.item(e)).collect::<Option<Vec<_>>>()?;
         let element = items.iter().try_fold(subject.ty, |ty, item| wider(ty, item.ty))?;
         let array = self.array(items, element)?;
-        // Only here the array is cast, not its elements: their type is that of the varchar before IN.
+        // For a varchar before IN the whole array is cast. In other cases the elements are cast.
         let array = if element == Ty::Varchar { self.cast(array, "text[]") } else { array };
         self.quantified(subject, symbol, word, array, if element == Ty::Varchar { Ty::Text } else { element })
     }
 
-    /// An item of IN that PostgreSQL makes an element of an array: one that names no column.
+    /// An item of IN that reads no column. PostgreSQL makes an array of such items.
     fn item(&self, e: &Ast) -> Option<Shown> {
         if self.meaning(e)?.reads_columns { None } else { self.any(e) }
     }
@@ -409,7 +413,7 @@ impl Printer<'_> {
         Some(self.joined(Form::AnyOf, format!("{subject} {symbol} {word} ({array})")))
     }
 
-    /// Signs of numbers belong to them.
+    /// The sign of a number literal is part of the literal.
     fn signed(&self, e: &Ast, op: &UnaryOperator, operand: &Ast) -> Option<Shown> {
         let symbol = match op {
             UnaryOperator::Minus => "-",
@@ -437,9 +441,10 @@ impl Printer<'_> {
         }
         let text = format!("{literal}::{}", type_name(ty.oid(), -1));
         match ty {
-            // Of a string only the type is new.
+            // A string stays as it is and only gets a type.
             Ty::Text | Ty::Varchar | Ty::Char => return Some(Shown::simple(text, ty)),
-            // These are read when the condition is looked at, for there are words like 'now'.
+            // PostgreSQL reads these literals when the condition is created, because words such as 'now' mean
+            // the current time.
             Ty::Date | Ty::Timestamp | Ty::Time => {
                 let raw = literal.strip_prefix('\'')?.strip_suffix('\'')?.replace("''", "'");
                 let value = crate::text::parse_as(&raw, ty.oid(), &Reading::plain()).ok()?;
@@ -450,7 +455,7 @@ impl Printer<'_> {
         self.constant(self.meaning(&parse::expression(&text).ok()?)?)
     }
 
-    /// An operand where one of this type is asked for.
+    /// The operand, cast to this type if necessary.
     fn as_type(&self, shown: Shown, ty: Ty) -> Option<Shown> {
         match shown.ty {
             same if same == ty => Some(shown),
@@ -460,8 +465,8 @@ impl Printer<'_> {
     }
 
     fn cast_to(&self, shown: Shown, ty: Ty, typmod: i32) -> Shown {
-        // Only between numbers, between times and from char(n) is a cast a call; else it is as simple as what
-        // it casts.
+        // A cast between numbers, between times, or from char(n) is a call of a function in PostgreSQL, so it
+        // needs no parentheses. Other casts have the form of their operand.
         let is_string = |ty| matches!(ty, Ty::Text | Ty::Varchar);
         let is_call = !is_string(ty) && !is_string(shown.ty) || shown.ty == Ty::Char;
         let form = if is_call { Form::Simple } else { shown.form };
@@ -502,7 +507,7 @@ impl Printer<'_> {
                 vec![left, right]
             }
             Some(types) if types.len() == arguments.len() => {
-                // Of char(n) PostgreSQL has overloads of its own.
+                // For char(n), PostgreSQL has overloads that are not known here.
                 if arguments.iter().any(|a| a.ty == Ty::Char) {
                     return None;
                 }
@@ -547,7 +552,7 @@ fn op_symbol(op: &BinaryOperator) -> Option<&str> {
     is_printed.then(|| op.symbol())
 }
 
-/// The types as which an operator compares values of these two.
+/// The types to which a comparison casts operands of these types.
 fn compared(left: Ty, right: Ty) -> Option<(Ty, Ty)> {
     let is_time = |ty| matches!(ty, Ty::Date | Ty::Timestamp | Ty::TimestampTz);
     Some(match (left, right) {
@@ -564,7 +569,7 @@ fn compared(left: Ty, right: Ty) -> Option<(Ty, Ty)> {
     })
 }
 
-/// The types as which an arithmetic operator takes values of these two.
+/// The types to which an arithmetic operator casts operands of these types.
 fn summands(left: Ty, right: Ty) -> Option<(Ty, Ty)> {
     let is_time = |ty| matches!(ty, Ty::Date | Ty::Timestamp | Ty::TimestampTz);
     Some(match (left, right) {
@@ -590,7 +595,7 @@ fn numbers(a: Ty, b: Ty) -> Option<(Ty, Ty)> {
     })
 }
 
-/// The type of an array that has elements of both.
+/// The element type of an array that has elements of both types.
 fn wider(a: Ty, b: Ty) -> Option<Ty> {
     const NUMBERS: [Ty; 6] = [Ty::Int2, Ty::Int4, Ty::Int8, Ty::Numeric, Ty::Float4, Ty::Float8];
     let rank = |ty| NUMBERS.iter().position(|number| *number == ty);
@@ -601,7 +606,7 @@ fn wider(a: Ty, b: Ty) -> Option<Ty> {
     }
 }
 
-/// A string as an operand of what takes texts.
+/// The type of a string as an operand of an operator on texts. `None` for other types.
 fn strings(ty: Ty) -> Option<Ty> {
     matches!(ty, Ty::Unknown | Ty::Text | Ty::Varchar | Ty::Char).then_some(Ty::Text)
 }
@@ -610,7 +615,7 @@ fn simple_quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
-/// A constant, with its type where its digits alone would be of another.
+/// A constant. Its type is added if the literal alone would have another type.
 fn constant(value: &Value, ty: Ty) -> Option<String> {
     let mut text = Vec::new();
     crate::text::write_text(value.as_datum(), &mut text);
@@ -621,7 +626,7 @@ fn constant(value: &Value, ty: Ty) -> Option<String> {
         Ty::Bool => {
             return Some(if matches!(value, Value::Bool(true)) { "true" } else { "false" }.to_owned());
         }
-        // Their text depends on the session.
+        // The text of these values depends on the session.
         Ty::TimestampTz => return None,
         _ => false,
     };

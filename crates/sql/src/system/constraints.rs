@@ -18,18 +18,18 @@ pub struct Constraint<'c> {
     pub table: &'c Arc<TableDef>,
     /// Ordinals of its columns.
     pub columns: &'c [usize],
-    /// What it demands.
+    /// The rule of the constraint.
     pub what: Demand<'c>,
 }
 
 impl Constraint<'_> {
-    /// Whether rows from before it need not fulfil it.
+    /// Whether existing rows need not fulfil the constraint (NOT VALID).
     pub fn is_not_valid(&self) -> bool {
         self.table.not_valid.iter().any(|id| id.0 == self.oid)
     }
 }
 
-/// What a constraint demands.
+/// The rule of a constraint.
 #[derive(Clone, Copy)]
 pub enum Demand<'c> {
     /// PRIMARY KEY, by this index.
@@ -77,7 +77,8 @@ fn of_table(table: &Arc<TableDef>) -> Vec<Constraint<'_>> {
     out
 }
 
-/// The index of the parent that a foreign key refers to: the primary key's, or one over the same columns.
+/// The index of the referenced table that a foreign key uses: the index of the primary key, or a unique index
+/// on the same columns.
 pub fn parent_index(catalog: &Catalog, key: &ForeignKey) -> u32 {
     let Some(parent) = catalog.table_by_id(key.parent) else { return 0 };
     let sorted = |columns: &[usize]| {
@@ -93,7 +94,7 @@ pub fn parent_index(catalog: &Catalog, key: &ForeignKey) -> u32 {
     index.map_or(0, |i| i.id.0)
 }
 
-/// The words that an action has in a definition; nothing for the one that goes without saying.
+/// The words for an action in a definition. Empty for the default action.
 pub fn action_words(action: Action) -> &'static str {
     match action {
         Action::NoAction => "",
@@ -112,7 +113,7 @@ pub fn rule(action: Action) -> &'static str {
     }
 }
 
-/// What a constraint is in information_schema.
+/// The kind of a constraint in information_schema.
 pub fn kind_words(what: Demand<'_>) -> &'static str {
     match what {
         Demand::Key(_) => "PRIMARY KEY",

@@ -64,7 +64,7 @@ fn pg_stat_database(world: &SystemContext, rows: &mut Rows<'_>) {
     }
 }
 
-/// What nobody counts.
+/// Sets the counters that Varve lacks to zero.
 fn counted_by_statements(rows: &mut Rows<'_>) {
     for zero in [
         "tup_returned",
@@ -123,7 +123,7 @@ fn pg_stat_archiver(world: &SystemContext, rows: &mut Rows<'_>) {
     ]);
 }
 
-/// What went into the log, as the counts of writes by purpose have it.
+/// Shows the writes to the log, from the counters of writes by purpose.
 fn pg_stat_wal(world: &SystemContext, rows: &mut Rows<'_>) {
     let of_log = |row: &varve_engine::IoRow| row.space == "log";
     let io = world.engine.io();
@@ -147,7 +147,7 @@ fn pg_stat_wal(world: &SystemContext, rows: &mut Rows<'_>) {
     ]);
 }
 
-/// Sessions whose encryption is not told: the process ids alone.
+/// Lists sessions with their process ids only. Details about encryption are not shown.
 fn sessions_without_details(world: &SystemContext, rows: &mut Rows<'_>) {
     for session in world.watched.sessions() {
         rows.add([("pid", Value::Int4(session.process_id))]);

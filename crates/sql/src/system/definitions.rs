@@ -11,21 +11,22 @@ use super::names::{literal, quoted};
 use super::relations::{IndexKey, IndexOf, Relation};
 use crate::path::Path;
 
-/// What definitions are printed with.
+/// The context for printing definitions.
 #[derive(Clone, Copy)]
 pub struct Printing<'c> {
     /// The catalog.
     pub catalog: &'c Catalog,
-    /// The search path: a table on it is named without its schema.
+    /// The search path. A table that it finds is named without its schema.
     pub path: &'c Path,
-    /// Finds the meaning of expressions that the catalog keeps as text.
+    /// Finds the meaning of expressions that the catalog stores as text.
     pub meaning_of: MeaningOf,
-    /// Print only the parentheses that PostgreSQL finds necessary.
+    /// Whether to print only the parentheses that PostgreSQL finds necessary.
     pub pretty: bool,
 }
 
 impl<'c> Printing<'c> {
-    /// `CREATE [UNIQUE] INDEX ...`; `pretty` names the table as the search path finds it.
+    /// The text `CREATE [UNIQUE] INDEX ...`. With `pretty`, the table has a schema only if the search path
+    /// does not find it.
     pub fn index(self, r: &Relation<'_>, index: &IndexOf<'_>) -> String {
         let unique = if index.unique { "UNIQUE " } else { "" };
         let only = if index.table.partitions.is_some() { "ONLY " } else { "" };
@@ -41,7 +42,7 @@ impl<'c> Printing<'c> {
         format!("CREATE {unique}INDEX {} ON {only}{table} USING btree ({keys}){condition}", quoted(r.name))
     }
 
-    /// A part of an index's key.
+    /// The text of a part of an index's key.
     pub fn index_key(self, table: &TableDef, key: IndexKey<'_>) -> String {
         match key {
             IndexKey::Column(ordinal) => columns(table, &[ordinal]),
@@ -50,17 +51,17 @@ impl<'c> Printing<'c> {
         }
     }
 
-    /// An expression or condition of an index.
+    /// The text of an expression or condition of an index.
     pub fn index_text(self, table: &TableDef, text: &str) -> String {
         self.kept(table, text).printed(self.pretty).unwrap_or_else(|| text.to_owned())
     }
 
-    /// The text behind CONSTRAINT name.
+    /// The text after `CONSTRAINT name`.
     pub fn constraint(self, c: &Constraint<'_>) -> String {
         self.demand(c) + if c.is_not_valid() { " NOT VALID" } else { "" }
     }
 
-    /// The condition of CHECK.
+    /// The text of a CHECK condition.
     pub fn check(self, table: &TableDef, check: &Check) -> String {
         let as_kept = || if self.pretty { check.text.clone() } else { format!("({})", check.text) };
         self.kept(table, &check.text).printed_condition(self.pretty).unwrap_or_else(as_kept)
@@ -73,7 +74,7 @@ impl<'c> Printing<'c> {
         KeptExpression { catalog: self.catalog, table, text, meaning_of: self.meaning_of }
     }
 
-    /// The query of a view.
+    /// The text of a view's query.
     pub fn view(self, view: &ViewDef) -> String {
         let laid_out = deparse::view_query(self.catalog, view, self.path);
         let query = laid_out.unwrap_or_else(|| format!(" {}", view.text.trim().trim_end_matches(';')));
@@ -115,7 +116,7 @@ fn columns(table: &TableDef, ordinals: &[usize]) -> String {
     names.collect::<Vec<_>>().join(", ")
 }
 
-/// `FOR VALUES WITH (modulus m, remainder r)` and the like
+/// The text of a partition's bounds, such as `FOR VALUES WITH (modulus m, remainder r)`.
 pub fn partition_bound(part: &Part) -> String {
     match &part.bound {
         Bound::Hash { modulus, remainder } => {
@@ -126,7 +127,7 @@ pub fn partition_bound(part: &Part) -> String {
     }
 }
 
-/// One end of a range part.
+/// The text of one bound of a range partition.
 pub fn edges(edges: &[Edge]) -> String {
     let shown: Vec<String> = edges.iter().map(edge).collect();
     format!("({})", shown.join(", "))
@@ -149,7 +150,7 @@ fn edge(edge: &Edge) -> String {
     }
 }
 
-/// What `pg_get_partkeydef` says.
+/// The result of `pg_get_partkeydef`.
 pub fn partition_key(table: &TableDef) -> Option<String> {
     let partitions = table.partitions.as_ref()?;
     let method = match partitions.method {

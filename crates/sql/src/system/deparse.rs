@@ -16,13 +16,13 @@ use crate::output_name::output_name;
 use crate::parse::{self, Parsed};
 use crate::path::Path;
 
-/// A table or view in FROM: its name there, and its columns.
+/// A table or view in FROM: its name (or alias), and its columns.
 struct Known {
     name: String,
     columns: Vec<String>,
 }
 
-/// The query of a view; `None` if it is of a form that is not laid out.
+/// The query of a view in PostgreSQL's layout. `None` for a form that is not supported here.
 pub fn view_query(catalog: &Catalog, view: &ViewDef, path: &Path) -> Option<String> {
     parse::on_deep_stack(&view.text, || laid_out(catalog, view, path))
 }
@@ -114,7 +114,7 @@ fn join_text(operator: &JoinOperator, joined: &str, known: &[Known]) -> Option<S
     })
 }
 
-/// One output; what is no column always says its name.
+/// The text of one output. An output that is not a plain column always has AS with its name.
 fn output(item: &SelectItem, name: &str, known: &[Known]) -> Option<String> {
     let (SelectItem::UnnamedExpr(e) | SelectItem::ExprWithAlias { expr: e, .. }) = item else { return None };
     let own = match e {
@@ -126,7 +126,7 @@ fn output(item: &SelectItem, name: &str, known: &[Known]) -> Option<String> {
     Some(if own.as_deref() == Some(name) { text } else { format!("{text} AS {}", quoted(name)) })
 }
 
-/// ORDER BY. The name of an output means the output, whatever column there is of the same name.
+/// The text of ORDER BY. The name of an output means this output, even if there is a column of the same name.
 fn order(query: &ast::Query, outputs: &[SelectItem], known: &[Known]) -> Option<String> {
     if query.order_by.is_empty() {
         return Some(String::new());
@@ -147,7 +147,7 @@ fn order(query: &ast::Query, outputs: &[SelectItem], known: &[Known]) -> Option<
         while let Ast::Nested(inner) = key {
             key = inner;
         }
-        // A number would be a position.
+        // A number as a key would mean a position.
         if item.nulls_first.is_some() || matches!(key, Ast::Value(_)) {
             return None;
         }
@@ -158,7 +158,7 @@ fn order(query: &ast::Query, outputs: &[SelectItem], known: &[Known]) -> Option<
     Some(format!("\n  ORDER BY {}", out.join(", ")))
 }
 
-/// The expression of an output if the query, not the view, gives it this name.
+/// The expression of an output, if the query (and not the view) gives it this name.
 fn of_name<'a>(output: &'a SelectItem, name: &str) -> Option<&'a Ast> {
     match output {
         SelectItem::ExprWithAlias { expr, alias } if fold(alias) == name => Some(expr),
@@ -185,7 +185,7 @@ fn limit(query: &ast::Query, known: &[Known]) -> Option<String> {
     }
 }
 
-/// How tightly an operation holds its operands together; what is none holds the tightest.
+/// The precedence of an expression. An expression that is not an operation has the highest precedence.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Rank {
     Or,
@@ -227,7 +227,7 @@ impl Rank {
     }
 }
 
-/// An expression with its table's name before each column; `None` for what is not known here.
+/// The text of an expression, with the table's name before each column. `None` for an unknown form.
 fn shown(e: &Ast, known: &[Known]) -> Option<String> {
     let negation = |negated: bool| if negated { "NOT " } else { "" };
     let is = |inner: &Ast, words: &str| Some(format!("{} {words}", above(Rank::Is, inner, known)?));
@@ -270,7 +270,7 @@ fn shown(e: &Ast, known: &[Known]) -> Option<String> {
     })
 }
 
-/// An operand, in parentheses unless it holds together more tightly than this.
+/// The text of an operand, in parentheses unless its precedence is higher than `rank`.
 fn above(rank: Rank, e: &Ast, known: &[Known]) -> Option<String> {
     let text = shown(e, known)?;
     Some(if Rank::of(e) > rank { text } else { format!("({text})") })
@@ -281,7 +281,7 @@ fn operation(whole: &Ast, left: &Ast, op: &BinaryOperator, right: &Ast, known: &
         return None;
     }
     let rank = Rank::of(whole);
-    // All but comparisons are read from the left.
+    // All operators except comparisons associate to the left.
     let left = match Rank::of(left) == rank && rank != Rank::Comparison {
         true => shown(left, known)?,
         false => above(rank, left, known)?,

@@ -6,7 +6,7 @@ use varve_engine::{BOOTSTRAP_ROLE, Value};
 
 use super::{Fill, Rows, SystemContext, ids, oid, text};
 
-/// An extension that is there.
+/// An extension of Varve.
 pub struct Extension {
     oid: u32,
     /// Its name.
@@ -15,7 +15,7 @@ pub struct Extension {
     comment: &'static str,
 }
 
-/// All of them. Their OIDs are those of built-in objects, so that pg_dump leaves them out.
+/// All extensions. Their OIDs are in the range of built-in objects, so that pg_dump does not dump them.
 pub const ALL: &[Extension] = &[Extension {
     oid: 13_563,
     name: "uuid-ossp",

@@ -8,22 +8,22 @@ use super::{Fill, Rows, SystemContext, list, text};
 
 /// The prepared statements of a session, as `pg_prepared_statements` shows them.
 pub(crate) trait ShownStatements: Send + Sync {
-    /// Calls `show` for each of them that has a name.
+    /// Calls `show` for each named statement.
     fn each(&self, show: &mut dyn FnMut(ShownStatement<'_>));
 }
 
 /// A prepared statement as `pg_prepared_statements` shows it.
 pub(crate) struct ShownStatement<'s> {
     pub(crate) name: &'s str,
-    /// The message that prepared it; for the protocol's Parse, the statement itself.
+    /// The client's message that prepared the statement. For a Parse message, the statement itself.
     pub(crate) statement: &'s str,
     /// When it was prepared, in microseconds since 2000-01-01 UTC.
     pub(crate) at_us: i64,
     /// The OIDs of its parameters' types.
     pub(crate) parameter_types: &'s [u32],
-    /// PREPARE made it, not the protocol.
+    /// Whether PREPARE made the statement, and not the protocol.
     pub(crate) from_sql: bool,
-    /// How often it was bound.
+    /// How often the statement was bound.
     pub(crate) uses: u64,
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct ShownStatement<'s> {
 pub struct HeldObjects {
     /// Prepared statements.
     pub(crate) statements: Arc<dyn ShownStatements>,
-    /// Cursors, those of the protocol among them.
+    /// Cursors, including the portals of the protocol.
     pub(crate) cursors: Vec<Arc<HeldCursor>>,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct HeldCursor {
     pub(crate) is_holdable: bool,
     pub(crate) is_binary: bool,
     pub(crate) is_scrollable: bool,
-    /// When it was made, in microseconds since 2000-01-01 UTC.
+    /// The time of its creation, in microseconds since 2000-01-01 UTC.
     pub(crate) at_us: i64,
 }
 
@@ -57,7 +57,8 @@ pub fn fill(name: &str) -> Option<Fill> {
     })
 }
 
-/// A plan of Varve's is always made for all parameters: it is what PostgreSQL calls a generic one.
+/// Shows the prepared statements. Varve makes each plan for all values of the parameters, so it counts as a
+/// generic plan.
 fn pg_prepared_statements(world: &SystemContext, rows: &mut Rows<'_>) {
     world.held.statements.each(&mut |shown| {
         let types = shown.parameter_types.iter().map(|oid| Datum::Int8(i64::from(*oid)));

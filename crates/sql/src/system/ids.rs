@@ -24,7 +24,8 @@ pub const GLOBAL_TABLESPACE: u32 = 1664;
 pub const HEAP: u32 = 2;
 /// The access method of indexes.
 pub const BTREE: u32 = 403;
-/// The access methods of the memory-oriented table engines, by their numbers from here on.
+/// The first OID for access methods of the memory-oriented table engines. The number of an engine is added to
+/// it.
 const MEMORY_ENGINES: u32 = 13_900;
 
 /// The access method of a table engine.
@@ -57,12 +58,13 @@ pub fn table_of_key_index(index: u32) -> Option<TableId> {
     (index & !(KEY_INDEX - 1) == KEY_INDEX).then_some(TableId(index & (KEY_INDEX - 1)))
 }
 
-/// The constraint that an index stands for: PRIMARY KEY, UNIQUE.
+/// The OID of the constraint (PRIMARY KEY or UNIQUE) that an index implements.
 pub fn constraint_of_index(index: u32) -> u32 {
     CONSTRAINT | index
 }
 
-/// The default of a table's column. Tables and columns beyond what 31 bits tell apart share one.
+/// The OID of the default of a table's column. It has 31 bits for the table and the column, so for very large
+/// ids two defaults may have the same OID.
 pub fn default(table: TableId, ordinal: usize) -> u32 {
     DEFAULT | (table.0.wrapping_mul(2048).wrapping_add(ordinal as u32) & !DEFAULT)
 }

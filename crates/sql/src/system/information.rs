@@ -44,12 +44,12 @@ pub fn fill(name: &str) -> Option<Fill> {
 
 /// Any right on a table.
 const ANY: Rights = Rights(0b111_1111);
-/// Those of which there are some on columns.
+/// The rights that can be on columns.
 const ON_COLUMNS: Rights = Rights::SELECT.with(Rights::INSERT).with(Rights::UPDATE).with(Rights::REFERENCES);
-/// Those that change a table, or lean on it.
+/// The rights to change a table or to refer to it.
 const CHANGES: Rights = ANY.without(Rights::SELECT);
 
-/// What the role that asks may see.
+/// Decides what the session's role may see.
 pub(super) struct Seen<'w> {
     catalog: &'w Catalog,
     pub(super) holder: Holder,
@@ -60,7 +60,7 @@ impl<'w> Seen<'w> {
         Seen { catalog: &world.catalog, holder: Holder::of(&world.catalog, world.who) }
     }
 
-    /// Whether the object is its own, or it has one of these rights on it.
+    /// Whether the role owns the object, or has one of these rights on it.
     fn has(&self, object: &Object, any: Rights) -> bool {
         let each: Vec<Rights> = (0..16).map(|bit| Rights(1 << bit)).filter(|right| any.has(*right)).collect();
         self.holder.owns(self.catalog, object) || self.holder.may_any(self.catalog, object, &each)
@@ -75,7 +75,7 @@ impl<'w> Seen<'w> {
     }
 }
 
-/// The relations that rows are about: tables, parts and views that it has one of these rights on.
+/// The tables, partitions and views on which the role has one of these rights.
 fn shown(world: &SystemContext, any: Rights) -> impl Iterator<Item = Relation<'_>> {
     let seen = Seen::by(world);
     let is_shown = move |r: &Relation<'_>| match r.what {
@@ -117,7 +117,8 @@ fn tables(world: &SystemContext, rows: &mut Rows<'_>) {
     }
 }
 
-/// The precision of numbers: digits, their base, and digits behind the point.
+/// The precision of a numeric type: the number of digits, their base, and the number of digits after the
+/// point.
 fn number(t: Typed) -> Option<(Option<i32>, i32, Option<i32>)> {
     Some(match t.ty {
         Ty::Int2 => (Some(16), 2, Some(0)),
@@ -153,7 +154,7 @@ fn collations(world: &SystemContext, rows: &mut Rows<'_>) {
     }
 }
 
-/// What the elements of columns that are arrays are.
+/// The element types of columns that are arrays.
 fn element_types(world: &SystemContext, rows: &mut Rows<'_>) {
     for r in shown(world, ON_COLUMNS) {
         for (ordinal, a) in r.attributes().iter().enumerate() {
@@ -242,7 +243,7 @@ fn identity_cells(
         ("is_identity", yes(true)),
         ("identity_generation", text(if always { "ALWAYS" } else { "BY DEFAULT" })),
     ];
-    // The column may own another one, of the time when it was serial.
+    // The column may own another sequence from the time when it was a serial column.
     let default = table.columns[ordinal].default.as_deref().unwrap_or_default();
     let is_its = |s: &SequenceDef| s.owned_by == Some((table.id, ordinal)) && draws_from(default, s);
     let sequence = world.catalog.sequences().find(|s| is_its(s));
@@ -279,8 +280,8 @@ fn views(world: &SystemContext, rows: &mut Rows<'_>) {
     }
 }
 
-/// What views read: each view with each relation that it names and the asking role owns, and the ordinals of
-/// the columns that it names there.
+/// Each view, with each relation that it reads and that the role owns, and with the ordinals of the columns
+/// that it reads.
 fn read_by_views(world: &SystemContext) -> Vec<(&Arc<ViewDef>, Relation<'_>, &[usize])> {
     let catalog = &world.catalog;
     let seen = Seen::by(world);
@@ -322,7 +323,7 @@ fn view_column_usage(world: &SystemContext, rows: &mut Rows<'_>) {
     }
 }
 
-/// Sequences of identity columns are part of their columns.
+/// Whether a sequence belongs to an identity column. Such a sequence is not listed.
 fn is_of_identity(world: &SystemContext, s: &SequenceDef) -> bool {
     let Some((table, column)) = s.owned_by else { return false };
     let table = world.catalog.table_by_id(table);
@@ -356,7 +357,7 @@ fn sequences(world: &SystemContext, rows: &mut Rows<'_>) {
     }
 }
 
-/// What names a constraint.
+/// The three cells that name a constraint.
 fn constraint_cells(world: &SystemContext, c: &Constraint<'_>) -> [(&'static str, Value); 3] {
     [
         ("constraint_catalog", text(&world.database)),
@@ -365,7 +366,7 @@ fn constraint_cells(world: &SystemContext, c: &Constraint<'_>) -> [(&'static str
     ]
 }
 
-/// What names a table.
+/// The three cells that name a table.
 fn table_cells(world: &SystemContext, table: &Arc<TableDef>) -> [(&'static str, Value); 3] {
     [
         ("table_catalog", text(&world.database)),
@@ -417,7 +418,7 @@ fn not_nulls(world: &SystemContext) -> impl Iterator<Item = NotNull<'_>> {
 }
 
 impl NotNull<'_> {
-    /// Its name, which PostgreSQL makes of OIDs.
+    /// The three cells that name the constraint. PostgreSQL makes its name from OIDs.
     fn cells(&self, world: &SystemContext) -> [(&'static str, Value); 3] {
         let schema = namespace(&world.catalog, &self.table.schema);
         [

@@ -77,57 +77,57 @@ pub use relations::{Relation, What, namespace, parts_of, relation};
 pub use types::{type_named, type_row, types};
 pub use watched::described;
 
-/// What system tables and catalog functions are computed from.
+/// The state from which system tables and catalog functions are computed.
 pub struct SystemContext {
     /// The catalog that the statement sees.
     pub catalog: Arc<Catalog>,
     /// Name of the database.
     pub database: String,
-    /// Settings, with those that the statement itself has changed.
+    /// The settings, including changes that the statement itself has made.
     pub settings: Mutex<Settings>,
-    /// Settings that are the transaction's own.
+    /// The settings of the transaction.
     pub of_transaction: [(&'static str, &'static str); 3],
-    /// What the statement asks of its session.
+    /// Requests of the statement to its session.
     pub asked: Mutex<Asked>,
-    /// How much room things take, once somebody has asked.
+    /// The sizes of tables and indexes, since the first use.
     pub sizes: OnceLock<Sizes>,
-    /// The role that asks.
+    /// The session's role.
     pub who: Who,
-    /// Where names without a schema are looked for.
+    /// The search path for names without a schema.
     pub path: Path,
-    /// Draws from sequences while the transaction is busy with rows.
+    /// Draws from sequences while the transaction is reading or changing rows.
     pub drawer: SequenceDrawer,
-    /// The transaction is read-only.
+    /// Whether the transaction is read-only.
     pub read_only: bool,
-    /// What the session has drawn.
+    /// The values that the session has drawn from sequences.
     pub drawn: Arc<SequenceMemory>,
-    /// The result is wanted in binary: OIDs with names stay OIDs.
+    /// Whether the client wants the result in binary. Then types such as regclass are shown as OIDs.
     pub shows_oids: bool,
-    /// Takes advisory locks for the transaction, and those of the session.
+    /// Take advisory locks: for the transaction, and for the session.
     pub locks: (Locker, Arc<SessionLocks>),
-    /// The engine below.
+    /// The storage engine.
     pub engine: Arc<Database>,
-    /// What sessions do, and what ANALYZE found.
+    /// The state of all sessions, and the results of ANALYZE.
     pub watched: Arc<Watched>,
     /// The settings of the process.
     pub process: ProcessSettings,
-    /// Finds the meaning of expressions that the catalog keeps as text.
+    /// Finds the meaning of expressions that the catalog stores as text.
     pub meaning_of: MeaningOf,
-    /// What the session holds.
+    /// The session's prepared statements and cursors.
     pub held: HeldObjects,
 }
 
 /// Requests of functions to the session, which are executed after the statement.
 #[derive(Default)]
 pub struct Asked {
-    /// Calls of set_config: name, value, whether the transaction ends it.
+    /// Calls of set_config: the name, the value, and whether the setting ends with the transaction.
     pub settings: Vec<(String, Option<String>, bool)>,
     /// Warnings for the client.
     pub warnings: Vec<String>,
 }
 
 impl SystemContext {
-    /// The value of a setting as SHOW prints it; error 42704 if there is no such setting.
+    /// The value of a setting as SHOW prints it. Fails with 42704 if there is no such setting.
     pub fn setting(&self, name: &str) -> Result<String> {
         let own = self.of_transaction.iter().find(|(own, _)| own.eq_ignore_ascii_case(name));
         if let Some((_, value)) = own {
@@ -151,7 +151,7 @@ impl SystemContext {
         all
     }
 
-    /// set_config: the statement sees the new value at once, its session after the statement.
+    /// Runs set_config. The statement sees the new value at once, and the session after the statement.
     pub fn set(&self, name: &str, value: Option<&str>, is_local: bool) -> Result<String> {
         if !Holder::of(&self.catalog, self.who).is_superuser() {
             settings::check_for_all(name)?;
@@ -180,12 +180,12 @@ impl SystemContext {
         Ok(shown)
     }
 
-    /// What definitions are printed with.
+    /// The context for printing definitions.
     pub fn printing(&self, pretty: bool) -> Printing<'_> {
         Printing { catalog: &self.catalog, path: &self.path, meaning_of: self.meaning_of, pretty }
     }
 
-    /// A warning for the client, when the statement has run.
+    /// Adds a warning, which the client gets after the statement.
     pub fn warn(&self, message: String) {
         self.asked.lock().warnings.push(message);
     }
@@ -214,7 +214,7 @@ impl SystemContext {
         }
     }
 
-    /// How much room things take, at the first question of the statement.
+    /// The sizes of tables and indexes. They are computed at the first use in a statement.
     pub fn sizes(&self) -> Result<&Sizes> {
         if self.sizes.get().is_none() {
             let _ = self.sizes.set(self.engine.sizes()?);
@@ -237,9 +237,9 @@ pub struct SystemTable {
     pub name: &'static str,
     /// Its OID in `pg_class`.
     pub oid: u32,
-    /// It is a view in PostgreSQL.
+    /// Whether PostgreSQL has a view of this name, and not a table.
     pub is_view: bool,
-    /// It is what a function without arguments gives, and no relation.
+    /// Whether these are the rows of a function without arguments, and not a relation.
     pub is_function: bool,
     /// Names and types of its columns, and whether they are NOT NULL.
     pub columns: Vec<(&'static str, Ty, bool)>,
@@ -266,7 +266,7 @@ impl std::fmt::Debug for SystemTable {
 }
 
 impl SystemTable {
-    /// All its rows.
+    /// All rows of the table.
     pub fn rows(&self, world: &SystemContext) -> Vec<Box<[Value]>> {
         let blank = self.columns.iter().map(|(_, ty, not_null)| blank(*ty, *not_null)).collect();
         let mut rows = Rows { table: self, blank, rows: Vec::new() };
@@ -275,7 +275,7 @@ impl SystemTable {
     }
 }
 
-/// What a column says unless something else is known.
+/// The value of a column for which `fill` sets no value.
 fn blank(ty: Ty, not_null: bool) -> Value {
     if !not_null {
         return Value::Null;
@@ -292,7 +292,7 @@ fn blank(ty: Ty, not_null: bool) -> Value {
     }
 }
 
-/// Rows being made.
+/// The rows of a system table, while they are made.
 pub struct Rows<'t> {
     table: &'t SystemTable,
     blank: Box<[Value]>,
@@ -300,7 +300,7 @@ pub struct Rows<'t> {
 }
 
 impl Rows<'_> {
-    /// Adds a row; columns that are not named keep their blank value.
+    /// Adds a row. Columns that are not in `cells` have their blank value.
     pub fn add(&mut self, cells: impl IntoIterator<Item = (&'static str, Value)>) {
         self.rows.push(self.blank.clone());
         self.set(cells);
@@ -369,7 +369,8 @@ pub fn table(schema: &str, name: &str) -> Option<&'static SystemTable> {
     tables().iter().find(|t| t.name == name && t.schema == schema && !t.is_function)
 }
 
-/// The rows of a set-returning function without arguments: those of a system table, or of the view over it.
+/// The rows of a set-returning function without arguments. They are the rows of a system table, or of a view
+/// over it.
 pub fn function_rows(name: &str) -> Option<&'static SystemTable> {
     let table_name = match name {
         "pg_show_all_settings" => "pg_settings",
@@ -382,8 +383,8 @@ pub fn function_rows(name: &str) -> Option<&'static SystemTable> {
     table("pg_catalog", table_name)
 }
 
-/// Reads `shapes.txt`: a line `schema.name oid kind`, then indented lines of `column:type`, `!` behind those
-/// NOT NULL.
+/// Reads `shapes.txt`. Each table has a line `schema.name oid kind`, followed by indented lines of
+/// `column:type`. `!` follows a type that is NOT NULL.
 fn read_shapes() -> Vec<SystemTable> {
     let mut tables: Vec<SystemTable> = Vec::new();
     for line in include_str!("shapes.txt").lines() {

@@ -5,7 +5,7 @@
 //!
 //! This module does not know which objects exist.
 
-/// A name, in double quotes if it would not be read back as it is.
+/// A name, in double quotes if it could not be read back otherwise.
 pub fn quoted(name: &str) -> String {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
     let starts_plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_');
@@ -24,7 +24,7 @@ pub fn literal(value: &str) -> String {
     }
 }
 
-/// PostgreSQL's keywords that are not free to be names, in order.
+/// PostgreSQL's keywords that cannot be names without quotes, sorted.
 const KEYWORDS: [&str; 151] = [
     "all",
     "analyse",

@@ -67,7 +67,7 @@ pub fn databases(world: &SystemContext) -> Vec<&DatabaseDef> {
     all
 }
 
-/// What ALTER DATABASE ... SET has set.
+/// The settings of ALTER DATABASE ... SET.
 fn pg_db_role_setting(world: &SystemContext, rows: &mut Rows<'_>) {
     for database in databases(world).into_iter().filter(|database| !database.settings.is_empty()) {
         let set: Vec<String> =
@@ -270,8 +270,8 @@ fn pg_group(world: &SystemContext, rows: &mut Rows<'_>) {
     }
 }
 
-/// PostgreSQL's words: `keywords.txt` has a line each, with its category and whether it can be a column's
-/// name without AS.
+/// PostgreSQL's keywords. `keywords.txt` has a line for each, with its category, and whether it can be a
+/// column's name without AS.
 fn keywords(_: &SystemContext, rows: &mut Rows<'_>) {
     for line in include_str!("keywords.txt").lines() {
         let mut fields = line.split(' ');
@@ -299,7 +299,7 @@ fn seconds(offset: i32) -> Value {
     Value::Interval(Interval { months: 0, days: 0, micros: i64::from(offset) * 1_000_000 })
 }
 
-/// The names that the setting TimeZone takes, with what their clocks show now.
+/// The names that the setting TimeZone accepts, with their current offset and abbreviation.
 fn zones(_: &SystemContext, rows: &mut Rows<'_>) {
     let now = clock_us();
     for (name, zone) in Zone::all() {
@@ -324,7 +324,8 @@ fn zone_abbreviations(_: &SystemContext, rows: &mut Rows<'_>) {
     }
 }
 
-/// Whether an abbreviation is one of summer time. Those with one offset have it in their names.
+/// Whether an abbreviation means daylight saving time. For an abbreviation with a fixed offset, its name
+/// shows this.
 fn is_of_summer(abbreviation: &str, zone: &Zone, now_us: i64) -> bool {
     match zone {
         Zone::Fixed(_) => abbreviation.ends_with("dt") || abbreviation.ends_with("dst"),
@@ -345,7 +346,7 @@ fn pg_auth_members(world: &SystemContext, rows: &mut Rows<'_>) {
     }
 }
 
-/// Comments on what all databases share.
+/// The comments on objects that all databases share.
 fn pg_shdescription(world: &SystemContext, rows: &mut Rows<'_>) {
     const AUTHID: u32 = 1260;
     const DATABASE: u32 = 1262;

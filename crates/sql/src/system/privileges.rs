@@ -35,7 +35,7 @@ pub fn fill(name: &str) -> Option<Fill> {
     })
 }
 
-/// One row for each right of each grant; `with_public`: those to everybody, too.
+/// One row for each right of each grant. `with_public` includes grants to PUBLIC.
 fn table_privileges(world: &SystemContext, rows: &mut Rows<'_>, with_public: bool) {
     let catalog = &world.catalog;
     let seen = Seen::by(world);
@@ -53,7 +53,7 @@ fn table_privileges(world: &SystemContext, rows: &mut Rows<'_>, with_public: boo
         };
         let grants = object.grants(catalog);
         for grant in grants.iter().filter(is_shown) {
-            // Who acts as the owner may hand on whatever it has.
+            // The owner's role and its members may grant all their rights.
             let owns = grant.grantee.is_some_and(|grantee| Holder::of(catalog, Some(grantee)).is(owner));
             for (right, name) in ON_TABLES.iter().filter(|(right, _)| grant.rights.has(*right)) {
                 rows.add([
@@ -87,7 +87,7 @@ fn applicable_roles(world: &SystemContext, rows: &mut Rows<'_>) {
     let own = world.who.map(|who| memberships(catalog, who, &|role| role.inherits)).unwrap_or_default();
     let is_superuser = Holder::of(catalog, world.who).is_superuser();
     if is_superuser || own.contains(&BOOTSTRAP_ROLE) {
-        // The owner of the database, without a GRANT.
+        // The owner of the database is a member of this role without a GRANT.
         rows.add([
             ("grantee", text(show::role_name(catalog, BOOTSTRAP_ROLE.0))),
             ("role_name", text(show::role_name(catalog, predefined::DATABASE_OWNER.0))),

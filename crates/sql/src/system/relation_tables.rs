@@ -53,7 +53,7 @@ fn pg_class(world: &SystemContext, rows: &mut Rows<'_>) {
             _ => false,
         };
         let method = match r.what {
-            // As in PostgreSQL 15, where no other table access method comes with the server.
+            // As in PostgreSQL 15, a partitioned table with the default access method shows 0.
             What::Table(t) if t.partitions.is_some() && ids::table_method(&t.engine) == ids::HEAP => 0,
             What::Table(t) | What::Part(t, _) => ids::table_method(&t.engine),
             What::System(t) if !t.is_view => ids::HEAP,
@@ -65,7 +65,7 @@ fn pg_class(world: &SystemContext, rows: &mut Rows<'_>) {
             _ => Value::Null,
         };
         let count = table.and_then(|t| world.watched.count(t.id));
-        // -1 says that nobody has counted.
+        // -1 means that the rows were not counted.
         let tuples = count.map_or(-1.0, |c| c.rows as f32);
         let has_parents = parents.contains(&TableId(r.oid));
         rows.add([
@@ -94,7 +94,7 @@ fn pg_class(world: &SystemContext, rows: &mut Rows<'_>) {
     }
 }
 
-/// `reloptions`: of tables, whose parts and indexes follow them, and of views.
+/// The column `reloptions`, for tables and views. Partitions and indexes have the options of their table.
 fn options(r: &Relation<'_>) -> Value {
     let listed = match r.what {
         What::Table(table) => storage_options(table.storage),
@@ -167,7 +167,7 @@ fn pg_index(world: &SystemContext, rows: &mut Rows<'_>) {
         let type_of = |t: &ColumnType| type_row(Typed::of_column(*t).ty.oid());
         let collations = types.iter().map(|t| Datum::Int8(type_of(t).map_or(0, |t| i64::from(t.collation))));
         let classes = types.iter().map(|t| Datum::Int8(i64::from(show::operator_class(*t))));
-        // An expression has the number 0.
+        // An expression has the column number 0.
         let numbers = index.keys().map(|key| match key {
             IndexKey::Column(ordinal) => Datum::Int2(attnum(ordinal)),
             IndexKey::Expression(..) => Datum::Int2(0),
@@ -274,7 +274,7 @@ fn pg_sequences(world: &SystemContext, rows: &mut Rows<'_>) {
     }
 }
 
-/// The value that a sequence gave last; NULL without one, and without a right on it.
+/// The last value of a sequence. NULL if there is none, or if the role has no right on the sequence.
 fn last_value(world: &SystemContext, s: &SequenceDef) -> Value {
     let holder = Holder::of(&world.catalog, world.who);
     let object = rights::Object::new(s.id, rights::Kind::Sequence, &s.name);
@@ -317,7 +317,7 @@ fn pg_views(world: &SystemContext, rows: &mut Rows<'_>) {
     }
 }
 
-/// The rule that a view is in PostgreSQL.
+/// In PostgreSQL a view is a rule. This lists a rule for each view.
 fn pg_rewrite(world: &SystemContext, rows: &mut Rows<'_>) {
     for view in world.catalog.views() {
         rows.add([
@@ -331,7 +331,8 @@ fn pg_rewrite(world: &SystemContext, rows: &mut Rows<'_>) {
     }
 }
 
-/// What goes away with what: sequences with their columns, indexes with the constraints that they stand for.
+/// Dependencies between objects: of sequences on their columns, and of indexes on the constraints that they
+/// implement.
 fn pg_depend(world: &SystemContext, rows: &mut Rows<'_>) {
     const CLASS: u32 = 1259;
     const CONSTRAINT: u32 = 2606;
@@ -390,7 +391,7 @@ fn pg_depend(world: &SystemContext, rows: &mut Rows<'_>) {
     }
 }
 
-/// Storage parameters as `pg_class.reloptions` has them; none where nothing was said.
+/// The storage parameters for `pg_class.reloptions`. Empty if none are set.
 fn storage_options(storage: StorageOptions) -> Vec<String> {
     let Some(Compression { algorithm, level }) = storage.compression else { return Vec::new() };
     let level = (level != 0).then(|| format!("compression_level={level}"));

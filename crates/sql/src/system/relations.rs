@@ -38,7 +38,7 @@ pub struct Relation<'c> {
 pub enum What<'c> {
     /// A table.
     Table(&'c Arc<TableDef>),
-    /// A part of a partitioned table.
+    /// A partition of a table.
     Part(&'c Arc<TableDef>, &'c Part),
     /// An index.
     Index(IndexOf<'c>),
@@ -50,34 +50,34 @@ pub enum What<'c> {
     System(&'static SystemTable),
 }
 
-/// An index, that of a primary key too.
+/// An index, or the index of a primary key.
 #[derive(Clone, Copy)]
 pub struct IndexOf<'c> {
     /// Its table.
     pub table: &'c Arc<TableDef>,
-    /// Ordinals of its columns; of a derived index those of all columns that it reads.
+    /// The ordinals of its columns. For an index with expressions, the ordinals of all columns that it reads.
     pub columns: &'c [usize],
     /// Its expressions and condition, if it has any.
     pub derived: Option<&'c Derived>,
-    /// Refuses duplicates.
+    /// Whether the index is unique.
     pub unique: bool,
-    /// It is the primary key's.
+    /// Whether it is the index of the primary key.
     pub primary: bool,
-    /// It stands for a constraint.
+    /// Whether the index implements a constraint.
     pub constraint: bool,
 }
 
 /// One part of an index's key.
 #[derive(Clone, Copy)]
 pub enum IndexKey<'c> {
-    /// The column of this ordinal.
+    /// The column with this ordinal.
     Column(usize),
-    /// An expression: its text, its type.
+    /// An expression: its text and its type.
     Expression(&'c str, ColumnType),
 }
 
 impl<'c> IndexOf<'c> {
-    /// The parts of its key.
+    /// The parts of the index's key.
     pub fn keys(self) -> impl Iterator<Item = IndexKey<'c>> {
         let columns = if self.derived.is_some() { &[] } else { self.columns };
         let derived = self.derived.into_iter().flat_map(|derived| &derived.keys).map(|key| match key {
@@ -87,7 +87,7 @@ impl<'c> IndexOf<'c> {
         columns.iter().map(|ordinal| IndexKey::Column(*ordinal)).chain(derived)
     }
 
-    /// The type of a part of its key.
+    /// The type of a part of the index's key.
     pub fn key_type(self, key: IndexKey<'_>) -> ColumnType {
         match key {
             IndexKey::Column(ordinal) => {
@@ -97,7 +97,7 @@ impl<'c> IndexOf<'c> {
         }
     }
 
-    /// Its columns as attributes; PostgreSQL numbers names that come again.
+    /// The columns of the index. As in PostgreSQL, a number is added to a name that occurs again.
     fn attributes(self) -> Vec<Attribute<'c>> {
         let names = self.keys().map(|key| match key {
             IndexKey::Column(ordinal) => {
@@ -243,8 +243,9 @@ fn push_table<'c>(table: &'c Arc<TableDef>, out: &mut Vec<Relation<'c>>) {
     }
 }
 
-/// The relation with this OID. It is asked for once a row by catalog functions: objects of the catalog are
-/// found by their identity, only other indexes and parts by looking at all of them.
+/// Finds the relation with this OID. Catalog functions call this for each row, so it must be fast. Objects
+/// with an id in the catalog are found by this id. Only for other indexes and partitions, all relations are
+/// searched.
 pub fn relation(catalog: &Catalog, oid: u32) -> Option<Relation<'_>> {
     if let Some(table) = catalog.table_ref(TableId(oid)) {
         return Some(Relation { oid, schema: &table.schema, name: &table.name, what: What::Table(table) });
@@ -292,7 +293,7 @@ pub fn sequence_type(sequence: &SequenceDef) -> Ty {
     Typed::of_column(sequence.data_type).ty
 }
 
-/// An object's identity in the catalog, if it has one there.
+/// The id of a relation in the catalog, if it has one.
 pub fn object_of(r: &Relation<'_>) -> Option<ObjectId> {
     match r.what {
         What::Table(t) => Some(t.id.into()),

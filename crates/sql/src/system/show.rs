@@ -15,10 +15,10 @@ use crate::path::Path;
 use crate::rights::Object;
 use crate::ty::{Ty, Typed};
 
-/// The role that stands for the database's owner.
+/// The role that means the owner of the database.
 pub const DATABASE_OWNER: &str = "pg_database_owner";
 
-/// A role by OID, as `pg_get_userbyid` names it.
+/// The name of a role by its OID, as `pg_get_userbyid` returns it.
 pub fn role_name(catalog: &Catalog, oid: u32) -> String {
     if oid == ids::DATABASE_OWNER {
         return DATABASE_OWNER.to_owned();
@@ -27,7 +27,7 @@ pub fn role_name(catalog: &Catalog, oid: u32) -> String {
     role.map_or_else(|| format!("unknown (OID={oid})"), |role| role.name.clone())
 }
 
-/// A relation as regclass shows it.
+/// The name of a relation, as regclass shows it.
 pub fn relation_name(catalog: &Catalog, oid: u32, path: &Path) -> Option<String> {
     let r = relation(catalog, oid)?;
     Some(path.shown(catalog, r.schema, r.name))
@@ -43,7 +43,7 @@ pub fn namespace_name(catalog: &Catalog, oid: u32) -> Option<String> {
     })
 }
 
-/// A type with its modifier, as `format_type` writes it; `???` for what is no type.
+/// The name of a type with its modifier, as `format_type` writes it. `???` if there is no such type.
 pub fn type_name(oid: u32, typmod: i32) -> String {
     if oid == 0 {
         return "-".to_owned();
@@ -63,13 +63,14 @@ pub fn type_name(oid: u32, typmod: i32) -> String {
         (Some(length), _) => format!("{}({length})", ty.name()),
         (_, Some((precision, scale))) => format!("{}({precision},{scale})", ty.name()),
         _ if t.digits().is_some() => with_digits(t),
-        // A char without length is not what the word `character` alone means.
+        // The word `character` alone means char(1), so a char without a length needs another name.
         _ if ty == Ty::Char && typmod < 0 => "bpchar".to_owned(),
         _ => ty.name().to_owned(),
     }
 }
 
-/// `timestamp(3) without time zone`: the digits stand behind the first word.
+/// The name of a type with digits, such as `timestamp(3) without time zone`. The digits follow the first
+/// word.
 fn with_digits(t: Typed) -> String {
     if let Some(fields) = t.fields() {
         let name = fields.name();
@@ -122,7 +123,7 @@ pub fn relation_comment(catalog: &Catalog, oid: u32, column: Option<usize>) -> O
     catalog.about(object_of(&r)?)?.comment(column).map(str::to_owned)
 }
 
-/// `relacl`: NULL as long as nobody granted anything.
+/// The column `relacl`. NULL if nothing was granted.
 pub fn grants(catalog: &Catalog, r: &Relation<'_>) -> Value {
     match r.what {
         What::Index(_) | What::System(_) => Value::Null,
@@ -139,8 +140,8 @@ pub fn acl(catalog: &Catalog, object: ObjectId) -> Value {
     list(ColumnType::Text, shown.iter().map(|item| Datum::Text(item)))
 }
 
-/// The access list of a schema. That of `public` is never NULL, and shows the role that stands for the
-/// database's owner.
+/// The access list of a schema. For the schema `public` it is never NULL, and shows the role that means the
+/// owner of the database.
 pub fn schema_acl(catalog: &Catalog, schema: &SchemaDef, owner: ObjectId) -> Value {
     if owner != predefined::DATABASE_OWNER {
         return acl(catalog, schema.id);

@@ -23,7 +23,7 @@ pub fn fill(name: &str) -> Option<Fill> {
     })
 }
 
-/// The table that SHOW of this name shows.
+/// The table that SHOW with this name shows.
 pub fn shown_by(name: &str) -> Option<&'static SystemTable> {
     let name = match name {
         "durability" => "varve_durability",

@@ -34,7 +34,7 @@ pub struct TypeRow {
     pub functions: [(u32, &'static str); 4],
 }
 
-/// All of them, by OID.
+/// All rows, sorted by OID.
 pub fn types() -> &'static [TypeRow] {
     static TYPES: LazyLock<Vec<TypeRow>> =
         LazyLock::new(|| include_str!("types.txt").lines().filter_map(read).collect());
@@ -51,7 +51,7 @@ pub fn type_named(name: &str) -> Option<&'static TypeRow> {
     types().iter().find(|t| t.name == name)
 }
 
-/// One line: the fields of `TypeRow`, blanks between them.
+/// Reads one line: the fields of `TypeRow`, separated by blanks.
 fn read(line: &'static str) -> Option<TypeRow> {
     let words: Vec<&'static str> = line.split(' ').collect();
     let letter = |at: usize| words.get(at)?.chars().next();

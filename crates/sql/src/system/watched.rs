@@ -124,7 +124,7 @@ fn pg_locks(world: &SystemContext, rows: &mut Rows<'_>) {
     }
 }
 
-/// The database of what is locked; 0 for what all databases share.
+/// The database of a locked object. 0 for an object that all databases share.
 fn database_of(world: &SystemContext, object: ObjectId) -> u32 {
     let catalog = &world.catalog;
     if catalog.role_by_id(object).is_some() || catalog.database_by_id(object).is_some() {
@@ -133,7 +133,7 @@ fn database_of(world: &SystemContext, object: ObjectId) -> u32 {
     catalog.database_of(object).map_or(0, |database| database.0)
 }
 
-/// How pg_locks and pg_stat_activity call what is locked.
+/// The kind of a locked object, in the words of pg_locks and pg_stat_activity.
 fn lock_type(world: &SystemContext, lock: &LockInfo) -> &'static str {
     match lock.on {
         Locked::Whole(_) => "virtualxid",
@@ -149,7 +149,7 @@ fn virtual_id((place, serial): LockOwner) -> String {
     format!("{}/{serial}", place + 1)
 }
 
-/// The system table of a schema or role; `None` for what has columns.
+/// The system table that lists a schema or role. `None` for relations.
 fn class_of(world: &SystemContext, object: ObjectId) -> Option<u32> {
     let of = |name| super::table("pg_catalog", name).map(|t| t.oid);
     if world.catalog.schemas().any(|s| s.id == object) {
@@ -161,7 +161,8 @@ fn class_of(world: &SystemContext, object: ObjectId) -> Option<u32> {
     world.catalog.role_by_id(object).and_then(|_| of("pg_authid"))
 }
 
-/// What others do is for members of `pg_read_all_stats` to see, and for those who do it.
+/// Lists the sessions. Only members of `pg_read_all_stats`, and the session's own role, see what a session
+/// does.
 fn pg_stat_activity(world: &SystemContext, rows: &mut Rows<'_>) {
     let holder = Holder::of(&world.catalog, world.who);
     let time = |at: Option<i64>| at.map_or(Value::Null, Value::TimestampTz);
@@ -197,7 +198,7 @@ fn pg_stat_activity(world: &SystemContext, rows: &mut Rows<'_>) {
             ("query", text(now.query)),
             ("backend_type", text("client backend")),
         ]);
-        // A session that waits for its client's next statement.
+        // The session waits for its client's next statement.
         if matches!(now.state, State::Idle | State::InBlock | State::Failed) {
             rows.set([("wait_event_type", text("Client")), ("wait_event", text("ClientRead"))]);
         }
@@ -209,7 +210,7 @@ fn pg_stat_activity(world: &SystemContext, rows: &mut Rows<'_>) {
     }
 }
 
-/// Rows as ANALYZE counted them; what Varve doesn't count is NULL.
+/// Shows the rows that ANALYZE has counted. Counters that Varve lacks are NULL.
 fn pg_stat_tables(world: &SystemContext, rows: &mut Rows<'_>) {
     for table in world.catalog.tables() {
         let count = world.watched.count(table.id);
