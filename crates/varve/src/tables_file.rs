@@ -68,7 +68,8 @@ impl StoppedTables {
         );
         if !found.engines.is_empty() {
             let engines = found.engines.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(", ");
-            said += &format!("; engines: {engines}; tables with rows: {}", found.filled_tables);
+            said +=
+                &format!("; engines: {engines}; tables with segments of their own: {}", found.filled_tables);
         }
         said
     }

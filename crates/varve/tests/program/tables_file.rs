@@ -235,7 +235,7 @@ fn with_tables_another_form_of_the_file_is_refused() {
     let directory = with_row("tables = '8MiB'");
     let place = directory.path();
     let shown = status(place);
-    assert!(shown.contains("; engines: nvm_inplace; tables with rows: 1\n"), "{shown}");
+    assert!(shown.contains("; engines: nvm_inplace; tables with segments of their own: 1\n"), "{shown}");
     assert!(shown.contains("in persistent memory: tables\n"), "{shown}");
     for (text, problem) in [
         (
