@@ -169,7 +169,7 @@ pub enum Utility {
 }
 
 impl Utility {
-    /// Its tag, if it runs only outside of a transaction block.
+    /// The command's tag, if the command runs only outside of a transaction block.
     pub fn tag_if_alone(&self) -> Option<&'static str> {
         match self {
             Utility::Maintain(maintain) if maintain.is_vacuum => Some("VACUUM"),

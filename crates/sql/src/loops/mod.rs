@@ -59,7 +59,7 @@ pub(super) struct Chosen {
     pub(super) choice: Choice,
     /// Whether there is at most one row for each row of the earlier tables.
     single: bool,
-    /// Set if the scan returns rows in the order that the query wants. True means that the scan is backward.
+    /// Set if the scan returns rows in the order that the query wants. True means a descending order.
     pub(super) ordered: Option<bool>,
 }
 

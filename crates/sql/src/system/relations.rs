@@ -244,7 +244,7 @@ fn push_table<'c>(table: &'c Arc<TableDef>, out: &mut Vec<Relation<'c>>) {
 }
 
 /// Finds the relation with this OID. Catalog functions call this for each row, so it must be fast. Objects
-/// with an id in the catalog are found by this id. Only for other indexes and partitions, all relations are
+/// with an id in the catalog are found by this id. Only for other indexes and partitions, all tables are
 /// searched.
 pub fn relation(catalog: &Catalog, oid: u32) -> Option<Relation<'_>> {
     if let Some(table) = catalog.table_ref(TableId(oid)) {

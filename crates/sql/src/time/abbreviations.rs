@@ -4,19 +4,20 @@
 //! 1. Both tables are sorted. If the offset of an abbreviation has changed over the years, the abbreviation
 //!    refers to a time zone, not to an offset.
 
-/// Seconds east of UTC of an abbreviation in lower case.
+/// The offset of an abbreviation (in lower case), in seconds east of UTC.
 pub(super) fn offset_of(abbreviation: &str) -> Option<i32> {
     let at = ABBREVIATIONS.binary_search_by_key(&abbreviation, |(name, _)| name).ok()?;
     Some(ABBREVIATIONS[at].1)
 }
 
-/// The abbreviation and the zone that says what its offset was when.
+/// For an abbreviation whose offset has changed: the abbreviation, and the time zone with its offsets over
+/// time.
 pub(super) fn zone_of(abbreviation: &str) -> Option<(&'static str, &'static str)> {
     let at = CHANGED.binary_search_by_key(&abbreviation, |(name, _)| name).ok()?;
     Some(CHANGED[at])
 }
 
-/// All of them, in lower case.
+/// All abbreviations, in lower case.
 pub(super) fn all() -> impl Iterator<Item = &'static str> {
     ABBREVIATIONS.iter().map(|(name, _)| *name).chain(CHANGED.iter().map(|(name, _)| *name))
 }

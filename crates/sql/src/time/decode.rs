@@ -33,27 +33,27 @@ const CLOCK: u16 = HOUR | MINUTE | SECOND;
 
 const SECOND_US: i64 = 1_000_000;
 
-/// Why fields are no date or time.
+/// Why fields are not a valid date or time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Bad {
-    /// They do not go together.
+    /// The fields do not fit together.
     Format,
-    /// One is out of its range.
+    /// A field is out of its range.
     Range,
-    /// Day or month is out of its range, perhaps because they were meant the other way round.
+    /// The day or the month is out of its range. The user may have meant another order of them.
     Order,
-    /// An offset from UTC of 16 hours or more.
+    /// The offset from UTC is 16 hours or more.
     Offset,
-    /// A zone that does not exist.
+    /// There is no time zone of this name.
     Zone(String),
 }
 
 type Done<T = ()> = Result<T, Bad>;
 
-/// What the fields said.
+/// The values of the fields.
 #[derive(Debug, Default)]
 pub(super) struct Decoded {
-    /// Fields that are set.
+    /// The set of fields that have a value, as bits.
     mask: u16,
     year: i64,
     month: i64,
@@ -62,11 +62,11 @@ pub(super) struct Decoded {
     hour: i64,
     minute: i64,
     second: i64,
-    /// Microseconds of the second.
+    /// The fraction of the second, in microseconds.
     fraction_us: i64,
-    /// The zone that was named.
+    /// The time zone in the text, if there is one.
     pub zone: Option<Zone>,
-    /// `infinity` (true) and its opposite.
+    /// `infinity` (true) or `-infinity` (false).
     pub infinite: Option<bool>,
     is_afternoon: Option<bool>,
     is_bc: bool,
@@ -76,7 +76,7 @@ pub(super) struct Decoded {
     label: Option<Label>,
 }
 
-/// A number with its digits before the point, and what follows them.
+/// Reads the digits of a number before its point. Also returns the rest of the text.
 fn number(text: &str) -> Done<(i64, &str)> {
     let signs = usize::from(text.starts_with(['+', '-']));
     let digits = text[signs..].bytes().take_while(u8::is_ascii_digit).count();
@@ -84,18 +84,18 @@ fn number(text: &str) -> Done<(i64, &str)> {
         return Err(Bad::Format);
     }
     let (whole, rest) = text.split_at(signs + digits);
-    // Whole numbers here are of 32 bits, as PostgreSQL's.
+    // Integers have 32 bits here, as in PostgreSQL.
     whole.parse::<i32>().map(|whole| (i64::from(whole), rest)).map_err(|_| Bad::Range)
 }
 
-/// `T` stands before a time of day.
+/// Fails if `T` is not before a time of day.
 fn refuse_late_t(field: &Field, next: Option<&Field>) -> Done {
     let is_t = field.kind == Kind::Word && field.text == "t";
     let has_time = next.is_some_and(|next| matches!(next.kind, Kind::Number | Kind::Time | Kind::Date));
     if is_t && !has_time { Err(Bad::Format) } else { Ok(()) }
 }
 
-/// Microseconds of a fraction that begins with its point.
+/// Reads a fraction, which begins with its point, in microseconds.
 fn fraction(text: &str) -> Done<i64> {
     let digits = text.strip_prefix('.').ok_or(Bad::Format)?;
     if !digits.bytes().all(|b| b.is_ascii_digit()) {
@@ -105,7 +105,7 @@ fn fraction(text: &str) -> Done<i64> {
     Ok((share * 1e6).round_ties_even() as i64)
 }
 
-/// Seconds east of UTC of an offset such as `+05:30`.
+/// Reads an offset such as `+05:30`, in seconds east of UTC.
 pub(super) fn offset(text: &str) -> Done<i32> {
     let (sign, digits) = match text.split_at_checked(1) {
         Some(("+", digits)) => (1, digits),
@@ -137,13 +137,13 @@ pub(super) fn offset(text: &str) -> Done<i32> {
     Ok(sign * (hour * 3600 + minute * 60 + second) as i32)
 }
 
-/// The zone of a name, such as `america/new_york`.
+/// Finds the time zone of a name, such as `america/new_york`.
 fn zone_of_name(name: &str) -> Done<Zone> {
     Zone::of_expression(name).ok_or_else(|| Bad::Zone(name.to_owned()))
 }
 
 impl Decoded {
-    /// A date, with a time of day and a zone or without.
+    /// Reads a date, with or without a time of day and a time zone.
     pub(super) fn moment(fields: &[Field], reading: &Reading<'_>) -> Done<Decoded> {
         let mut decoded = Decoded::default();
         for (at, field) in fields.iter().enumerate() {
@@ -161,7 +161,7 @@ impl Decoded {
         Ok(decoded)
     }
 
-    /// A time of day, with a zone or without. A date may stand before it, and is dropped.
+    /// Reads a time of day, with or without a time zone. A date before it is dropped.
     pub(super) fn clock(fields: &[Field], reading: &Reading<'_>) -> Done<Decoded> {
         let mut decoded = Decoded::default();
         let ends_in_date = fields.len() >= 2 && fields.last().is_some_and(|f| f.kind == Kind::Date);
@@ -179,7 +179,7 @@ impl Decoded {
         if decoded.mask & CLOCK != CLOCK {
             return Err(Bad::Format);
         }
-        // Which offset a zone has that has ever changed it depends on the date.
+        // If a time zone has changed its offset at some time, the offset depends on the date.
         let needs_date = decoded.zone.as_ref().is_some_and(Zone::has_changed);
         if needs_date && decoded.mask & DATE != DATE { Err(Bad::Format) } else { Ok(decoded) }
     }
@@ -243,7 +243,7 @@ impl Decoded {
         }
     }
 
-    /// `J2451187-08`: a day and an offset.
+    /// Reads a Julian day and an offset, such as `J2451187-08`.
     fn julian_with_zone(&mut self, text: &str) -> Done<u16> {
         self.label = None;
         let (day, zone) = number(text)?;
@@ -252,7 +252,7 @@ impl Decoded {
         Ok(DATE | CLOCK | ZONE)
     }
 
-    /// Behind a date: `040506-08`, or the name of a zone.
+    /// Reads the field after a date: a time with an offset, such as `040506-08`, or the name of a time zone.
     fn time_or_zone(&mut self, text: &str) -> Done<u16> {
         let label = self.label.take();
         if !text.starts_with(|c: char| c.is_ascii_digit()) && label.is_none() {
@@ -268,7 +268,7 @@ impl Decoded {
         Ok(self.run_together(clock, self.mask | DATE)? | ZONE)
     }
 
-    /// `hh:mm`, `hh:mm:ss.ff`, `mm:ss.ff`
+    /// Reads a time in the form `hh:mm`, `hh:mm:ss.ff` or `mm:ss.ff`.
     fn time(&mut self, text: &str) -> Done<u16> {
         if self.label.take().is_some_and(|label| label != Label::Time) {
             return Err(Bad::Format);
@@ -296,7 +296,7 @@ impl Decoded {
         self.is_exact_year = true;
     }
 
-    /// A number behind a word that says what it is.
+    /// Reads a number after a word that says which field it is.
     fn labelled(&mut self, label: Label, text: &str) -> Done<u16> {
         if label == Label::Time {
             let set = self.run_together(text, self.mask | DATE)?;
@@ -309,7 +309,7 @@ impl Decoded {
         }
         let (place, set) = match label {
             Label::Year => (&mut self.year, YEAR),
-            // Behind an hour it is a minute.
+            // After an hour, a number labelled as month is the minute.
             Label::Month if self.mask & MONTH != 0 && self.mask & HOUR != 0 => (&mut self.minute, MINUTE),
             Label::Month => (&mut self.month, MONTH),
             Label::Day => (&mut self.day, DAY),
@@ -358,7 +358,7 @@ impl Decoded {
         }
     }
 
-    /// Parts between signs: two or three numbers, perhaps the name of a month.
+    /// Reads a date whose parts are separated by signs: two or three numbers, or a month's name among them.
     fn date(&mut self, text: &str, order: DateOrder) -> Done<u16> {
         let (mut numbers, mut set) = (Vec::new(), 0);
         let mut rest = text;
@@ -368,7 +368,7 @@ impl Decoded {
             let belongs = |c: char| if is_number { c.is_ascii_digit() } else { c.is_ascii_alphabetic() };
             let end = rest.find(|c| !belongs(c)).unwrap_or(rest.len());
             let part = &rest[..end];
-            // One sign behind a part goes with it.
+            // One separator after a part belongs to this part.
             rest = rest[end..].strip_prefix(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(&rest[end..]);
             if part.is_empty() {
                 return Err(Bad::Format);
@@ -397,7 +397,7 @@ impl Decoded {
         if (self.mask | set) & !(DAY_OF_YEAR | ZONE) == DATE { Ok(set) } else { Err(Bad::Format) }
     }
 
-    /// One number of a date: which one it is depends on those before it.
+    /// Reads one number of a date. Its meaning depends on the fields before it.
     fn number(&mut self, text: &str, mask: u16, order: DateOrder) -> Done<u16> {
         let (value, rest) = number(text)?;
         let digits = text.len() - rest.len();
@@ -420,7 +420,7 @@ impl Decoded {
             0 | YEAR | DAY => MONTH,
             MONTH if self.has_text_month && is_year => YEAR,
             MONTH => DAY,
-            // What was taken for a year is the day: `99-Jan-1999`.
+            // The first number was taken for the year but is the day: `99-Jan-1999`.
             m if m == YEAR | MONTH && self.has_text_month && text.len() >= 3 && self.has_short_year => {
                 self.day = self.year;
                 self.year = value;
@@ -444,7 +444,7 @@ impl Decoded {
         Ok(set)
     }
 
-    /// Digits without signs between them: `yymmdd`, `yyyymmdd`, `hhmm`, `hhmmss.ff`.
+    /// Reads digits without separators: `yymmdd`, `yyyymmdd`, `hhmm`, `hhmmss.ff`.
     fn run_together(&mut self, text: &str, mask: u16) -> Done<u16> {
         let digits = match text.find('.') {
             Some(point) => {
@@ -478,7 +478,7 @@ impl Decoded {
             Some(Word::Named(named)) => self.named(named, reading, is_moment),
             Some(Word::Month(month)) if is_moment => {
                 let mut set = MONTH;
-                // A number before the name of the month was the day.
+                // If the month has a name, a number before it was the day.
                 if self.mask & (MONTH | DAY) == MONTH
                     && !self.has_text_month
                     && (1..=31).contains(&self.month)
@@ -557,7 +557,7 @@ impl Decoded {
         self.set_julian(days + JULIAN_OF_2000);
     }
 
-    /// Checks the ranges, and makes the year and the hour what they mean.
+    /// Checks the ranges, and computes the year and the hour from BC, AM, PM and short years.
     fn finish(&mut self) -> Done {
         if self.mask & YEAR != 0 && !self.is_exact_year {
             self.year = match (self.is_bc, self.has_short_year, self.year) {
@@ -596,8 +596,7 @@ impl Decoded {
     }
 }
 
-/// Hour, minute, second and microseconds of a clock time. Of the hour only the caller knows how large it may
-/// be.
+/// Reads hour, minute, second and microseconds of a clock time. The caller checks the range of the hour.
 pub(super) fn clock_parts(text: &str) -> Done<[i64; 4]> {
     // The hours of an interval may need 64 bits.
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();

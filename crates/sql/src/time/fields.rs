@@ -18,7 +18,7 @@ const MINUTE: i32 = 1 << 11;
 const SECOND: i32 = 1 << 12;
 const ALL: i32 = 0x7FFF;
 
-/// Fields by their bits in a modifier, and their words.
+/// Sets of fields, as their bits in a modifier and as words.
 const FIELDS: [(i32, &str); 14] = [
     (ALL, ""),
     (YEAR, "year"),
@@ -37,17 +37,17 @@ const FIELDS: [(i32, &str); 14] = [
 ];
 const DIGITS_MAX: u8 = 6;
 const ALL_DIGITS: u8 = 7;
-/// In a modifier: all digits.
+/// The bits of a modifier that mean all digits of the second.
 const NO_DIGITS: i32 = 0xFFFF;
 
-/// What a type of intervals keeps.
+/// The fields and digits that an interval type keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IntervalFields {
     place: u8,
     digits: Option<u8>,
 }
 
-/// The smallest field: a number by itself counts it.
+/// The smallest field of a type. A number without a unit counts this field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LastField {
     Year,
@@ -59,10 +59,10 @@ pub enum LastField {
 }
 
 impl IntervalFields {
-    /// Everything.
+    /// All fields and all digits.
     pub const ALL: IntervalFields = IntervalFields { place: 0, digits: None };
 
-    /// As a type is written: bits of the fields, then digits.
+    /// Reads the modifiers of a written type: the bits of the fields, then the digits.
     pub fn of_written(modifiers: &[i64]) -> Option<IntervalFields> {
         let (mask, digits) = match *modifiers {
             [mask] => (mask, None),
@@ -72,19 +72,19 @@ impl IntervalFields {
         Some(IntervalFields { place: place_of(i32::try_from(mask).ok()?)?, digits })
     }
 
-    /// From the byte of a catalog.
+    /// Reads the byte that the catalog stores.
     pub fn of_code(code: u8) -> IntervalFields {
         let digits = code % 8;
         let place = if usize::from(code / 8) < FIELDS.len() { code / 8 } else { 0 };
         IntervalFields { place, digits: (digits <= DIGITS_MAX).then_some(digits) }
     }
 
-    /// The byte of a catalog.
+    /// The byte that the catalog stores.
     pub fn code(self) -> u8 {
         self.place * 8 + self.digits.unwrap_or(ALL_DIGITS)
     }
 
-    /// From a modifier as PostgreSQL has it; `None` for none.
+    /// Reads PostgreSQL's modifier. `None` if there is no modifier.
     pub fn of_typmod(typmod: i32) -> Option<IntervalFields> {
         if typmod < 0 {
             return None;
@@ -94,22 +94,22 @@ impl IntervalFields {
         Some(IntervalFields { place: place_of(typmod >> 16)?, digits })
     }
 
-    /// A modifier as PostgreSQL has it.
+    /// PostgreSQL's modifier for this type.
     pub fn typmod(self) -> i32 {
         FIELDS[usize::from(self.place)].0 << 16 | self.digits.map_or(NO_DIGITS, i32::from)
     }
 
-    /// Whether some fields are not kept.
+    /// Whether the type drops some fields.
     pub fn is_partial(self) -> bool {
         self.place != 0
     }
 
-    /// Digits of a second, if the type says how many.
+    /// The number of digits of a second, if the type has one.
     pub fn digits(self) -> Option<u8> {
         self.digits
     }
 
-    /// `year to month`, `second(2)`, `(3)`
+    /// The text of the modifier, such as `year to month`, `second(2)` or `(3)`.
     pub fn name(self) -> String {
         let digits = self.digits.map_or(String::new(), |digits| format!("({digits})"));
         format!("{}{digits}", FIELDS[usize::from(self.place)].1)
@@ -128,7 +128,7 @@ impl IntervalFields {
         smallest.into_iter().find(|(bit, _)| mask & bit != 0).map_or(LastField::Year, |(_, last)| last)
     }
 
-    /// Whether `2:03` is minutes and seconds.
+    /// Whether the fields are MINUTE TO SECOND, so that `2:03` means minutes and seconds.
     pub(super) fn is_minute_to_second(self) -> bool {
         FIELDS[usize::from(self.place)].0 == MINUTE | SECOND
     }
@@ -173,7 +173,7 @@ mod tests {
                 assert_eq!(IntervalFields::of_written(&written), Some(fields));
             }
         }
-        // What catalogs held before fields were known.
+        // The form in catalogs of versions without interval fields.
         assert_eq!(IntervalFields::of_code(3).name(), "(3)");
         assert_eq!(IntervalFields::of_typmod(0x7FFF_0003).map(IntervalFields::code), Some(3));
     }

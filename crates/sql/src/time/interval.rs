@@ -14,17 +14,18 @@ use super::{
 };
 use crate::error::Result;
 
-/// The opposite span, or 22008.
+/// The negated interval. Fails with 22008 if it is out of range.
 pub fn negate_interval(iv: Interval) -> Result<Interval> {
     iv.negate().ok_or_else(interval_range)
 }
 
-/// The sum, or 22008.
+/// The sum of two intervals. Fails with 22008 if it is out of range.
 pub fn add_intervals(a: Interval, b: Interval) -> Result<Interval> {
     a.plus(b).ok_or_else(interval_range)
 }
 
-/// `timestamp + interval`: months first (clamped to the month's end), then days, then time.
+/// Computes `timestamp + interval`. Months are added first (the day is limited to the month's end), then
+/// days, then the time.
 pub fn add_interval(ts: i64, iv: Interval) -> Result<i64> {
     if is_infinite(ts) {
         return Ok(ts);
@@ -42,7 +43,8 @@ pub fn add_interval(ts: i64, iv: Interval) -> Result<i64> {
     check_timestamp(total.unwrap_or(i64::MAX - 1)).ok_or_else(timestamp_range)
 }
 
-/// `timestamptz + interval`: months and days on the calendar of the zone, then the time.
+/// Computes `timestamptz + interval`. Months and days are added in the local time of the zone, then the time
+/// is added.
 pub fn add_interval_in(ts: i64, iv: Interval, zone: &Zone) -> Result<i64> {
     if is_infinite(ts) {
         return Ok(ts);
@@ -54,8 +56,8 @@ pub fn add_interval_in(ts: i64, iv: Interval, zone: &Zone) -> Result<i64> {
     add_interval(moved, Interval { micros: iv.micros, ..Interval::default() })
 }
 
-/// `interval * by`, or `interval / by`: what is left of months goes to days, of days to the time
-/// (`interval_mul` in PostgreSQL).
+/// Computes `interval * by` or `interval / by`. The fraction of a month becomes days, and the fraction of a
+/// day becomes time (`interval_mul` in PostgreSQL).
 pub fn scale_interval(iv: Interval, by: f64, divide: bool) -> Result<Interval> {
     let scaled = |n: f64| if divide { n / by } else { n * by };
     let (months, days) = (scaled(f64::from(iv.months)), scaled(f64::from(iv.days)));
@@ -71,7 +73,7 @@ pub fn scale_interval(iv: Interval, by: f64, divide: bool) -> Result<Interval> {
     Ok(Interval { months: whole_months, days, micros: micros as i64 })
 }
 
-/// Six digits after the point (PostgreSQL's TSROUND).
+/// Rounds to six digits after the point (PostgreSQL's TSROUND).
 fn to_micros(amount: f64) -> f64 {
     (amount * 1e6).round_ties_even() / 1e6
 }
@@ -86,14 +88,14 @@ pub fn write_interval(iv: Interval, style: IntervalStyle, out: &mut Vec<u8>) {
     }
 }
 
-/// Years, months, days, hours, minutes, microseconds, each with its sign.
+/// The years, months, days, hours, minutes and microseconds of an interval, each with its sign.
 fn parts(iv: Interval) -> [i64; 6] {
     let (months, us) = (i64::from(iv.months), iv.micros);
     let hour_us = 3_600_000_000;
     [months / 12, months % 12, i64::from(iv.days), us / hour_us, us % hour_us / 60_000_000, us % 60_000_000]
 }
 
-/// Seconds of microseconds, without sign: `6` or `6.5`, or `06.5` if they are filled.
+/// Writes microseconds as seconds without a sign: `6` or `6.5`, or with `filled` as `06.5`.
 fn seconds(us: i64, filled: bool) -> String {
     let us = us.unsigned_abs();
     let (whole, fraction) = (us / 1_000_000, us % 1_000_000);
@@ -101,7 +103,8 @@ fn seconds(us: i64, filled: bool) -> String {
     if fraction == 0 { whole } else { format!("{whole}.{fraction:06}").trim_end_matches('0').to_owned() }
 }
 
-/// `@ 1 year 2 mons -3 days ago`: the sign of the first part is that of `ago`.
+/// Writes an interval like `@ 1 year 2 mons -3 days ago`. If the first part is negative, `ago` is added and
+/// all signs are inverted.
 fn verbose(iv: Interval) -> String {
     let parts = parts(iv);
     let Some(first) = parts.iter().find(|part| **part != 0) else { return "@ 0".to_owned() };
@@ -114,7 +117,7 @@ fn verbose(iv: Interval) -> String {
         let sign = if (part < 0) != before { "-" } else { "" };
         let (amount, is_one) = match name {
             "sec" => (seconds(part, false), part.abs() == 1_000_000),
-            // The sign that is shown counts: `-1 days`.
+            // The singular is used only without a shown sign, so it is `-1 days`.
             _ => (part.unsigned_abs().to_string(), part.abs() == 1 && sign.is_empty()),
         };
         out.push_str(&format!(" {sign}{amount} {name}{}", if is_one { "" } else { "s" }));
@@ -125,8 +128,8 @@ fn verbose(iv: Interval) -> String {
     out
 }
 
-/// Years and months, or days and a time, with one sign. What has both, or two signs, shows all parts with
-/// signs.
+/// Writes years and months, or days and a time, with one sign. An interval with both, or with different
+/// signs, is written with a sign for each part.
 fn sql_standard(iv: Interval) -> String {
     let [years, months, days, hours, minutes, us] = parts(iv).map(i64::unsigned_abs);
     let clock = format!("{hours}:{minutes:02}:{}", seconds(us as i64, true));
@@ -148,7 +151,7 @@ fn sql_standard(iv: Interval) -> String {
     }
 }
 
-/// `P1Y2M-3DT4H5M6S`
+/// Writes an interval like `P1Y2M-3DT4H5M6S`.
 fn iso_8601(iv: Interval) -> String {
     if iv == Interval::default() {
         return "PT0S".to_owned();
@@ -166,7 +169,7 @@ fn iso_8601(iv: Interval) -> String {
     out
 }
 
-/// Behind a negative part a positive one shows its sign.
+/// Writes an interval in the style `postgres`. A positive part after a negative one has a `+` sign.
 fn write_postgres(iv: Interval, out: &mut Vec<u8>) {
     let start = out.len();
     let mut after_negative = false;
@@ -192,7 +195,7 @@ fn write_postgres(iv: Interval, out: &mut Vec<u8>) {
     }
 }
 
-/// The whole part, if it fits.
+/// The integer part, if it fits.
 pub(super) fn whole(amount: f64) -> Option<i32> {
     let whole = amount.trunc();
     (f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&whole).then_some(whole as i32)

@@ -8,7 +8,7 @@ use super::read_interval::{Amount, Bad, Parts, Unit};
 
 type Done<T = ()> = Result<T, Bad>;
 
-/// Larger numbers are out of range.
+/// The largest number that is in range.
 const NUMBER_MAX: f64 = 1e15;
 
 struct Reader<'t> {
@@ -27,7 +27,7 @@ pub(super) fn parse(text: &str) -> Done<Parts> {
 }
 
 impl Reader<'_> {
-    /// The part before T; whether there is a T.
+    /// Reads the part before T. Returns whether there is a T.
     fn date(&mut self) -> Done<bool> {
         let mut is_first = true;
         while !self.rest.is_empty() {
@@ -61,7 +61,7 @@ impl Reader<'_> {
         Ok(false)
     }
 
-    /// The part behind T.
+    /// Reads the part after T.
     fn clock(&mut self) -> Done {
         let mut is_first = true;
         while !self.rest.is_empty() {
@@ -91,7 +91,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// One or two numbers behind the sign that has just been read; whether a T follows them.
+    /// Reads one or two numbers after the separator that was just read. Returns whether a T follows.
     fn with_signs(&mut self, sign: char, units: [Unit; 2]) -> Done<bool> {
         for (at, unit) in units.into_iter().enumerate() {
             let (amount, _) = self.number()?;
@@ -106,7 +106,8 @@ impl Reader<'_> {
         Err(Bad::Format)
     }
 
-    /// Pairs of digits. A fraction of them counts only in days, as in PostgreSQL.
+    /// Adds a number without separators, which is a sequence of digit groups. As in PostgreSQL, its fraction
+    /// counts only for days.
     fn run_together(&mut self, amount: Amount, units: [(i64, Unit); 3]) -> Done {
         let mut left = amount.whole;
         for (size, unit) in units {
@@ -133,7 +134,7 @@ impl Reader<'_> {
         rest.is_some()
     }
 
-    /// A number, and how many digits it begins with. It may have an exponent.
+    /// Reads a number, which may have an exponent. Also returns the number of digits at its beginning.
     fn number(&mut self) -> Done<(Amount, usize)> {
         let bytes = self.rest.as_bytes();
         let digits_at =

@@ -44,11 +44,11 @@ use crate::error::{Result, SqlError, SqlState};
 const EPOCH_SHIFT_DAYS: i64 = 10_957;
 /// Julian day of 2000-01-01.
 const JULIAN_OF_2000: i64 = 2_451_545;
-/// 4713-11-24 BC, Julian day 0.
+/// The first date: 4713-11-24 BC, Julian day 0.
 const DATE_MIN: i64 = -2_451_545;
-/// 5874897-12-31.
+/// The last date: 5874897-12-31.
 const DATE_MAX: i64 = 2_145_031_948;
-/// 294276-12-31 23:59:59.999999, plus one microsecond.
+/// The end of timestamps: one microsecond after 294276-12-31 23:59:59.999999.
 const TIMESTAMP_END: i64 = 9_223_371_331_200_000_000;
 /// Microseconds from 1970-01-01 to 2000-01-01.
 pub const UNIX_SHIFT_US: i64 = EPOCH_SHIFT_DAYS * DAY_US;
@@ -57,13 +57,13 @@ const HOUR_US: i64 = 60 * MINUTE_US;
 /// A minute, in microseconds.
 const MINUTE_US: i64 = 60_000_000;
 
-/// The clock now, microseconds since 2000-01-01 UTC.
+/// The current time, in microseconds since 2000-01-01 UTC.
 pub fn clock_us() -> i64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     since.as_secs() as i64 * 1_000_000 + i64::from(since.subsec_micros()) - UNIX_SHIFT_US
 }
 
-/// Days since 2000-01-01 of a civil date. The date must be valid.
+/// The days from 2000-01-01 to a civil date. The date must be valid.
 pub fn days_of(year: i64, month: u32, day: u32) -> i64 {
     let y = if month <= 2 { year - 1 } else { year };
     let era = y.div_euclid(400);
@@ -74,7 +74,7 @@ pub fn days_of(year: i64, month: u32, day: u32) -> i64 {
     era * 146_097 + day_of_era - 719_468 - EPOCH_SHIFT_DAYS
 }
 
-/// Year, month, day of a number of days since 2000-01-01.
+/// The year, month and day that are this number of days after 2000-01-01.
 pub fn civil_of(days: i64) -> (i64, u32, u32) {
     let z = days + EPOCH_SHIFT_DAYS + 719_468;
     let era = z.div_euclid(146_097);
@@ -87,12 +87,12 @@ pub fn civil_of(days: i64) -> (i64, u32, u32) {
     (yoe + era * 400 + i64::from(month <= 2), month, day)
 }
 
-/// Abbreviations of zones, in lower case.
+/// The abbreviations of time zones, in lower case.
 pub fn zone_abbreviations() -> impl Iterator<Item = &'static str> {
     abbreviations::all()
 }
 
-/// Days in a month.
+/// The number of days in a month.
 pub fn month_len(year: i64, month: u32) -> u32 {
     match month {
         4 | 6 | 9 | 11 => 30,
@@ -102,8 +102,8 @@ pub fn month_len(year: i64, month: u32) -> u32 {
     }
 }
 
-/// Rounds a time to this number of digits after the second. A half is rounded away from zero. A value that is
-/// no time is returned unchanged.
+/// Rounds a time to this number of digits after the second. A half is rounded away from zero. Values of other
+/// types are returned unchanged.
 pub fn rounded(value: Datum<'_>, digits: u8) -> Result<Datum<'_>> {
     let whole = |us: i64| round_us(us, digits);
     let moment = |us: i64| match is_infinite(us) {
@@ -119,7 +119,7 @@ pub fn rounded(value: Datum<'_>, digits: u8) -> Result<Datum<'_>> {
     })
 }
 
-/// Microseconds, rounded to this many digits of a second.
+/// Rounds microseconds to this number of digits of a second.
 fn round_us(us: i64, digits: u8) -> Option<i64> {
     let unit = 10_i64.pow(u32::from(6 - digits.min(6)));
     let half = if us < 0 { -(unit / 2) } else { unit / 2 };
@@ -131,32 +131,32 @@ pub fn is_infinite(ts: i64) -> bool {
     ts == i64::MAX || ts == i64::MIN
 }
 
-/// 22008 for timestamps.
+/// Error 22008: the timestamp is out of range.
 pub fn timestamp_range() -> SqlError {
     SqlError::new(SqlState::DATETIME_OVERFLOW, "timestamp out of range")
 }
 
-/// 22008 for intervals.
+/// Error 22008: the interval is out of range.
 pub fn interval_range() -> SqlError {
     SqlError::new(SqlState::DATETIME_OVERFLOW, "interval out of range")
 }
 
-/// 22008 for dates.
+/// Error 22008: the date is out of range.
 pub fn date_range() -> SqlError {
     SqlError::new(SqlState::DATETIME_OVERFLOW, "date out of range")
 }
 
-/// The date if PostgreSQL has it.
+/// Returns the date if it is in PostgreSQL's range.
 pub fn check_date(days: i64) -> Option<i32> {
     (DATE_MIN..=DATE_MAX).contains(&days).then_some(days as i32)
 }
 
-/// The timestamp if PostgreSQL has it.
+/// Returns the timestamp if it is in PostgreSQL's range.
 pub fn check_timestamp(us: i64) -> Option<i64> {
     (DATE_MIN * DAY_US..TIMESTAMP_END).contains(&us).then_some(us)
 }
 
-/// Midnight of a date.
+/// The timestamp of midnight of a date.
 pub fn date_to_timestamp(days: i32) -> Result<i64> {
     match days {
         i32::MAX => Ok(i64::MAX),

@@ -9,12 +9,12 @@ use jiff::tz::TimeZone;
 
 use super::zone::{Zone, shown_offset};
 
-/// When summer time begins and ends if the text does not say it: as in New York.
+/// The rules for daylight saving time if the text has none: those of New York.
 const USUAL_RULES: &str = "M3.2.0,M11.1.0";
-/// The shortest name that the library takes.
+/// The shortest name that the library accepts.
 const NAME_CHARS_MIN: usize = 3;
 
-/// The zone of rules in capitals. Their offsets count west.
+/// Makes the time zone of POSIX rules, which are in upper case. Offsets in the rules count west.
 pub(super) fn zone(text: &str) -> Option<Zone> {
     let (standard, rest) = name(text)?;
     let (west_s, rest) = offset(rest)?;
@@ -44,7 +44,7 @@ fn without_summer_time(standard: &str, west_s: i32) -> Zone {
     TimeZone::posix(&format!("{}{}", quoted(standard), clock(west_s))).map_or(fixed, Zone::Rules)
 }
 
-/// A name, and what is behind it. Signs and digits end a name without brackets.
+/// Reads a name. Also returns the rest. A sign or digit ends a name without brackets.
 fn name(text: &str) -> Option<(&str, &str)> {
     if let Some(bracketed) = text.strip_prefix('<') {
         return bracketed.split_once('>');
@@ -53,7 +53,7 @@ fn name(text: &str) -> Option<(&str, &str)> {
     Some(text.split_at(text.find(ends).unwrap_or(text.len())))
 }
 
-/// Seconds of `[+-]h[:m[:s]]`, and what is behind them.
+/// Reads `[+-]h[:m[:s]]` in seconds. Also returns the rest.
 fn offset(text: &str) -> Option<(i32, &str)> {
     let (sign, text) = match text.strip_prefix('-') {
         Some(text) => (-1, text),
@@ -70,13 +70,14 @@ fn offset(text: &str) -> Option<(i32, &str)> {
     Some((sign * (hours * 3600 + minutes * 60 + seconds), rest))
 }
 
-/// A number up to this one, and what is behind its digits.
+/// Reads a number up to `max`. Also returns the rest.
 fn number(text: &str, max: i32) -> Option<(i32, &str)> {
     let (digits, rest) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
     digits.parse().ok().filter(|number| *number <= max).map(|number| (number, rest))
 }
 
-/// The name as the library takes it. Other characters than these do not matter: nothing shows such a name.
+/// The name in a form that the library accepts. Other characters are dropped, because the name is never
+/// shown.
 fn quoted(name: &str) -> String {
     let plain = name.chars().filter(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '+'));
     format!("<{:-<NAME_CHARS_MIN$}>", plain.collect::<String>())

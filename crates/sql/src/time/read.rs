@@ -40,8 +40,8 @@ fn moment(text: &str, kind: &str, reading: &Reading<'_>) -> Result<Decoded> {
     Decoded::moment(&fields, reading).map_err(|bad| refused(bad, kind, text))
 }
 
-/// Reads a time zone as `make_timestamptz` does: an offset with its sign counts east, else the text is a
-/// zone's abbreviation or name.
+/// Reads a time zone for `make_timestamptz`. A number with a sign is an offset to the east. Any other text is
+/// an abbreviation or a name.
 pub fn parse_zone(text: &str) -> Result<Zone> {
     let refused = |message| SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message);
     if text.starts_with(|c: char| c.is_ascii_digit()) {
@@ -50,7 +50,7 @@ pub fn parse_zone(text: &str) -> Result<Zone> {
         return Err(refused(message).with_hint(hint));
     }
     match offset(text) {
-        // A sign by itself is an offset of nothing.
+        // A sign alone means the offset 0.
         _ if matches!(text, "+" | "-") => Ok(Zone::UTC),
         Ok(seconds) => Ok(Zone::Fixed(seconds)),
         Err(Bad::Offset) => Err(refused(format!("numeric time zone \"{text}\" out of range"))),
@@ -60,7 +60,7 @@ pub fn parse_zone(text: &str) -> Result<Zone> {
     }
 }
 
-/// Reads a date; a time after it is checked and dropped.
+/// Reads a date. A time after it is checked and dropped.
 pub fn parse_date(text: &str, reading: &Reading<'_>) -> Result<i32> {
     let read = moment(text, "date", reading)?;
     match read.infinite {
@@ -71,7 +71,7 @@ pub fn parse_date(text: &str, reading: &Reading<'_>) -> Result<i32> {
     }
 }
 
-/// Reads a timestamp without time zone; a zone in the text is ignored, as in PostgreSQL.
+/// Reads a timestamp without time zone. As in PostgreSQL, a time zone in the text is ignored.
 pub fn parse_timestamp(text: &str, reading: &Reading<'_>) -> Result<i64> {
     let read = moment(text, "timestamp", reading)?;
     if let Some(later) = read.infinite {
@@ -81,13 +81,13 @@ pub fn parse_timestamp(text: &str, reading: &Reading<'_>) -> Result<i64> {
     us.and_then(check_timestamp).ok_or_else(|| out_of_range(text))
 }
 
-/// Reads a timestamp with time zone; text that names no zone is in the session's.
+/// Reads a timestamp with time zone. Without a time zone in the text, the session's time zone counts.
 pub fn parse_timestamptz(text: &str, reading: &Reading<'_>) -> Result<i64> {
     let read = moment(text, "timestamp with time zone", reading)?;
     if let Some(later) = read.infinite {
         return Ok(infinity(later));
     }
-    // The local time of a moment at the end of time may be beyond it.
+    // Near the ends of the range, the local time may be out of the range although the moment is not.
     let local = i128::from(read.days()) * i128::from(DAY_US) + i128::from(read.time_us());
     let near = local.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64;
     let offset = read.zone.as_ref().unwrap_or(&reading.forms.zone).offset_at_local(near);
@@ -95,7 +95,7 @@ pub fn parse_timestamptz(text: &str, reading: &Reading<'_>) -> Result<i64> {
     utc.and_then(check_timestamp).ok_or_else(|| out_of_range(text))
 }
 
-/// Reads a time of day; a date before it and a zone behind it are checked and dropped, as in PostgreSQL.
+/// Reads a time of day. As in PostgreSQL, a date before it and a time zone after it are checked and dropped.
 pub fn parse_time(text: &str, reading: &Reading<'_>) -> Result<i64> {
     let fields = tokens::fields(text).ok_or_else(|| syntax("time", text))?;
     let read = Decoded::clock(&fields, reading).map_err(|bad| refused(bad, "time", text))?;

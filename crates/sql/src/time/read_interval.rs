@@ -19,7 +19,7 @@ use super::tokens::{self, Field, Kind};
 use super::{DAY_US, HOUR_US, interval_range, iso_interval, words};
 use crate::error::{Result, SqlError, SqlState};
 
-/// Why a text is no interval: its form, or a field out of its range.
+/// Why a text is not an interval: its form is wrong, or a field is out of its range.
 pub(super) enum Bad {
     Format,
     Range,
@@ -30,8 +30,8 @@ pub fn parse_interval(text: &str, style: IntervalStyle) -> Result<Interval> {
     parse_interval_of(text, style, IntervalFields::ALL)
 }
 
-/// Reads an interval of a type with these fields. They decide the unit of a number without one. Other units
-/// are read, too: `fit` drops them.
+/// Reads an interval of a type with these fields. They decide the unit of a number without one. Units that
+/// the type does not keep are read, too. `fit` drops them.
 pub fn parse_interval_of(text: &str, style: IntervalStyle, kept: IntervalFields) -> Result<Interval> {
     let fields = tokens::fields(text);
     let read = match &fields {
@@ -52,17 +52,17 @@ pub fn parse_interval_of(text: &str, style: IntervalStyle, kept: IntervalFields)
     .interval()
 }
 
-/// The fields of an interval that have been read, those behind the next one.
+/// The fields of an interval that have been read. Reading goes from the last field to the first.
 struct Spans {
     /// The fields of the type.
     kept: IntervalFields,
     parts: Parts,
-    /// Units that were set.
+    /// The units that have a value, as bits.
     seen: u16,
     /// The unit of the next number.
     unit: Option<Unit>,
     is_past: bool,
-    /// A sign before the first field alone is that of all.
+    /// Whether the minus sign of the first field counts for all fields.
     is_negative: bool,
 }
 
@@ -112,7 +112,7 @@ impl Spans {
         let us = (minute * 60 + second) * 1_000_000 + us;
         let us = hour.checked_mul(HOUR_US).and_then(|hours| hours.checked_add(us)).ok_or(Bad::Range)?;
         self.parts.micros = self.parts.micros.checked_add(sign * us).ok_or(Bad::Range)?;
-        // Before a time stand days.
+        // A number before a time of day counts days.
         self.unit = Some(Unit::Days(1));
         Ok(CLOCK)
     }
@@ -131,16 +131,16 @@ impl Spans {
             })?,
         };
         if self.is_negative {
-            // The smallest number has no opposite.
+            // The smallest integer cannot be negated. So a positive number is negated instead.
             let whole = if amount.whole > 0 { -amount.whole } else { amount.whole };
             amount = Amount { whole, fraction: -amount.fraction.abs() };
         }
         self.parts.add(amount, unit).ok_or(Bad::Range)?;
         if matches!(unit, Unit::Micros(HOUR_US)) {
-            // Before hours stand days.
+            // A number before hours counts days.
             self.unit = Some(Unit::Days(1));
         }
-        // A second with a fraction has said all that there is below it.
+        // A second with a fraction also sets all smaller units.
         let below =
             if matches!(unit, Unit::Micros(1_000_000)) && amount.fraction != 0.0 { SECOND } else { 0 };
         Ok(unit.field() | below)
@@ -158,7 +158,7 @@ impl Spans {
     }
 }
 
-/// Months of `years-months`.
+/// Reads `years-months`. Returns the number of months.
 fn months_of(years: &str, months: &str) -> std::result::Result<i64, Bad> {
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     if !digits(years) || !digits(months) {
@@ -173,7 +173,8 @@ fn months_of(years: &str, months: &str) -> std::result::Result<i64, Bad> {
     }
 }
 
-/// A plain number, no exponent, whole part and fraction apart so that no digit of the first is lost.
+/// A number without an exponent. Its integer part and its fraction are separate, so that no digit of the
+/// integer part is lost.
 #[derive(Clone, Copy)]
 pub(super) struct Amount {
     pub whole: i64,
@@ -196,23 +197,24 @@ impl Amount {
     }
 }
 
-/// What an amount counts.
+/// The unit of an amount.
 #[derive(Clone, Copy)]
 pub(super) enum Unit {
-    /// So many months: a fraction is rounded to whole months, but that of a single month goes to days.
+    /// A number of months. A fraction is rounded to whole months, but a fraction of a single month becomes
+    /// days.
     Months(i64),
-    /// So many days.
+    /// A number of days.
     Days(i64),
-    /// So many microseconds.
+    /// A number of microseconds.
     Micros(i64),
 }
 
-/// Fields of a clock time.
+/// The bits of the fields of a clock time.
 const CLOCK: u16 = 0b1_1111;
-/// A second and what is below it.
+/// The bits of the second and of smaller units.
 const SECOND: u16 = 0b111;
 
-/// Letters of a unit's name that count.
+/// The number of letters of a unit's name that count.
 const NAME_LEN_MAX: usize = 10;
 
 impl Unit {
@@ -221,7 +223,7 @@ impl Unit {
     pub(super) const MINUTE: Unit = Unit::Micros(60_000_000);
     pub(super) const SECOND: Unit = Unit::Micros(1_000_000);
 
-    /// What a number without a unit counts.
+    /// The unit of a number without a unit.
     fn smallest_of(kept: IntervalFields) -> Unit {
         match kept.last() {
             LastField::Year => Unit::YEAR,
@@ -252,7 +254,7 @@ impl Unit {
         })
     }
 
-    /// One bit for each unit.
+    /// The bit of a unit.
     fn field(self) -> u16 {
         1 << match self {
             Unit::Micros(1) => 0,
@@ -278,7 +280,7 @@ fn signed(word: &str) -> (i64, &str) {
     }
 }
 
-/// The parts of an interval, years apart from months: each has a range of its own.
+/// The parts of an interval. Years and months are separate, because each has its own range.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Parts {
     years: i32,
@@ -288,7 +290,7 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    /// Adds an amount; `None` if a part leaves its range.
+    /// Adds an amount. `None` if a part leaves its range.
     pub(super) fn add(&mut self, amount: Amount, unit: Unit) -> Option<()> {
         let Amount { whole: count, fraction } = amount;
         let times = |unit: i64| i32::try_from(count.checked_mul(unit)?).ok();
@@ -314,7 +316,7 @@ impl Parts {
         }
     }
 
-    /// Half a microsecond is dropped, more is rounded up, as in PostgreSQL.
+    /// Adds microseconds. As in PostgreSQL, half a microsecond is dropped, and more than half is rounded up.
     fn add_micros(&mut self, micros: f64) -> Option<()> {
         let rest = micros.fract();
         let up = if rest.abs() > 0.5 { rest.signum() } else { 0.0 };
@@ -336,7 +338,7 @@ impl Parts {
         })
     }
 
-    /// Years become months, or 22008.
+    /// Converts years to months. Fails with 22008 if they are out of range.
     fn interval(self) -> Result<Interval> {
         let months = i64::from(self.years) * 12 + i64::from(self.months);
         let months = i32::try_from(months).map_err(|_| interval_range())?;

@@ -25,7 +25,7 @@ pub fn write_date(days: i32, style: DateStyle, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends the civil date; true if it is BC (the suffix comes last).
+/// Appends the date. Returns whether it is BC, because this suffix comes last.
 fn write_day(days: i64, style: DateStyle, out: &mut Vec<u8>) -> bool {
     let (year, month, day) = civil_of(days);
     let days_first = style.order == DateOrder::Dmy;
@@ -72,7 +72,7 @@ pub fn write_time(us: i64, out: &mut Vec<u8>) {
     write_clock(us.unsigned_abs(), out);
 }
 
-/// Appends `hh:mm:ss[.ffffff]`, trailing zeros of the fraction cut.
+/// Appends `hh:mm:ss[.ffffff]`, without trailing zeros of the fraction.
 pub(super) fn write_clock(us: u64, out: &mut Vec<u8>) {
     let seconds = us / 1_000_000;
     match seconds / 3600 {
@@ -95,7 +95,7 @@ fn write_fraction(us: u32, out: &mut Vec<u8>) {
     out.extend_from_slice(digits.trim_end_matches('0').as_bytes());
 }
 
-/// Appends a timestamp; a timestamptz (`zoned`) as clocks in the zone show it, with the zone.
+/// Appends a timestamp. A timestamptz (`zoned`) is written in local time, with the time zone.
 pub fn write_timestamp(ts: i64, zoned: bool, forms: &TimeForms, out: &mut Vec<u8>) {
     match ts {
         i64::MAX => return out.extend_from_slice(b"infinity"),
@@ -103,7 +103,7 @@ pub fn write_timestamp(ts: i64, zoned: bool, forms: &TimeForms, out: &mut Vec<u8
         _ => {}
     }
     let offset = zoned.then(|| forms.zone.offset_at(ts));
-    // The local time may lie outside what a timestamp can hold.
+    // The local time may be out of the range of timestamps.
     let local_us = ts.rem_euclid(DAY_US) + i64::from(offset.unwrap_or(0)) * 1_000_000;
     let days = ts.div_euclid(DAY_US) + local_us.div_euclid(DAY_US);
     let time_us = local_us.rem_euclid(DAY_US) as u64;
@@ -128,7 +128,7 @@ pub fn write_timestamp(ts: i64, zoned: bool, forms: &TimeForms, out: &mut Vec<u8
     }
 }
 
-/// `Wed Dec 17 07:37:16 1997`
+/// Appends a timestamp like `Wed Dec 17 07:37:16 1997`.
 fn write_in_words(days: i64, time_us: u64, order: DateOrder, out: &mut Vec<u8>) -> bool {
     let (year, month, day) = civil_of(days);
     let month = MONTHS[month as usize - 1];

@@ -6,7 +6,7 @@ use std::cell::Cell;
 
 use super::Zone;
 
-/// The order of day, month and year in a date that names them by numbers.
+/// The order of day, month and year in a date of numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DateOrder {
     /// Year, month, day.
@@ -35,21 +35,22 @@ pub enum DateOutput {
 pub struct DateStyle {
     /// The form in which dates are shown.
     pub output: DateOutput,
-    /// The order in which the numbers of a date are read; it also orders what SQL and Postgres show.
+    /// The order in which the numbers of a date are read. The outputs SQL and Postgres show dates in this
+    /// order, too.
     pub order: DateOrder,
 }
 
-/// Why a value is none of DateStyle.
+/// Why a text is not a value of DateStyle.
 #[derive(Debug, PartialEq, Eq)]
 pub enum NoDateStyle {
-    /// A word that is no style.
+    /// A word is not a style.
     Unknown(String),
-    /// Two outputs, or two orders.
+    /// The text has two outputs or two orders.
     Conflict,
 }
 
 impl DateStyle {
-    /// ISO, MDY
+    /// The style `ISO, MDY`.
     pub const ISO: DateStyle = DateStyle { output: DateOutput::Iso, order: DateOrder::Mdy };
 
     /// The style described by a list of words. Parts without a word stay as in `before`; `reset` is the
@@ -70,14 +71,14 @@ impl DateStyle {
                 return Err(NoDateStyle::Unknown(word.to_owned()));
             }
         }
-        // German has an order of its own.
+        // The output German has its own order.
         if output == Some(DateOutput::German) {
             order = order.or(Some(DateOrder::Dmy));
         }
         Ok(DateStyle { output: output.unwrap_or(fallback.output), order: order.unwrap_or(fallback.order) })
     }
 
-    /// As SHOW has it.
+    /// The text that SHOW prints.
     pub const fn name(self) -> &'static str {
         use {DateOrder::*, DateOutput::*};
         match (self.output, self.order) {
@@ -136,7 +137,7 @@ pub enum IntervalStyle {
 }
 
 impl IntervalStyle {
-    /// The style of this name, in any case.
+    /// The style of this name, in upper or lower case.
     pub fn of_setting(value: &str) -> Option<IntervalStyle> {
         Some(match value.to_ascii_lowercase().as_str() {
             "postgres" => IntervalStyle::Postgres,
@@ -159,7 +160,7 @@ pub struct TimeForms {
     pub intervals: IntervalStyle,
 }
 
-/// In UTC, as ISO: how values are written where no session is meant.
+/// UTC and ISO. Values that belong to no session are written in this form.
 pub static PLAIN: TimeForms = TimeForms::of_zone(Zone::UTC);
 
 impl TimeForms {
@@ -169,7 +170,7 @@ impl TimeForms {
     }
 }
 
-/// How times are read: as they are written, and with the clock for `now` and `today`.
+/// The settings for reading times: the forms in which they are written, and the clock for `now` and `today`.
 #[derive(Debug, Clone, Copy)]
 pub struct Reading<'a> {
     /// The session's forms.
@@ -184,17 +185,17 @@ impl<'a> Reading<'a> {
         Reading { forms, clock: Some(clock) }
     }
 
-    /// By these forms; `now` is the moment of reading.
+    /// Reads with these forms. `now` means the time of reading.
     pub const fn of(forms: &'a TimeForms) -> Reading<'a> {
         Reading { forms, clock: None }
     }
 
-    /// In UTC, as ISO.
+    /// Reads in UTC, in ISO form.
     pub fn plain() -> Reading<'static> {
         Reading::of(&PLAIN)
     }
 
-    /// What `now` means, microseconds since 2000-01-01 UTC.
+    /// The value of `now`, in microseconds since 2000-01-01 UTC.
     pub fn now_us(&self) -> i64 {
         let now = self.clock.and_then(Cell::get).unwrap_or_else(super::clock_us);
         if let Some(clock) = self.clock {

@@ -10,12 +10,12 @@
 
 use super::words;
 
-/// Fields of one text.
+/// The largest number of fields in a text.
 const FIELDS_MAX: usize = 25;
-/// Characters of one text.
+/// The largest number of characters in a text.
 const TEXT_MAX: usize = 128;
 
-/// What a field looks like.
+/// The form of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Digits, perhaps with one point.
@@ -43,7 +43,7 @@ struct Tokens<'t> {
     rest: &'t [u8],
 }
 
-/// The fields of a text; `None` where a character belongs to no field.
+/// Splits a text into fields. `None` if a character belongs to no field.
 pub(super) fn fields(text: &str) -> Option<Vec<Field>> {
     if text.len() > TEXT_MAX {
         return None;
@@ -63,7 +63,7 @@ pub(super) fn fields(text: &str) -> Option<Vec<Field>> {
             }
             b'a'..=b'z' | b'A'..=b'Z' => tokens.word(&mut field),
             b'+' | b'-' => tokens.signed(&mut field)?,
-            // Other signs, such as a comma, only part fields.
+            // Other signs, such as a comma, only separate fields.
             _ if first.is_ascii_punctuation() => {
                 tokens.rest = &tokens.rest[1..];
                 continue;
@@ -128,7 +128,8 @@ impl Tokens<'_> {
     fn word(&mut self, field: &mut String) -> Kind {
         self.take_while(field, |b| b.is_ascii_alphabetic());
         let next = self.peek();
-        // Behind a known word a digit begins another field; an unknown one is the name of a zone.
+        // After a known word, a digit begins another field. An unknown word is the name of a time zone, which
+        // may have digits.
         let goes_on = match next {
             b'-' | b'/' | b'.' => true,
             b'+' | b'0'..=b'9' => words::of(field).is_none(),

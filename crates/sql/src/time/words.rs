@@ -2,12 +2,12 @@
 //!
 //! Source: the table of PostgreSQL's manual, appendix B.3 (Date/Time Key Words).
 
-/// What a word means.
+/// The meaning of a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Word {
-    /// 1 to 12
+    /// A month, from 1 to 12.
     Month(i64),
-    /// A day of the week, which is passed over.
+    /// A day of the week, which is ignored.
     Weekday,
     /// PM, or AM (false).
     Half(bool),
@@ -15,11 +15,11 @@ pub(super) enum Word {
     Era(bool),
     /// A time that has a name.
     Named(Named),
-    /// What the next number is.
+    /// The meaning of the next number.
     Label(Label),
-    /// One hour more than the zone before it.
+    /// Daylight saving time: adds one hour to the time zone before it.
     Daylight,
-    /// Passed over: `at`, `on`.
+    /// A word that is ignored: `at`, `on`.
     Filler,
 }
 
@@ -28,7 +28,7 @@ pub(super) enum Word {
 pub(super) enum Named {
     /// The start of the transaction.
     Now,
-    /// Midnight of today and so many days.
+    /// Midnight at the start of today, plus this number of days.
     Today(i64),
     /// 1970-01-01 00:00 UTC
     Epoch,
@@ -40,7 +40,7 @@ pub(super) enum Named {
     Midnight,
 }
 
-/// What a number is, said by the word before it.
+/// The meaning of a number, by the word before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Label {
     Year,
@@ -50,13 +50,13 @@ pub(super) enum Label {
     Minute,
     Second,
     Julian,
-    /// `T`: what follows is a time of day.
+    /// `T`: a time of day follows.
     Time,
-    /// A word that labels nothing which a date has.
+    /// A word for a unit that dates do not have.
     Other,
 }
 
-/// Letters of a word that count.
+/// The number of letters of a word that count.
 const WORD_LEN_MAX: usize = 10;
 
 /// The meaning of a word in lower case.

@@ -27,27 +27,27 @@ pub enum Zone {
     Fixed(i32),
     /// Offsets that depend on the date.
     Rules(TimeZone),
-    /// What a zone means by an abbreviation whose offset has changed, such as MSK.
+    /// An abbreviation whose offset has changed over time, such as MSK, and its time zone.
     Abbreviation(&'static str, TimeZone),
 }
 
 static DATABASE: LazyLock<TimeZoneDatabase> = LazyLock::new(TimeZoneDatabase::bundled);
 
-/// The directory of the tz database with zones that count no leap seconds.
+/// The directory of the tz database with time zones without leap seconds.
 const POSIX: &str = "posix/";
-/// The calendar and the weekdays repeat after 400 years.
+/// 400 years. After this time, the calendar and the weekdays repeat.
 const CYCLE_US: i64 = 146_097 * DAY_US;
-/// 2038-01-01, behind the changes that a database lists.
+/// 2038-01-01. The tz database lists single changes only before this time.
 static LISTED_END: LazyLock<jiff::Timestamp> =
     LazyLock::new(|| jiff::Timestamp::from_second(2_145_916_800).unwrap_or(jiff::Timestamp::MAX));
-/// 9600-01-01, from where on times are brought back by whole cycles.
+/// 9600-01-01. Later times are moved back by whole cycles.
 const RULES_END_US: i64 = 2_775_891 * DAY_US;
 
 impl Zone {
     /// UTC
     pub const UTC: Zone = Zone::Fixed(0);
 
-    /// A zone as AT TIME ZONE names it: an abbreviation, a name, or POSIX rules.
+    /// The time zone that AT TIME ZONE names: an abbreviation, a name, or POSIX rules.
     pub fn of_expression(text: &str) -> Option<Zone> {
         let by_abbreviation = Zone::of_abbreviation(&text.to_ascii_lowercase());
         by_abbreviation.or_else(|| named(text).map(|(zone, _)| zone))
@@ -62,14 +62,14 @@ impl Zone {
         DATABASE.get(zone).ok().map(|zone| Zone::Abbreviation(abbreviation, zone))
     }
 
-    /// Whether its offset depends on the date.
+    /// Whether the offset depends on the date.
     pub fn has_changed(&self) -> bool {
         let Zone::Rules(rules) = self else { return false };
         let first = rules.to_offset(jiff::Timestamp::MIN);
         rules.following(jiff::Timestamp::MIN).any(|change| change.offset() != first)
     }
 
-    /// Seconds east of UTC at a moment.
+    /// The offset at a moment, in seconds east of UTC.
     #[inline]
     pub fn offset_at(&self, utc_us: i64) -> i32 {
         match self {
@@ -82,7 +82,7 @@ impl Zone {
         }
     }
 
-    /// The abbreviation of the zone at a moment, such as EDT; for an offset, its digits.
+    /// The abbreviation of the time zone at a moment, such as EDT. For a fixed offset, its digits.
     pub fn abbreviation_at(&self, utc_us: i64) -> String {
         match self {
             Zone::Fixed(0) => "UTC".to_owned(),
@@ -94,7 +94,7 @@ impl Zone {
         }
     }
 
-    /// Whether clocks are ahead for the summer at a moment.
+    /// Whether daylight saving time is in effect at a moment.
     pub fn saves_daylight_at(&self, utc_us: i64) -> bool {
         let (Zone::Rules(rules) | Zone::Abbreviation(_, rules)) = self else { return false };
         let moment = jiff::Timestamp::from_microsecond(within_rules(utc_us) + UNIX_SHIFT_US);
@@ -112,7 +112,7 @@ impl Zone {
         all
     }
 
-    /// Seconds east of UTC when local clocks show this time.
+    /// The offset for a local time, in seconds east of UTC.
     pub fn offset_at_local(&self, local_us: i64) -> i32 {
         match self {
             Zone::Fixed(offset) => *offset,
@@ -130,19 +130,20 @@ impl Zone {
         }
     }
 
-    /// What local clocks show at a moment; infinities stay.
+    /// The local time at a moment. Infinities stay unchanged.
     pub fn to_local(&self, utc_us: i64) -> Result<i64> {
         moved(utc_us, i64::from(self.offset_at(utc_us)))
     }
 
-    /// The moment at which local clocks show this time; infinities stay.
+    /// The moment of a local time. Infinities stay unchanged.
     pub fn to_utc(&self, local_us: i64) -> Result<i64> {
         moved(local_us, -i64::from(self.offset_at_local(local_us)))
     }
 }
 
-/// The offset that the abbreviation last had at a moment, or else first had after it. A zone that has given
-/// up the abbreviation has its own offset.
+/// The offset that the abbreviation had at a moment or last before it. If it had none by then, the first
+/// offset after the moment. If the time zone has no change with this abbreviation, the offset of the time
+/// zone itself.
 fn abbreviated_offset_at(abbreviation: &str, rules: &TimeZone, utc_us: i64) -> i32 {
     let Ok(moment) = jiff::Timestamp::from_microsecond(within_rules(utc_us) + UNIX_SHIFT_US) else {
         return 0;
@@ -153,7 +154,7 @@ fn abbreviated_offset_at(abbreviation: &str, rules: &TimeZone, utc_us: i64) -> i
     }
     let is_meant =
         |change: &jiff::tz::TimeZoneTransition<'_>| change.abbreviation().eq_ignore_ascii_case(abbreviation);
-    // Rules without an end have no last change: only those that a database lists are looked at.
+    // Rules without an end have no last change. So only the changes that the tz database lists are searched.
     let listed = |change: &jiff::tz::TimeZoneTransition<'_>| change.timestamp() < *LISTED_END;
     let before = rules.preceding(moment).find(is_meant);
     let after = || rules.following(moment).take_while(listed).find(is_meant);
@@ -175,7 +176,7 @@ fn civil(us: i64) -> DateTime {
     let (year, month, day) = civil_of(us.div_euclid(DAY_US));
     let of_day = us.rem_euclid(DAY_US);
     let part = |unit: i64, modulus: i64| (of_day / unit % modulus) as i8;
-    // Every part is in its range: only an infinity could fail here, and callers keep those away.
+    // Every part is in its range. Only an infinity could fail here, and callers never pass one.
     DateTime::new(
         year as i16,
         month as i8,
@@ -188,7 +189,7 @@ fn civil(us: i64) -> DateTime {
     .unwrap_or(DateTime::ZERO)
 }
 
-/// `+hh`, with minutes and seconds where there are any.
+/// An offset as `+hh`, with minutes and seconds if they are not zero.
 pub(super) fn shown_offset(seconds: i32) -> String {
     let abs = seconds.unsigned_abs();
     let mut out = format!("{}{:02}", if seconds < 0 { '-' } else { '+' }, abs / 3600);
@@ -201,9 +202,10 @@ pub(super) fn shown_offset(seconds: i32) -> String {
     out
 }
 
-/// A name of the database in its own spelling, or POSIX rules in capitals.
+/// Finds a time zone by its name in the tz database, or by POSIX rules. Also returns the name as the database
+/// spells it, or the rules in upper case.
 pub(super) fn named(text: &str) -> Option<(Zone, String)> {
-    // A colon says that a name of the database follows, as in the environment variable TZ.
+    // As in the environment variable TZ, a name of the database follows a colon.
     if let Some(name) = text.strip_prefix(':') {
         return of_database(name);
     }
@@ -226,7 +228,8 @@ fn of_database(text: &str) -> Option<(Zone, String)> {
         }
         _ => {}
     }
-    // The tz database has all zones a second time in this directory: without leap seconds, as they are here.
+    // The tz database has all time zones a second time in this directory, without leap seconds. They are the
+    // same ones here.
     if lower.starts_with(POSIX) {
         let (zone, spelled) =
             text.get(POSIX.len()..).filter(|rest| !is_of_machine(rest)).and_then(of_database)?;
@@ -237,13 +240,14 @@ fn of_database(text: &str) -> Option<(Zone, String)> {
     Some((Zone::Rules(found), spelled))
 }
 
-/// Names that are not in the directories of the tz database.
+/// Whether a name cannot follow the prefix `posix/`, because the tz database has no such name in its
+/// directories.
 fn is_of_machine(name: &str) -> bool {
     let lower = name.to_ascii_lowercase();
     lower == "localtime" || lower.starts_with(POSIX)
 }
 
-/// The zone of the machine's clock.
+/// The time zone of the machine.
 fn of_machine() -> Option<Zone> {
     let rules = std::fs::read("/etc/localtime").ok()?;
     TimeZone::tzif("localtime", &rules).ok().map(Zone::Rules)
@@ -254,7 +258,8 @@ mod tests {
     use super::*;
     use crate::time::{Reading, TimeForms, parse_timestamp, parse_timestamptz, write_timestamp};
 
-    /// Shown by PostgreSQL 15 under `SET timezone = ...` (left: the zone, then the input).
+    /// The expected texts are those of PostgreSQL 15 after `SET timezone = ...`. Each line has the time zone,
+    /// the input and the text.
     #[test]
     fn zones_with_rules_are_as_in_postgresql() {
         for (zone, input, expected) in [

@@ -7,15 +7,14 @@ use super::{IntervalStyle, Zone, parse_interval};
 use crate::error::Result;
 use crate::lexeme::BLANKS;
 
-/// Offsets are smaller than a week.
+/// The limit of offsets: they are smaller than a week.
 const OFFSET_END_S: i32 = 168 * 3600;
 
 impl Zone {
-    /// The value of the setting TimeZone and how SHOW spells it: hours east as a number or an interval, a
-    /// name, or POSIX rules.
+    /// Reads a value of the setting TimeZone: hours to the east as a number or an interval, a name, or POSIX
+    /// rules. Also returns the text for SHOW.
     ///
-    /// # Errors
-    /// 22007 and others: the text of an interval is none.
+    /// # Errors 22007 and others: the text of an interval is not valid.
     pub fn of_setting(value: &str) -> Result<Option<(Zone, String)>> {
         if let Some(rest) = after_interval(value) {
             let Some(text) = quoted(rest) else { return Ok(None) };
@@ -32,7 +31,7 @@ impl Zone {
     }
 }
 
-/// A number as `strtod` of C reads it: blanks may stand before it, none behind it.
+/// Reads a number like `strtod` of C. Blanks are allowed before it but not after it.
 fn hours(value: &str) -> Option<f64> {
     let number = value.trim_start_matches(BLANKS);
     match number.strip_prefix("0x").or_else(|| number.strip_prefix("0X")) {
@@ -41,20 +40,20 @@ fn hours(value: &str) -> Option<f64> {
     }
 }
 
-/// What follows the word INTERVAL.
+/// The text after the word INTERVAL.
 fn after_interval(value: &str) -> Option<&str> {
     let (word, rest) = value.split_at_checked("interval".len())?;
     word.eq_ignore_ascii_case("interval").then_some(rest)
 }
 
-/// What stands in quotes; `None` if there is anything else.
+/// The text in quotes. `None` if there is anything else.
 fn quoted(text: &str) -> Option<&str> {
     let inner = text.trim_start_matches(BLANKS).strip_prefix('\'')?.strip_suffix('\'')?;
     (!inner.contains('\'')).then_some(inner)
 }
 
 fn fixed(seconds: i32) -> (Zone, String) {
-    // POSIX rules count west.
+    // Offsets in POSIX rules count west.
     let west = if seconds == 0 { "-00".to_owned() } else { shown_offset(-seconds) };
     (Zone::Fixed(seconds), format!("<{}>{west}", shown_offset(seconds)))
 }

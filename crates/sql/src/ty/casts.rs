@@ -4,18 +4,18 @@
 
 use super::{Reg, Ty};
 
-/// How freely a cast may be applied.
+/// Where a cast may be applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CastLevel {
     /// In any expression.
     Implicit,
-    /// When storing into a column.
+    /// When a value is stored into a column.
     Assignment,
-    /// Only where written.
+    /// Only where the statement writes the cast.
     Explicit,
 }
 
-/// The least level at which a cast from one type to another may be applied; `None` if there is no such cast.
+/// The level of the cast from one type to another. `None` if there is no such cast.
 pub fn cast_level(from: Ty, to: Ty) -> Option<CastLevel> {
     use CastLevel::{Assignment, Explicit, Implicit};
     if from == to || from == Ty::Unknown {
@@ -51,8 +51,8 @@ fn text_cast_level(to: Ty) -> CastLevel {
     }
 }
 
-/// The type that two of one kind are brought to for CASE, COALESCE, VALUES and the like: the first one,
-/// unless it alone casts to the other (PostgreSQL manual, 10.5).
+/// The common type of two types for CASE, COALESCE, VALUES and similar constructs. It is the first type,
+/// unless only the first one can be cast to the second one implicitly (PostgreSQL manual, 10.5).
 pub fn common(a: Ty, b: Ty) -> Option<Ty> {
     match (a, b) {
         (Ty::Unknown, t) | (t, Ty::Unknown) => Some(t),

@@ -65,18 +65,18 @@ fn plain(name: &str) -> Option<Ty> {
     })
 }
 
-/// 42704
+/// Error 42704: there is no type of this name.
 fn no_type(t: &TypeName) -> SqlError {
     SqlError::new(SqlState::UNDEFINED_OBJECT, format!("type \"{}\" does not exist", t.name))
 }
 
-/// Types that PostgreSQL has and Varve has not.
+/// PostgreSQL's types that Varve does not have.
 const FOREIGN: [&str; 19] = [
     "xid", "cid", "tid", "money", "inet", "cidr", "macaddr", "point", "line", "lseg", "box", "path",
     "polygon", "circle", "tsvector", "tsquery", "xml", "jsonb", "bit",
 ];
 
-/// 0A000 for a type that Varve has not.
+/// Error 0A000 for a type that Varve does not have. `None` for other names.
 fn foreign(name: &str) -> Option<SqlError> {
     let shown = match name {
         "timetz" => "time with time zone",
@@ -87,7 +87,8 @@ fn foreign(name: &str) -> Option<SqlError> {
     Some(SqlError::unsupported(format!("type {shown}")))
 }
 
-/// Digits beyond a microsecond's are none, as PostgreSQL warns.
+/// A type with digits of the second. More than six digits count as six. PostgreSQL does the same with a
+/// warning.
 fn moment_of(moment: Moment, digits: Option<i64>) -> Typed {
     Typed::of_column(match digits {
         Some(digits) => ColumnType::Rounded(moment, digits.clamp(0, 6) as u8),
@@ -110,7 +111,8 @@ fn invalid_interval() -> SqlError {
     SqlError::new(SqlState::INVALID_PARAMETER_VALUE, "invalid INTERVAL type modifier")
 }
 
-/// Arrays of arrays are arrays, as in PostgreSQL; the modifier is the elements'.
+/// The type of arrays with these elements. As in PostgreSQL, an array of arrays has the same type, and the
+/// modifier belongs to the elements.
 fn array_of(element: Typed) -> Result<Typed> {
     if element.fields().is_some_and(IntervalFields::is_partial) {
         return Err(SqlError::unsupported("an array of intervals of which some fields are kept"));
@@ -144,7 +146,7 @@ fn numeric_of(modifiers: &[i64]) -> Result<Typed> {
     Ok(Typed::of_column(column))
 }
 
-/// Longest declared length of a string type, as in PostgreSQL.
+/// The largest declared length of a string type, as in PostgreSQL.
 const LENGTH_MAX: i64 = 10_485_760;
 
 fn string_of(ty: Ty, length: Option<i64>) -> Result<Typed> {

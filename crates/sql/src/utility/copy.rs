@@ -45,7 +45,7 @@ pub(super) fn copy(source: Source<'_>, c: &CopyStmt) -> Result<Utility> {
     })))
 }
 
-/// A query in parentheses, as text: it is read when the statement runs.
+/// The text of a query in parentheses. It is parsed when the statement runs.
 fn query(source: Source<'_>) -> Result<CopyWhat> {
     let tokens = source.tokens()?;
     let end = behind_parenthesis(&tokens, 1);
@@ -57,7 +57,7 @@ fn query(source: Source<'_>) -> Result<CopyWhat> {
     }
 }
 
-/// Options as written; what is absent takes the format's default.
+/// The options as written. An absent option has the format's default.
 #[derive(Default)]
 struct Options {
     kind: Option<Kind>,
@@ -74,7 +74,7 @@ struct Options {
 }
 
 impl Options {
-    /// Keeps an option; 42601 if it was given before.
+    /// Stores an option. Fails with 42601 if it was given before.
     fn take(&mut self, source: Source<'_>, given: Opt<'_>) -> Result<()> {
         let at = given.position(source);
         let is_new = match given.name() {
@@ -94,7 +94,7 @@ impl Options {
         if is_new? { Ok(()) } else { Err(node::redundant(at)) }
     }
 
-    /// The format that they make; checked in PostgreSQL's order.
+    /// Makes the format of the options. They are checked in PostgreSQL's order.
     fn format(self, is_from: bool) -> Result<Format> {
         let kind = self.kind.unwrap_or_default();
         if kind == Kind::Binary {
@@ -206,7 +206,7 @@ fn check_null(null: &str, delimiter: u8, quote: u8, kind: Kind) -> Result<()> {
     Ok(())
 }
 
-/// Puts an option into its slot; whether that was empty.
+/// Stores an option in its slot. Returns whether the slot was empty.
 fn once<T>(slot: &mut Option<T>, value: impl FnOnce() -> Result<T>) -> Result<bool> {
     if slot.is_some() {
         return Ok(false);
@@ -252,7 +252,8 @@ fn these(given: Opt<'_>, at: Option<u32>) -> Result<Chosen> {
     }
 }
 
-/// The encoding of this name; 22023 for none, 0A000 for one that is not converted here.
+/// Finds the encoding of this name. Fails with 22023 if there is none, and with 0A000 if Varve cannot convert
+/// it.
 fn encoding(name: &str, at: Option<u32>) -> Result<Encoding> {
     let wrong = || invalid("argument to option \"encoding\" must be a valid encoding name").at(at);
     let encoding = Encoding::named(name).ok_or_else(wrong)?;

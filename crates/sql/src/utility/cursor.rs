@@ -21,20 +21,20 @@ pub struct Declare {
     pub is_insensitive: bool,
     /// WITH HOLD
     pub holds: bool,
-    /// The query, and how many characters come before it.
+    /// The text of the query.
     pub query: Box<str>,
-    /// Characters before the query.
+    /// The number of characters before the query.
     pub before: u32,
 }
 
-/// Which rows of a cursor.
+/// The rows of a cursor that FETCH or MOVE names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
-    /// So many rows from here, backward if negative; ALL is `i64::MAX`.
+    /// This number of rows from the current position, backward if negative. ALL is `i64::MAX`.
     Forward(i64),
-    /// The row of this number, from the end if negative.
+    /// The row with this number. A negative number counts from the end.
     Absolute(i64),
-    /// The row so many from here.
+    /// The row at this distance from the current position.
     Relative(i64),
 }
 
@@ -55,7 +55,7 @@ pub(super) fn declare(source: Source<'_>, d: &DeclareCursorStmt) -> Result<Utili
     if has(ASENSITIVE | INSENSITIVE) {
         return Err(contradiction("cannot specify both ASENSITIVE and INSENSITIVE"));
     }
-    // No name is the bare word FOR.
+    // A name cannot be the word FOR without quotes, so the first FOR begins the query.
     let tokens = source.tokens()?;
     let link = tokens.iter().position(|t| t.token() == Token::For);
     let (query, before) = source.rest(&tokens, link.map_or(tokens.len(), |n| n + 1))?;
@@ -71,7 +71,7 @@ pub(super) fn declare(source: Source<'_>, d: &DeclareCursorStmt) -> Result<Utili
     })))
 }
 
-/// 42P11
+/// Error 42P11: the options of a cursor contradict each other.
 fn contradiction(message: &str) -> SqlError {
     SqlError::new(SqlState::INVALID_CURSOR_DEFINITION, message)
 }

@@ -28,7 +28,7 @@ pub enum DatabaseCommand {
     Owner(String, RoleName),
     /// DROP DATABASE
     Drop {
-        /// Which.
+        /// The database.
         name: String,
         /// IF EXISTS
         if_exists: bool,
@@ -38,7 +38,7 @@ pub enum DatabaseCommand {
 }
 
 impl DatabaseCommand {
-    /// Its tag, if it runs only in a transaction of its own.
+    /// The command's tag, if the command runs only in a transaction of its own.
     pub fn tag_if_alone(&self) -> Option<&'static str> {
         match self {
             DatabaseCommand::Create(..) => Some("CREATE DATABASE"),
@@ -48,7 +48,7 @@ impl DatabaseCommand {
     }
 }
 
-/// What CREATE and ALTER DATABASE may say of a database.
+/// An option of CREATE and ALTER DATABASE.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DatabaseOption {
     /// OWNER
@@ -123,9 +123,9 @@ fn database_options(source: Source<'_>, list: &[Node]) -> Result<Vec<DatabaseOpt
     Ok(options)
 }
 
-/// One option; `None` for one that says what is so anyway.
+/// Converts one option. `None` if it asks for something that always holds in Varve.
 fn option(source: Source<'_>, given: Opt<'_>) -> Result<Option<DatabaseOption>> {
-    // DEFAULT
+    // The value is DEFAULT.
     if given.value().is_none() {
         return Ok(None);
     }
@@ -176,7 +176,7 @@ fn encoding(name: &str) -> Result<()> {
     }
 }
 
-/// Texts are ordered by their bytes, whatever the database.
+/// Fails for other locales than C, because Varve always sorts texts by bytes.
 fn locale(name: &str) -> Result<()> {
     let lower = name.to_ascii_lowercase();
     match matches!(lower.as_str(), "c" | "posix" | "c.utf-8" | "c.utf8") {

@@ -8,7 +8,7 @@ use super::Utility;
 use super::node::{self, Opt, Source, behind_parenthesis};
 use crate::error::{Result, SqlError, SqlState};
 
-/// How a plan is shown.
+/// The format in which a plan is shown.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Format {
     /// Lines.
@@ -22,16 +22,16 @@ pub enum Format {
     Yaml,
 }
 
-/// What EXPLAIN is asked for.
+/// The options of EXPLAIN.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// The statement runs, and what each step has done is shown.
+    /// ANALYZE: the statement runs, and the measurements of each step are shown.
     pub analyze: bool,
-    /// More about each step.
+    /// VERBOSE: more details of each step are shown.
     pub verbose: bool,
-    /// Pages that were used.
+    /// BUFFERS: the used pages are shown.
     pub buffers: bool,
-    /// Settings of the planner that the session has changed.
+    /// SETTINGS: settings of the planner that the session has changed are shown.
     pub settings: bool,
     /// FORMAT
     pub format: Format,
@@ -42,7 +42,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Whether the time of each step is taken.
+    /// Whether the time of each step is measured.
     pub fn shows_timing(&self) -> bool {
         self.timing.unwrap_or(self.analyze)
     }
@@ -56,11 +56,11 @@ impl Options {
 /// EXPLAIN of a statement.
 #[derive(Debug, Clone)]
 pub struct Explain {
-    /// What is asked for.
+    /// The options.
     pub options: Options,
     /// The statement.
     pub text: String,
-    /// Characters before it.
+    /// The number of characters before the statement.
     pub before: u32,
 }
 
@@ -81,7 +81,7 @@ pub(super) fn explain(source: Source<'_>, e: &ExplainStmt) -> Result<Utility> {
     Ok(Utility::Explain(Box::new(Explain { options, text: text.to_owned(), before })))
 }
 
-/// The number of the token with which the statement begins that is to be explained.
+/// The index of the first token of the explained statement.
 fn behind_options(tokens: &[ScanToken]) -> usize {
     let is = |n: usize, wanted: &[Token]| tokens.get(n).is_some_and(|t| wanted.contains(&t.token()));
     let starts_query = [Token::Select, Token::Values, Token::With, Token::Table, Token::Ascii40];
@@ -101,7 +101,7 @@ fn option(source: Source<'_>, given: Opt<'_>, options: &mut Options) -> Result<(
         "timing" => options.timing = Some(given.flag()?),
         "summary" => options.summary = Some(given.flag()?),
         "settings" => options.settings = given.flag()?,
-        // There are no costs to show.
+        // Varve's plans have no costs to show.
         "costs" => _ = given.flag()?,
         "wal" if given.flag()? => return Err(SqlError::unsupported("EXPLAIN (WAL)")),
         "wal" => {}

@@ -13,13 +13,13 @@ use crate::error::{Result, SqlError, SqlState};
 /// VACUUM or ANALYZE.
 #[derive(Debug, Clone)]
 pub struct Maintain {
-    /// VACUUM rather than ANALYZE.
+    /// Whether the command is VACUUM. Otherwise it is ANALYZE.
     pub is_vacuum: bool,
-    /// Rows are to be counted.
+    /// Whether rows are counted.
     pub analyzes: bool,
-    /// FULL: tables are to be put into new trees.
+    /// FULL: tables are copied into new trees.
     pub rewrites: bool,
-    /// Tables, with columns if any were named; all if there are none.
+    /// The named tables, each with its columns if the command names some. Empty means all tables.
     pub tables: Vec<(ast::ObjectName, Vec<ast::Ident>)>,
 }
 
@@ -74,7 +74,8 @@ fn table(node: &Node) -> Result<(ast::ObjectName, Vec<ast::Ident>)> {
     }
 }
 
-/// Whether an option is on. But for ANALYZE and FULL they say how PostgreSQL's vacuum goes about it.
+/// Whether an option is on. Options other than ANALYZE and FULL control how PostgreSQL's vacuum works, so
+/// they have no effect.
 fn option(source: Source<'_>, given: Opt<'_>, is_vacuum: bool) -> Result<bool> {
     let known = if is_vacuum { FLAGS } else { &FLAGS[..FLAGS_OF_ANALYZE] };
     if known.contains(&given.name()) {

@@ -13,10 +13,10 @@ use super::{Utility, tag};
 use crate::error::{Result, SqlError};
 use crate::parse::postgres::node;
 
-/// Which word stands behind ALTER.
+/// The word after ALTER.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Word {
-    /// TABLE, which takes views and sequences, too.
+    /// TABLE, which accepts views and sequences, too.
     Table,
     /// VIEW
     View,
@@ -26,7 +26,7 @@ pub enum Word {
     Index,
 }
 
-/// Whose owner is changed.
+/// The object whose owner is changed.
 #[derive(Debug, Clone)]
 pub enum Owned {
     /// A table, view, sequence or index.
@@ -51,7 +51,7 @@ pub enum OwnerChange {
     All(Vec<RoleName>, RoleName),
 }
 
-/// ALTER TABLE and its kin; `None` if it does something else.
+/// Converts ALTER TABLE, VIEW, SEQUENCE or INDEX with OWNER TO. `None` if the statement does something else.
 pub(super) fn of_relation(a: &AlterTableStmt) -> Result<Option<OwnerChange>> {
     let [Node { node: Some(NodeEnum::AlterTableCmd(command)) }] = a.cmds.as_slice() else { return Ok(None) };
     let Some(relation) = &a.relation else { return Ok(None) };

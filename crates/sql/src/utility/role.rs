@@ -28,7 +28,7 @@ pub enum RoleName {
     Public,
 }
 
-/// What CREATE and ALTER ROLE may say of a role.
+/// An option of CREATE and ALTER ROLE.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RoleOption {
     /// [NO]SUPERUSER
@@ -45,20 +45,20 @@ pub enum RoleOption {
     Replicates(bool),
     /// [NO]BYPASSRLS
     BypassesRowSecurity(bool),
-    /// PASSWORD; `None` takes it away.
+    /// PASSWORD. `None` removes the password.
     Password(Option<Secret>),
     /// VALID UNTIL
     ValidUntil(String),
     /// IN ROLE
     MemberOf(Vec<RoleName>),
-    /// ROLE (false), ADMIN (true): who becomes a member of it.
+    /// ROLE (false) or ADMIN (true): the roles that become members of the new role.
     Members(Vec<RoleName>, bool),
 }
 
-/// What GRANT and REVOKE are about.
+/// The objects of GRANT and REVOKE.
 #[derive(Debug, Clone)]
 pub enum Objects {
-    /// Tables and views; a sequence is found by this, too.
+    /// Tables and views. Sequences can be named in this way, too.
     Tables(Vec<ast::ObjectName>),
     /// Sequences.
     Sequences(Vec<ast::ObjectName>),
@@ -75,13 +75,13 @@ pub enum Objects {
 /// GRANT or REVOKE of rights on objects.
 #[derive(Debug, Clone)]
 pub struct GrantObjects {
-    /// GRANT rather than REVOKE.
+    /// Whether the command is GRANT. Otherwise it is REVOKE.
     pub grants: bool,
-    /// What may be done; `None` is ALL.
+    /// The rights. `None` means ALL.
     pub rights: Option<Rights>,
-    /// On what.
+    /// The objects.
     pub objects: Objects,
-    /// To or from whom.
+    /// The roles that get or lose the rights.
     pub grantees: Vec<RoleName>,
     /// WITH GRANT OPTION, or GRANT OPTION FOR
     pub option: bool,
@@ -100,24 +100,24 @@ pub enum RoleCommand {
     Rename(String, String),
     /// ALTER GROUP ... ADD USER, DROP USER
     Group {
-        /// ADD rather than DROP.
+        /// Whether the command is ADD. Otherwise it is DROP.
         adds: bool,
         /// The group.
         group: String,
-        /// Who becomes a member, or is none any more.
+        /// The roles that become members, or are members no longer.
         members: Vec<RoleName>,
     },
     /// DROP ROLE [IF EXISTS]
     Drop(Vec<RoleName>, bool),
     /// Rights on objects.
     Objects(Box<GrantObjects>),
-    /// Membership: roles, whom, whether granted, the admin option.
+    /// GRANT or REVOKE of membership in roles.
     Membership {
-        /// GRANT rather than REVOKE.
+        /// Whether the command is GRANT. Otherwise it is REVOKE.
         grants: bool,
-        /// The roles to become a member of.
+        /// The roles in which membership is granted or revoked.
         roles: Vec<String>,
-        /// Who becomes a member.
+        /// The members.
         members: Vec<RoleName>,
         /// WITH ADMIN OPTION, ADMIN OPTION FOR
         option: bool,
@@ -154,7 +154,7 @@ pub(super) fn create(source: Source<'_>, c: &CreateRoleStmt) -> Result<Utility> 
     Ok(command(RoleCommand::Create(name, options)))
 }
 
-/// A name that a role may get.
+/// Checks that a role may get this name.
 fn new_name(name: &str) -> Result<String> {
     if name.starts_with("pg_") {
         let message = format!("role name \"{name}\" is reserved");
@@ -207,7 +207,7 @@ fn is_same(one: &RoleOption, other: &RoleOption) -> bool {
     }
 }
 
-/// One option; `None` for one that has no effect.
+/// Converts one option. `None` if it has no effect.
 fn option(given: Opt<'_>) -> Result<Option<RoleOption>> {
     let members = || match given.value() {
         Some(NodeEnum::List(list)) => role_names(&list.items),
@@ -223,7 +223,7 @@ fn option(given: Opt<'_>) -> Result<Option<RoleOption>> {
         "bypassrls" => RoleOption::BypassesRowSecurity(given.flag()?),
         "password" => RoleOption::Password(given.text().map(Into::into)),
         "validUntil" => RoleOption::ValidUntil(given.needed_text()?),
-        // -1 is no limit; others are not kept.
+        // -1 means no limit. Varve does not support other values.
         "connectionlimit" if given.number() == Some(-1) => return Ok(None),
         "connectionlimit" => return Err(SqlError::unsupported("CONNECTION LIMIT")),
         "sysid" => return Ok(None),
@@ -242,7 +242,7 @@ fn role_names(list: &[Node]) -> Result<Vec<RoleName>> {
     list.iter().map(one).collect()
 }
 
-/// A role as it is named.
+/// Converts the name of a role.
 pub(super) fn role_name(role: Option<&RoleSpec>) -> Result<RoleName> {
     let Some(role) = role else { return Err(SqlError::internal("a command without its role")) };
     Ok(match role.roletype() {
@@ -268,7 +268,7 @@ pub(super) fn membership(g: &GrantRoleStmt) -> Result<Utility> {
     Ok(command(RoleCommand::Membership { grants: g.is_grant, roles, members, option }))
 }
 
-/// GRANTED BY CURRENT_USER, the only grantor that PostgreSQL takes.
+/// Checks GRANTED BY. As in PostgreSQL, only CURRENT_USER is allowed.
 fn granted_by(grantor: Option<&RoleSpec>) -> Result<()> {
     match grantor.map(|role| role_name(Some(role))).transpose()? {
         None | Some(RoleName::Current) => Ok(()),
@@ -301,7 +301,7 @@ fn privileges(list: &[Node]) -> Result<Vec<String>> {
     list.iter().map(one).collect()
 }
 
-/// The rights; `None` is ALL.
+/// The rights in a list of words. `None` means ALL.
 fn rights(list: &[Node]) -> Result<Option<Rights>> {
     if list.is_empty() {
         return Ok(None);

@@ -15,7 +15,7 @@ use crate::parse::postgres;
 use crate::system::names::quoted;
 use crate::time::{IntervalStyle, parse_interval, write_interval};
 
-/// Settings whose value is a list of names: each is quoted where it has to be.
+/// Settings whose value is a list of names. Each name is quoted if necessary.
 const LISTS_OF_NAMES: &[&str] = &["search_path", "temp_tablespaces", "local_preload_libraries"];
 
 /// Settings whose value is a list.
@@ -74,8 +74,8 @@ fn one_value(arg: &Node, is_name: bool) -> Result<String> {
     }
 }
 
-/// SET TIME ZONE INTERVAL '...' [HOUR | MINUTE | HOUR TO MINUTE]: a number by itself counts the last field,
-/// and what is below it goes.
+/// Converts SET TIME ZONE INTERVAL '...' [HOUR | MINUTE | HOUR TO MINUTE]. A number without a unit counts the
+/// last field, and smaller units are dropped.
 fn zone_interval(cast: &TypeCast) -> Result<String> {
     const HOUR: i64 = 1 << 10;
     const MINUTE: i64 = 1 << 11;

@@ -10,7 +10,7 @@ use pg_query::protobuf::{ObjectType, RoleStmtType, TransactionStmtKind};
 
 use crate::error::SqlError;
 
-/// 0A000 with the name of a statement.
+/// Error 0A000: Varve does not support this statement.
 pub(crate) fn unsupported(statement: &NodeEnum) -> SqlError {
     let error = SqlError::unsupported(name(statement));
     match hint(statement) {
@@ -19,7 +19,7 @@ pub(crate) fn unsupported(statement: &NodeEnum) -> SqlError {
     }
 }
 
-/// What does instead.
+/// A hint about what to use instead.
 fn hint(statement: &NodeEnum) -> Option<&'static str> {
     Some(match statement {
         NodeEnum::CreateEnumStmt(_) => "Use text with CHECK (... IN (...)).",
@@ -87,7 +87,7 @@ fn of_transaction(kind: TransactionStmtKind) -> &'static str {
     }
 }
 
-/// Names of statements that have one each.
+/// The names of statements with a single name.
 fn fixed(statement: &NodeEnum) -> &'static str {
     match statement {
         NodeEnum::SelectStmt(_) => "SELECT",
@@ -121,7 +121,7 @@ fn fixed(statement: &NodeEnum) -> &'static str {
     }
 }
 
-/// Functions, types, text search, foreign data, replication, databases.
+/// The names of statements about functions, types, text search, foreign data, replication and databases.
 fn of_programs(statement: &NodeEnum) -> Option<&'static str> {
     Some(match statement {
         NodeEnum::CreateFunctionStmt(_) => "CREATE FUNCTION",
@@ -204,7 +204,7 @@ fn of_session(statement: &NodeEnum) -> &'static str {
     }
 }
 
-/// What PostgreSQL calls a kind of object.
+/// PostgreSQL's word for a kind of objects.
 pub(crate) fn kind(kind: ObjectType) -> &'static str {
     match kind {
         ObjectType::ObjectAccessMethod => "ACCESS METHOD",

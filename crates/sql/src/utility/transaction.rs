@@ -8,7 +8,7 @@ use super::{Level, Modes, Utility};
 use crate::error::{Result, SqlError};
 use crate::settings;
 
-/// BEGIN and its kin.
+/// Converts BEGIN, COMMIT, ROLLBACK and the commands of savepoints.
 pub(super) fn transaction(t: &TransactionStmt) -> Result<Utility> {
     use TransactionStmtKind::{
         TransStmtBegin, TransStmtCommit, TransStmtCommitPrepared, TransStmtPrepare, TransStmtRelease,
@@ -31,7 +31,7 @@ pub(super) fn transaction(t: &TransactionStmt) -> Result<Utility> {
     })
 }
 
-/// ISOLATION LEVEL, READ ONLY, DEFERRABLE; the last of two counts.
+/// Converts ISOLATION LEVEL, READ ONLY and DEFERRABLE. If a mode is given twice, the last one counts.
 pub(super) fn modes(list: &[Node]) -> Result<Modes> {
     let mut modes = Modes::default();
     for option in options(list)? {
@@ -58,7 +58,7 @@ fn is_on(option: Opt<'_>) -> bool {
     }
 }
 
-/// SET CONSTRAINTS
+/// Converts SET CONSTRAINTS.
 pub(super) fn constraints(c: &ConstraintsSetStmt) -> Result<Utility> {
     let names = relations(&c.constraints)?;
     Ok(Utility::SetConstraints((!names.is_empty()).then_some(names), c.deferred))

@@ -18,11 +18,11 @@ pub struct ViewOptions {
     pub view: ast::ObjectName,
     /// IF EXISTS
     pub if_exists: bool,
-    /// `security_invoker` afterwards.
+    /// The value of `security_invoker` after the command.
     pub security_invoker: Option<bool>,
 }
 
-/// The options that the statement sets; `None` if it does something else.
+/// The options that the statement sets. `None` if the statement does something else.
 pub(super) fn options(statement: &AlterTableStmt) -> Result<Option<ViewOptions>> {
     let (Some(view), [command], ObjectType::ObjectView) =
         (&statement.relation, statement.cmds.as_slice(), statement.objtype())
@@ -60,7 +60,7 @@ fn listed(command: &AlterTableCmd) -> impl Iterator<Item = &DefElem> {
     })
 }
 
-/// An option's value as text.
+/// The value of an option as text.
 fn written(node: &Node) -> Option<String> {
     match node.node.as_ref()? {
         NodeEnum::String(s) => Some(s.sval.clone()),
