@@ -21,7 +21,7 @@ struct StoredRow<'r> {
 }
 
 impl MemoryStore {
-    /// Checks the table; gives the number of its rows.
+    /// Checks the table. Returns the number of its rows.
     pub(crate) fn check(&self, core: &Core, damages: &mut Vec<String>) -> Result<u64> {
         let mut rows = 0;
         for at in self.tables() {
@@ -38,7 +38,7 @@ impl MemoryStore {
         Ok(rows)
     }
 
-    /// Checks what one store has of the table.
+    /// Checks the part of the table in one store. Returns the number of its rows.
     fn check_in(&self, core: &Core, at: StoredTable, damages: &mut Vec<String>) -> Result<u64> {
         let store = core.partitions.read(at.partition)?;
         let (mut rows, mut keys, mut spare) = (0, RowKeys::default(), Vec::new());
@@ -65,7 +65,7 @@ impl MemoryStore {
         Ok(rows)
     }
 
-    /// Whether the row is where its keys say, in every index, and in its partition.
+    /// Checks that every index finds the row by its key, and that the row is in the right partition.
     fn check_row(
         &self,
         store: &dyn Store,

@@ -19,10 +19,10 @@ use crate::partitions::StoredTable;
 use crate::reshape::Reshape;
 use crate::row_access::{OnRow, ScanSpec};
 
-/// Rows are copied in pieces of about this many bytes.
+/// The approximate size of the pieces in which rows are copied, in bytes.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// Rows that wait to be copied, with what follows them, and the key of the last one.
+/// Stored rows (each with its row id, if it has one) that will be copied, and the key of the last one.
 #[derive(Default)]
 struct Piece {
     rows: Vec<Vec<u8>>,
@@ -30,7 +30,7 @@ struct Piece {
     bytes: usize,
 }
 
-/// 0A000 for what CREATE TABLE asks for and these engines do not have.
+/// Fails with 0A000 if CREATE TABLE asks for something that these engines do not have.
 pub(crate) fn refuse_kinds(new: &NewTable, engine: &str) -> Result<()> {
     match new.storage.compression {
         Some(_) => {
@@ -42,7 +42,7 @@ pub(crate) fn refuse_kinds(new: &NewTable, engine: &str) -> Result<()> {
 
 impl MemoryStore {
     /// Makes a table for `def` in the same partition and copies the rows. `columns` says where each column
-    /// comes from, if they are not the same ones. Sets where `def` has its rows.
+    /// comes from, if the columns change. The new table becomes the table of `def`.
     pub(crate) fn rebuild(
         &self,
         cx: &mut Context,
@@ -63,7 +63,7 @@ impl MemoryStore {
         Ok(())
     }
 
-    /// Reads rows of a store behind the last one of the piece; `false` if there are none.
+    /// Reads the rows of a store after the last one of the piece. Returns false if there are none.
     fn next_piece(&self, cx: &Context, at: StoredTable, piece: &mut Piece) -> Result<bool> {
         cx.check_cancel()?;
         let last = std::mem::take(&mut piece.last);
@@ -87,13 +87,13 @@ impl MemoryStore {
         )?;
         let is_last = piece.last.is_empty();
         if is_last {
-            // No key is larger: the next call finds nothing.
+            // No key is larger than this one, so the next call finds nothing.
             piece.last.push(u8::MAX);
         }
         Ok(!piece.rows.is_empty())
     }
 
-    /// Inserts a row of another table of the same rows.
+    /// Inserts a row of the old table.
     fn copy(
         &self,
         cx: &mut Context,
@@ -119,7 +119,7 @@ impl MemoryStore {
         self.insert_at(cx, at, &bytes)
     }
 
-    /// 23502 if a row has NULL in the column.
+    /// Fails with 23502 if a row has NULL in the column.
     pub(crate) fn refuse_nulls(&self, cx: &mut Context, column: usize) -> Result<()> {
         let name = self.def.columns.get(column).map_or("", |column| &column.name).to_owned();
         let on_row: &mut OnRow<'_> = &mut |_, row| match row.get(column).is_null() {

@@ -17,13 +17,14 @@ use crate::error::Result;
 use crate::partitions::StoredTable;
 use crate::tree::Estimate;
 
-/// Rows of a store that are looked at.
+/// The largest number of rows of a store that are read for an estimate.
 const SAMPLE_ROWS: u64 = 256;
-/// About what an index entry takes beside its key, and a row beside its bytes.
+/// The approximate number of bytes of an index entry in addition to its key, and of a row in addition to its
+/// content.
 const ENTRY_BYTES: usize = 24;
 
 impl MemoryStore {
-    /// About how many rows there are. A sample of them begins with the first row.
+    /// Estimates the number of rows. A sample of the rows begins with the first row.
     pub(crate) fn estimate(&self, core: &Core) -> Result<Estimate> {
         let entries: Result<u64> = self.tables().try_fold(0, |rows, at| Ok(rows + self.rows_in(core, at)?));
         Ok(Estimate { entries: entries?, places: vec![Vec::new()] })

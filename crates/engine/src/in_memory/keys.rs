@@ -14,10 +14,10 @@ use crate::key;
 use crate::row::RowRef;
 use crate::types::{ColumnType, Datum};
 
-/// Bytes of a row id's key, which follows the row in a table without a primary key.
+/// The length of a row id's key in bytes. In a table without a primary key, this key follows the row.
 pub(super) const ROW_ID_BYTES: usize = 9;
 
-/// The keys of one row, one behind the other, the primary key first.
+/// The keys of one row, one after the other. The primary key is the first one.
 #[derive(Default)]
 pub(super) struct RowKeys {
     bytes: Vec<u8>,
@@ -25,12 +25,12 @@ pub(super) struct RowKeys {
 }
 
 impl RowKeys {
-    /// No keys, in a buffer that has been used before.
+    /// An empty list of keys that reuses a buffer.
     pub(super) fn in_buffer(bytes: Vec<u8>) -> RowKeys {
         RowKeys { bytes, ends: SmallVec::new() }
     }
 
-    /// The buffer, to be used again.
+    /// Returns the buffer for later use.
     pub(super) fn into_buffer(self) -> Vec<u8> {
         self.bytes
     }
@@ -40,14 +40,14 @@ impl RowKeys {
         self.ends.clear();
     }
 
-    /// The key in an index; empty if there is no such index.
+    /// The key in the index with this number. Empty if there is no such index.
     pub(super) fn key(&self, number: usize) -> &[u8] {
         let start = number.checked_sub(1).map_or(Some(0), |before| self.ends.get(before).copied());
         let span = start.zip(self.ends.get(number).copied());
         span.and_then(|(start, end)| self.bytes.get(start..end)).unwrap_or_default()
     }
 
-    /// All keys, as a store takes them.
+    /// All keys, in the form that a store expects.
     pub(super) fn all(&self) -> SmallVec<[&[u8]; 7]> {
         (0..self.ends.len()).map(|number| self.key(number)).collect()
     }
@@ -58,14 +58,15 @@ pub(super) fn push_row_id(out: &mut Vec<u8>, id: u64) {
     key::push(out, ColumnType::Int8, &Datum::Int8(id.cast_signed()));
 }
 
-/// The number in the key of a row id.
+/// The row id in its key.
 pub(super) fn row_id(key: &[u8]) -> Option<u64> {
     let raw = key.get(1..ROW_ID_BYTES)?;
     Some(u64::from_be_bytes(raw.try_into().ok()?) ^ (1 << 63))
 }
 
 impl MemoryStore {
-    /// Takes stored bytes apart: the row, and behind it the row id's key, if there is one.
+    /// Splits stored bytes into the row and the row id's key. The key is empty if the table has a primary
+    /// key.
     pub(super) fn split<'r>(&'r self, stored: &'r [u8]) -> Result<(RowRef<'r>, &'r [u8])> {
         let id_bytes = if self.def.primary_key.is_some() { 0 } else { ROW_ID_BYTES };
         let split = stored.len().checked_sub(id_bytes).and_then(|at| stored.split_at_checked(at));
@@ -74,7 +75,7 @@ impl MemoryStore {
         Ok((self.row(row)?, id))
     }
 
-    /// Appends the primary key of a row; `id` is what follows the row in a table without one.
+    /// Appends the primary key of a row. In a table without a primary key, appends `id`, the row id's key.
     pub(super) fn push_primary_key(&self, row: RowRef<'_>, id: &[u8], out: &mut Vec<u8>) -> Result<()> {
         let Some(primary) = &self.def.primary_key else {
             out.extend_from_slice(id);
@@ -91,7 +92,7 @@ impl MemoryStore {
         Ok(())
     }
 
-    /// The keys of a row.
+    /// Computes the keys of a row.
     pub(super) fn keys_of(&self, row: RowRef<'_>, id: &[u8], keys: &mut RowKeys) -> Result<()> {
         keys.clear();
         self.push_primary_key(row, id, &mut keys.bytes)?;
@@ -106,7 +107,7 @@ impl MemoryStore {
         Ok(())
     }
 
-    /// Appends the columns of an index; whether one of them is NULL.
+    /// Appends the columns of an index. Returns whether one of them is NULL.
     fn push_columns(&self, index: &IndexDef, row: RowRef<'_>, out: &mut Vec<u8>) -> bool {
         let mut has_null = false;
         for ordinal in &index.columns {

@@ -14,13 +14,13 @@ use crate::core::Core;
 use crate::error::Result;
 use crate::partitions::StoredTable;
 
-/// Rows of the first piece that is read of a store. Each later piece has twice the rows.
+/// The number of rows in the first piece that is read from a store. Each later piece has twice as many rows.
 const PIECE_ROWS_MIN: usize = 8;
 const PIECE_ROWS_MAX: usize = 512;
-/// A piece ends behind this many bytes.
+/// A piece ends when it has at least this number of bytes.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// What is read of an index.
+/// The range of an index to read.
 pub(super) struct Wanted<'k> {
     pub(super) index: usize,
     pub(super) range: KeyRange<'k>,
@@ -30,11 +30,11 @@ pub(super) struct Wanted<'k> {
 /// The next rows of one store.
 struct Piece {
     at: StoredTable,
-    /// Keys and rows, one behind the other.
+    /// Keys and rows, one after the other.
     bytes: Vec<u8>,
     /// Where the key and the row of each entry end.
     ends: Vec<(usize, usize)>,
-    /// The entry that comes next.
+    /// The index of the next entry.
     next: usize,
     rows_max: usize,
     is_last: bool,
@@ -46,14 +46,14 @@ impl Piece {
         Piece { at, bytes, ends, next: 0, rows_max: PIECE_ROWS_MIN, is_last: false }
     }
 
-    /// An entry: its key and its row.
+    /// The key and the row of an entry.
     fn entry(&self, number: usize) -> Option<(&[u8], &[u8])> {
         let (key_end, row_end) = *self.ends.get(number)?;
         let start = number.checked_sub(1).and_then(|before| self.ends.get(before)).map_or(0, |(_, end)| *end);
         Some((self.bytes.get(start..key_end)?, self.bytes.get(key_end..row_end)?))
     }
 
-    /// Reads on behind the last entry, if all were taken.
+    /// Reads the next piece, if all entries of this one were taken.
     fn refill(&mut self, core: &Core, wanted: &Wanted<'_>) -> Result<()> {
         if self.is_last || self.next < self.ends.len() {
             return Ok(());

@@ -45,7 +45,7 @@ pub(crate) use check::check_chunks;
 pub(crate) use definition::refuse_kinds;
 pub(crate) use spread::{refuse_key, spread_by, without_padding};
 
-/// One of the engines.
+/// One of the memory-oriented engines.
 pub(crate) struct MemoryEngine(pub(crate) EngineKind);
 
 impl TableEngine for MemoryEngine {
@@ -62,11 +62,12 @@ impl TableEngine for MemoryEngine {
 pub(crate) struct MemoryStore {
     def: Arc<TableDef>,
     schema: Arc<RowSchema>,
-    /// Its table in the store of its partition, or in the first store if it is spread.
+    /// The table in the store of its partition. If the table is spread over partitions, its part in the first
+    /// store.
     first: StoredTable,
-    /// Its tables in the other stores if it is spread.
+    /// The parts in the other stores, if the table is spread.
     others: Box<[StoredTable]>,
-    /// 0 until it is looked up.
+    /// The next row id. 0 until it is looked up.
     next_row_id: Arc<AtomicU64>,
 }
 
@@ -83,7 +84,7 @@ impl MemoryStore {
         }
     }
 
-    /// The store of a table; `None` if another engine keeps it.
+    /// The `MemoryStore` of a table. `None` if the table belongs to another engine.
     pub(crate) fn of(table: &Table) -> Option<&MemoryStore> {
         (&*table.store as &dyn Any).downcast_ref()
     }
@@ -137,7 +138,7 @@ impl TableStore for MemoryStore {
     ) -> Result<Outcome> {
         let mut decided = Ok(false);
         let is_there = self.read_row(cx, key, &mut |row| decided = decide(row))?;
-        // The partition is locked already, and so are all of its rows.
+        // The transaction has locked the partition, and so all rows in it.
         Ok(match (is_there, decided?) {
             (false, _) => Outcome::Missing,
             (true, true) => Outcome::Changed,

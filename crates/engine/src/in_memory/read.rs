@@ -19,11 +19,11 @@ use crate::partitions::{StoredTable, StoredTables};
 use crate::row::RowRef;
 use crate::row_access::{OnRow, ScanIndex, ScanSpec};
 
-/// A scan asks this often whether the statement was cancelled.
+/// The number of rows between two checks of a scan whether the statement was cancelled.
 const CANCEL_ROWS: u32 = 256;
 
 impl MemoryStore {
-    /// The bytes of a row, as they were written.
+    /// Checks the stored bytes of a row, and returns the row.
     pub(super) fn row<'r>(&'r self, bytes: &'r [u8]) -> Result<RowRef<'r>> {
         Ok(RowRef::checked(&self.schema, bytes)?)
     }
@@ -114,7 +114,7 @@ impl MemoryStore {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Locks the partitions of a range; the tables that have its rows.
+    /// Locks the partitions of a range. Returns the tables that can have its rows.
     fn reach_range(&self, cx: &mut Context, wanted: &Wanted<'_>) -> Result<StoredTables> {
         let only = self.table_of_range(wanted.index, wanted.range.from, wanted.range.to);
         let others = if only.is_none() { self.table_count() } else { 0 };
@@ -127,7 +127,7 @@ impl MemoryStore {
         Ok(reached)
     }
 
-    /// Hands on a row that a secondary index leads to.
+    /// Passes on a row that was found through a secondary index.
     fn show(&self, stored: &[u8], primary: &mut Vec<u8>, on_row: &mut OnRow<'_>) -> Result<ControlFlow<()>> {
         let (row, id) = self.split(stored)?;
         primary.clear();
@@ -135,8 +135,8 @@ impl MemoryStore {
         on_row(primary, row)
     }
 
-    /// The largest row id in any store, 0 if there is none. A partition need not be locked for that: no row
-    /// gets an id before the largest one is known.
+    /// The largest row id in any store, or 0. The partitions need not be locked for this, because no row gets
+    /// an id before the largest one is known.
     pub(super) fn last_row_id(&self, core: &Core) -> Result<u64> {
         let mut last = 0;
         for at in self.tables() {
@@ -150,7 +150,7 @@ impl MemoryStore {
     }
 }
 
-/// Reads a range in one store, or in several of them.
+/// Reads a range in one or several stores.
 fn scan_stores(
     core: &Core,
     tables: &[StoredTable],

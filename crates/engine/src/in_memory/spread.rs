@@ -25,14 +25,15 @@ use crate::partitions::StoredTable;
 use crate::row::RowRef;
 use crate::types::{ColumnType, Datum};
 
-/// The ordinals of the columns that spread a new table over partitions; `None` if it is in one partition.
+/// The ordinals of the columns by which a new table is spread over partitions. `None` if the table is in one
+/// partition.
 pub(crate) fn spread_by(def: &TableDef) -> Option<&[usize]> {
     let cut = def.partitions.as_ref().filter(|cut| cut.method == PartitionMethod::Hash)?;
     let is_hashed = |column: &usize| def.columns.get(*column).is_some_and(|c| is_hashable(c.column_type));
     cut.columns.iter().all(is_hashed).then_some(&*cut.columns)
 }
 
-/// 0A000 if a unique key of a table that is spread leaves out a column of its partition key.
+/// Fails with 0A000 if a unique key of a spread table lacks a column of the table's partition key.
 pub(crate) fn refuse_key(def: &TableDef, unique: Option<&[usize]>) -> Result<()> {
     let (Some(columns), Some(cut)) = (unique, spread_by(def).filter(|_| !def.spread.is_empty())) else {
         return Ok(());
@@ -51,12 +52,12 @@ impl MemoryStore {
         !self.others.is_empty()
     }
 
-    /// All its tables in stores, by their partitions.
+    /// All parts of the table in stores, in the order of their partitions.
     pub(super) fn tables(&self) -> impl Iterator<Item = StoredTable> + '_ {
         std::iter::once(self.first).chain(self.others.iter().copied())
     }
 
-    /// Number of its tables in stores.
+    /// The number of parts of the table in stores.
     pub(super) fn table_count(&self) -> u64 {
         1 + self.others.len() as u64
     }
@@ -67,8 +68,8 @@ impl MemoryStore {
         number.checked_sub(1).and_then(|at| self.others.get(at)).copied().unwrap_or(self.first)
     }
 
-    /// Before rows are read: locks the partition of a table that is spread; any other table is locked when it
-    /// is opened. `false`: SKIP LOCKED passes the partition by.
+    /// Called before rows are read. Locks the partition if the table is spread. The partition of any other
+    /// table is locked when the table is opened. Returns false if SKIP LOCKED skips the partition.
     pub(super) fn reach(&self, cx: &mut Context, at: StoredTable) -> Result<bool> {
         if self.is_spread() && !cx.is_reader {
             cx.reach_partition(at.partition)?;
@@ -76,7 +77,7 @@ impl MemoryStore {
         Ok(!cx.passed_by.contains(&at.partition))
     }
 
-    /// Before a row is changed: locks the partition of a table that is spread.
+    /// Called before a row is changed. Locks the partition if the table is spread.
     pub(super) fn reach_to_change(&self, cx: &mut Context, at: StoredTable) -> Result<()> {
         if self.is_spread() { cx.lock_partition(at.partition) } else { Ok(()) }
     }
@@ -88,7 +89,8 @@ impl MemoryStore {
         self.table_numbered(key_hash(columns.iter().map(value)))
     }
 
-    /// The table for a key in an index, of which the first bytes are known; `None` if any can have it.
+    /// The table for a key in an index, of which the first bytes are known. `None` if every table can have
+    /// it.
     pub(super) fn table_of_key(&self, index: usize, key: &[u8], known_bytes: usize) -> Option<StoredTable> {
         if !self.is_spread() {
             return Some(self.first);
@@ -106,7 +108,7 @@ impl MemoryStore {
         Some(self.table_numbered(hash))
     }
 
-    /// Adds a column of a key to a hash; `None` if the key does not have it.
+    /// Adds a column of a key to a hash. `None` if the key does not have this column.
     fn with_column(&self, hash: u64, columns: &[usize], mut key: &[u8], wanted: usize) -> Option<u64> {
         for column in columns {
             let column_type = self.def.key_type(*column);
@@ -140,7 +142,7 @@ impl MemoryStore {
     }
 }
 
-/// A value of a partition key as it is hashed: spaces at the end of `char(n)` do not count.
+/// The form of a partition key's value that is hashed, in which a `char(n)` has no spaces at its end.
 pub(crate) fn without_padding(column_type: ColumnType, value: Datum<'_>) -> Datum<'_> {
     match (column_type, value) {
         (ColumnType::Char(_), Datum::Text(text)) => Datum::Text(text.trim_end_matches(' ')),

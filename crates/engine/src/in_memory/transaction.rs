@@ -53,19 +53,21 @@ impl Context {
         self.work().locked.push(partition);
         self.passed_by.retain(|passed| *passed != partition);
         if got == Got::AfterWait {
-            // The statement has read nothing there yet: it sees what was waited for.
+            // The statement has read nothing in this partition yet. So it may see the changes of the
+            // transaction for which it has waited.
             self.renew_snapshot();
         }
         Ok(())
     }
 
-    /// Locks a partition for reads of rows, as `when_held` says.
+    /// Locks a partition before rows are read. `when_held` says what to do if another transaction has locked
+    /// it.
     pub(crate) fn reach_partition(&mut self, partition: PartitionId) -> Result<()> {
         match self.when_held {
             _ if self.has_partition(partition) => Ok(()),
             WhenHeld::Wait => self.lock_partition(partition),
             WhenHeld::Fail => self.lock_partition_within(partition, Some(Duration::ZERO)),
-            // The whole statement does without it, also if it is free by now.
+            // The whole statement skips this partition, even if it is no longer locked.
             WhenHeld::Skip if self.passed_by.contains(&partition) => Ok(()),
             WhenHeld::Skip => match self.lock_partition_within(partition, Some(Duration::ZERO)) {
                 Err(Error::LockTimeout) => {
@@ -81,8 +83,8 @@ impl Context {
         self.stores.get_or_insert_default()
     }
 
-    /// Before a change of a row: notes the partition. 0A000 if the transaction has changed something that
-    /// cannot be committed together with the table.
+    /// Called before a row is changed. Records the partition. Fails with 0A000 if the transaction has changed
+    /// something that cannot be committed together with the table.
     pub(crate) fn begin_store_write(&mut self, def: &TableDef, at: StoredTable) -> Result<()> {
         let work = self.stores.get_or_insert_default();
         match &work.durable {
@@ -106,7 +108,7 @@ impl Context {
             let written = self.newest_change()?;
             return Err(Error::MixedStores { written, refused: def.name.clone() });
         }
-        // Then the first change of a page asks again (`begin_write`).
+        // Without an id, the first change of a page calls `begin_write`, which checks again.
         self.end_identity()?;
         self.id = TxnId::NONE;
         self.core.registry.place(self.owner.slot).set_identity(self.id.get());
@@ -114,7 +116,7 @@ impl Context {
         Ok(())
     }
 
-    /// The table of the newest change of a page.
+    /// The name of the table of the newest change of a page.
     fn newest_change(&mut self) -> Result<String> {
         self.read_top()?;
         let tree = self.record.decode().map(|record| record.tree);
@@ -124,7 +126,7 @@ impl Context {
         Ok(table.map_or_else(String::new, |table| table.def().name.clone()))
     }
 
-    /// The present moment.
+    /// The current state of the transaction's partitions, for a later rollback.
     pub(crate) fn store_marks(&self) -> StoreMarks {
         let Some(work) = &self.stores else { return StoreMarks::default() };
         let mark = |partition: &PartitionId| {
@@ -134,14 +136,14 @@ impl Context {
         StoreMarks { open: work.open.iter().filter_map(mark).collect(), seals: work.seals.len() }
     }
 
-    /// Notes the moment at which a statement begins.
+    /// Records the state at the beginning of a statement.
     #[cold]
     pub(crate) fn mark_statement(&mut self) {
         let marks = self.store_marks();
         self.work().statement = marks;
     }
 
-    /// Takes back the changes since `marks`.
+    /// Undoes the changes since `marks`.
     #[cold]
     pub(crate) fn undo_stores(&mut self, marks: &StoreMarks, records: u64) -> Result<()> {
         let work = self.work();
@@ -169,8 +171,9 @@ impl Context {
         }
     }
 
-    /// Ends the open transaction of a store, so that a definition can be made: a table that the transaction
-    /// has made itself is dropped with all of its rows if the transaction does not commit.
+    /// Commits the open transaction of a store early, so that a definition can be made. This is allowed only
+    /// if the transaction has changed only tables that it has made itself. These tables are dropped with all
+    /// their rows if the transaction does not commit.
     fn seal(&mut self, partition: PartitionId) -> Result<()> {
         let work = self.work();
         if let Some(durable) = &work.durable {
@@ -191,7 +194,7 @@ impl Context {
         Ok(())
     }
 
-    /// Before another thread goes on with the transaction.
+    /// Called before another thread continues the transaction.
     #[cold]
     pub(crate) fn hand_over_stores(&self) {
         for partition in self.stores.iter().flat_map(|work| &work.open) {
@@ -214,8 +217,8 @@ impl Context {
         Ok(())
     }
 
-    /// The transaction is over, and its partitions are still locked: drops tables that nothing refers to.
-    /// What cannot be dropped now is dropped by the next start.
+    /// Called at the end of the transaction, while its partitions are still locked. Drops tables that no
+    /// definition refers to. If a table cannot be dropped now, the next start drops it.
     #[cold]
     pub(crate) fn end_stores(&mut self, is_committed: bool) {
         let Some(mut work) = self.stores.take() else { return };
@@ -228,7 +231,8 @@ impl Context {
         }
     }
 
-    /// Makes the tables in stores for a new definition: one, or one in each store if it is spread.
+    /// Makes the tables in stores for a new definition: one table, or one in each store if the table is
+    /// spread.
     pub(crate) fn new_stored_tables(&mut self, kind: EngineKind, def: &TableDef) -> Result<StoredTables> {
         let core = Arc::clone(&self.core);
         let chosen = core.partitions.choose(kind)?;
@@ -239,7 +243,8 @@ impl Context {
         }
     }
 
-    /// Makes new tables in the same stores for another definition, and gives up the old ones.
+    /// Makes new tables in the same stores for a changed definition. The old ones are dropped when the
+    /// transaction commits.
     pub(crate) fn replace_stored_tables(&mut self, def: &mut TableDef) -> Result<()> {
         let old = def.stored_tables();
         let indexes = 1 + def.indexes.len();
@@ -250,7 +255,7 @@ impl Context {
         Ok(())
     }
 
-    /// Makes a table in the store of a partition for the definition that is made next.
+    /// Makes a table in the store of a partition, for the definition that is made next.
     fn new_table_in(&mut self, partition: PartitionId, indexes: usize) -> Result<StoredTable> {
         self.lock_partition(partition)?;
         self.seal(partition)?;
@@ -260,7 +265,8 @@ impl Context {
         Ok(at)
     }
 
-    /// Gives up a table when the transaction commits, for the definition that is made next.
+    /// Records that a table is dropped when the transaction commits, because the definition that is made next
+    /// does not need it.
     pub(crate) fn give_up_stored(&mut self, at: StoredTable) {
         let records = self.record_count;
         self.work().note_given_up(at, records);

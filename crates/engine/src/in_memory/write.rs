@@ -27,7 +27,7 @@ impl MemoryStore {
         outcome
     }
 
-    /// Inserts an encoded row; a row id is appended to it if the table needs one.
+    /// Inserts an encoded row. If the table has no primary key, a row id is appended to it first.
     fn insert_encoded(&self, cx: &mut Context, bytes: &mut Vec<u8>) -> Result<()> {
         let at = if self.is_spread() { self.table_of_row(self.row(bytes)?) } else { self.first };
         self.reach_to_change(cx, at)?;
@@ -50,7 +50,7 @@ impl MemoryStore {
         outcome
     }
 
-    /// Inserts a row with what follows it into the store of its partition.
+    /// Inserts a row (with its row id, if it has one) into the store of its partition.
     pub(super) fn insert_at(&self, cx: &mut Context, at: StoredTable, stored: &[u8]) -> Result<()> {
         let (row, id) = self.split(stored)?;
         self.with_keys(cx, |cx, keys| {
@@ -99,7 +99,7 @@ impl MemoryStore {
         let change = decide(self.split(stored)?.0)?;
         match change {
             Change::Skip => return Ok(Outcome::Skipped),
-            // The partition is locked already, and so are all of its rows.
+            // The transaction has locked the partition, and so all rows in it.
             Change::Lock(_) => return Ok(Outcome::Changed),
             Change::Delete => {
                 cx.begin_store_write(&self.def, at)?;
@@ -152,7 +152,7 @@ impl MemoryStore {
         })
     }
 
-    /// Puts a new row in the place of the stored one.
+    /// Replaces the stored row by a new one.
     fn replace(
         &self,
         store: &mut dyn Store,
@@ -179,7 +179,7 @@ impl MemoryStore {
         })
     }
 
-    /// What an error of a store is about a row: 23505 with the values of the key, if it is a duplicate.
+    /// Converts an error of a store about a row. A duplicate key becomes 23505 with the values of the key.
     fn refused(&self, error: StoreError, row: RowRef<'_>) -> Error {
         let StoreError::Duplicate { index } = error else { return error.into() };
         let (name, columns) = match index.checked_sub(1).and_then(|at| self.def.indexes.get(at)) {
@@ -195,7 +195,7 @@ impl MemoryStore {
     }
 }
 
-/// A row with its key, and its new version with what follows it.
+/// A stored row with its key, and its new version. Both have the row id, if the table needs one.
 #[derive(Clone, Copy)]
 struct Replaced<'r> {
     key: &'r [u8],
@@ -203,7 +203,7 @@ struct Replaced<'r> {
     new: &'r [u8],
 }
 
-/// Changes the bytes from the first to the last one that differ.
+/// Changes only the bytes from the first to the last difference.
 fn patch(store: &mut dyn Store, table: TableNo, row: &Replaced<'_>) -> Result<()> {
     let differs = |(old, new): (&u8, &u8)| old != new;
     let Some(first) = row.stored.iter().zip(row.new).position(differs) else { return Ok(()) };

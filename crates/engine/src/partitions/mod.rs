@@ -45,17 +45,17 @@ pub(crate) struct StoredTable {
     pub(crate) table: TableNo,
 }
 
-/// The tables of stores that have the rows of one table of SQL.
+/// The tables of stores that have the rows of one SQL table.
 pub(crate) type StoredTables = SmallVec<[StoredTable; 1]>;
 
 /// The store of a partition.
 #[derive(Default)]
 enum Slot {
-    /// It has had no table yet.
+    /// The partition has had no table yet.
     #[default]
     Empty,
     Open(Box<dyn Store>),
-    /// Why it could not be opened.
+    /// The store could not be opened, for this reason.
     Unusable(StoreError),
 }
 
@@ -69,33 +69,33 @@ pub(crate) struct Partitions {
 
 struct Opened {
     allocator: Arc<Allocator>,
-    /// The file, for messages.
+    /// The path of the file, for messages.
     place: String,
-    /// One for each engine and partition.
+    /// A slot for each partition of each engine.
     slots: Box<[RwLock<Slot>]>,
-    /// Partitions of each engine.
+    /// The number of partitions of each engine.
     count: u16,
 }
 
 impl PartitionId {
-    /// What a transaction locks that uses the partition.
+    /// The lock that a transaction takes before it uses the partition.
     pub(crate) const fn tag(self) -> Tag {
         Tag::Partition(self.kind, self.number)
     }
 }
 
 impl StoredTable {
-    /// Where a definition says that its table is; `None` for another engine.
+    /// The table at the address in a definition. `None` for another engine.
     pub(crate) fn of(engine: &str, place: TreeAddress) -> Option<StoredTable> {
         let kind = EngineKind::from_name(engine)?;
         let [number, table] = [(place.root >> 16) as u16, place.root as u16];
         Some(StoredTable { partition: PartitionId { kind, number }, table: TableNo::new(table) })
     }
 
-    /// What stands in the definition of the table with this id.
+    /// The address that the definition of the table with this id stores.
     pub(crate) fn address(self, table_id: u32) -> TreeAddress {
         let root = u32::from(self.partition.number) << 16 | u32::from(self.table.number());
-        // No segment of a page file has such a number.
+        // No segment of a page file has a number with this bit.
         TreeAddress { root, owner: table_id | 1 << 31 }
     }
 }
@@ -129,7 +129,7 @@ impl Opened {
 }
 
 impl Partitions {
-    /// At the start: opens the stores of a region, and drops the tables that the catalog does not name.
+    /// Opens the stores of a region at the start, and drops the tables that the catalog does not name.
     ///
     /// Errors: a table that the catalog names is missing in a store that can be opened.
     pub(crate) fn open(&self, region: &TablesRegion, named: &HashSet<StoredTable>) -> Result<()> {
@@ -184,9 +184,10 @@ impl Partitions {
         self.unusable(partition).unwrap_or_else(|| no_store(partition))
     }
 
-    /// The store of a partition, to be read.
+    /// The store of a partition, for reading.
     pub(crate) fn read(&self, partition: PartitionId) -> Result<MappedRwLockReadGuard<'_, Box<dyn Store>>> {
-        // A scan's caller may look up rows of another table of the partition.
+        // The lock is recursive, because the callback of a scan may read rows of another table in the
+        // partition.
         let store = self.slot(partition)?.read_recursive();
         let open = RwLockReadGuard::try_map(store, |slot| match slot {
             Slot::Open(store) => Some(store),
@@ -198,7 +199,7 @@ impl Partitions {
         })
     }
 
-    /// The store of a partition, to be changed.
+    /// The store of a partition, for changes.
     pub(crate) fn write(&self, partition: PartitionId) -> Result<MappedRwLockWriteGuard<'_, Box<dyn Store>>> {
         let store = self.slot(partition)?.write();
         let open = RwLockWriteGuard::try_map(store, |slot| match slot {
@@ -216,7 +217,7 @@ impl Partitions {
         self.partitions().filter(move |partition| partition.kind == kind)
     }
 
-    /// The partition of an engine that has the fewest tables; 55000 if there is no region.
+    /// The partition of an engine with the fewest tables. Fails with 55000 if there is no region.
     pub(crate) fn choose(&self, kind: EngineKind) -> Result<PartitionId> {
         let own = self.of_engine(kind).filter(|partition| self.unusable(*partition).is_none());
         let tables = |partition: &PartitionId| self.read(*partition).map_or(0, |store| store.tables().len());
@@ -245,7 +246,7 @@ impl Partitions {
 
     fn free_owner(&self) -> Result<Owner> {
         let mut used: HashSet<u16> = self.tables().map(|(_, table)| table.owner.number()).collect();
-        // Also those of tables in stores that cannot be opened.
+        // These include the owners of tables in stores that cannot be opened.
         used.extend(self.allocator().iter().flat_map(|allocator| allocator.owners()).map(Owner::number));
         let free = (TABLE_OWNER_MIN..).find(|number| !used.contains(number)).and_then(Owner::new);
         free.ok_or_else(|| Error::Unsupported { what: "another table in persistent memory".into() })

@@ -10,16 +10,16 @@ use varve_memory::Owner;
 use super::{PartitionId, Partitions, StoredTable};
 use crate::error::{Error, Result};
 
-/// What a partition takes in the region of the memory-oriented engines.
+/// The space that a partition uses in the region of the memory-oriented engines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartitionSpace {
-    /// Name of the engine.
+    /// The name of the engine.
     pub engine: &'static str,
-    /// Number of the partition.
+    /// The number of the partition.
     pub partition: u16,
-    /// Tables in it.
+    /// The number of tables in the partition.
     pub tables: u64,
-    /// Bytes of its chunks, by their size classes.
+    /// The bytes of its chunks, where each chunk counts with its size class.
     pub used_bytes: u64,
 }
 
@@ -29,19 +29,19 @@ impl Partitions {
         Ok(allocator.used_bytes(owner).map_err(varve_memory::StoreError::from)?)
     }
 
-    /// Bytes that a table has for itself. Some engines count everything for the store.
+    /// The bytes that are counted for a table. Some engines count everything for the store.
     pub(crate) fn table_bytes(&self, at: StoredTable) -> Result<u64> {
         let tables = self.read(at.partition)?.tables();
         let table = tables.iter().find(|table| table.number == at.table);
         self.bytes_of(table.map(|table| table.owner))
     }
 
-    /// Bytes that a store has for all of its tables together.
+    /// The bytes that are counted for a store, that is for all its tables together.
     pub(crate) fn store_bytes(&self, partition: PartitionId) -> Result<u64> {
         self.bytes_of(partition.kind.store_owner(partition.number))
     }
 
-    /// What each partition takes that has had a table.
+    /// The space of each partition that has had a table.
     pub(crate) fn space(&self) -> Result<Vec<PartitionSpace>> {
         let mut rows = Vec::new();
         for partition in self.partitions() {
