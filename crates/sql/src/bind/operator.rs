@@ -184,7 +184,7 @@ impl Binder<'_> {
         let ty = match (l, r) {
             (Ty::Unknown, Ty::Unknown) => Ty::Text,
             (Ty::Void | Ty::Json, _) | (_, Ty::Void | Ty::Json) => return Err(no_operator(symbol, l, r, at)),
-            // A real is a double beside every number but a real.
+            // A real is compared with a real as it is, and with any other number as a double.
             (Ty::Float4, Ty::Float4 | Ty::Unknown) | (Ty::Unknown, Ty::Float4) => Ty::Float4,
             (Ty::Float4, n) | (n, Ty::Float4) if n.is_number() => Ty::Float8,
             // A literal that is compared with a varchar becomes text. One that is compared with a char(n)
@@ -412,7 +412,7 @@ fn signature(op: ArithOp, l: Ty, r: Ty) -> Option<Signature> {
     }
     if let (Some(a), Some(b)) = (l.number_rank(), r.number_rank()) {
         let wide = if a >= b { l } else { r };
-        // A real is a double beside every number but a real.
+        // If only one operand is a real and no operand is a double, both become doubles.
         let wide = if wide == Ty::Float4 && l != r { Ty::Float8 } else { wide };
         return number_signature(op, wide, l);
     }

@@ -124,12 +124,12 @@ impl Members {
     }
 }
 
-/// What is known of a list.
+/// The state of a list during an execution.
 #[derive(Debug)]
 enum Known {
-    /// It was looked through for so many rows.
+    /// The list was searched for this number of rows.
     Plain(u32),
-    /// It is not to be hashed.
+    /// The list's values differ from row to row, so it is not hashed.
     Varies,
     Hashed(Members),
 }
@@ -141,12 +141,12 @@ pub struct Lists {
     key: RefCell<Vec<u8>>,
 }
 
-/// What hashed values say: whether one equals the operand (`None` where that hangs on a NULL).
+/// The result of a search in hashed values: whether one equals the operand. `None` if the result is NULL.
 type Answer = Option<bool>;
 
 impl Lists {
-    /// The answer of hashed values; `None` if they are to be compared one by one. `gather` gives the values,
-    /// once they are wanted, if they are the same for all rows.
+    /// Searches in hashed values. `None` if the values must be compared one by one. `gather` is called when
+    /// the list is hashed. It adds the values, and returns whether they are the same for all rows.
     fn find(
         &self,
         id: ListId,

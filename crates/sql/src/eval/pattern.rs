@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //! 1. `%` matches any sequence of characters, `_` any one character. The character after the escape character
-//!    stands for itself.
+//!    means itself.
 //!
 //! This module knows nothing about indexes. The constant prefix of a pattern is not used for an index yet.
 

@@ -45,7 +45,7 @@ impl Expr {
     }
 }
 
-/// The type of a value, by its form; `None` for NULL.
+/// The type of a value, by its variant of `Value`. `None` for NULL.
 pub fn type_of(value: &Value) -> Option<Ty> {
     Some(match value {
         Value::Null => return None,

@@ -4,7 +4,7 @@
 //! 1. If an argument is NULL, there are no rows.
 //! 2. Functions that may return many rows (generate_series) compute one row at a time.
 //!
-//! This module does not know where the rows go or which columns are beside them.
+//! This module does not know where the rows go or which other columns they get.
 
 use std::cmp::Ordering;
 

@@ -100,7 +100,7 @@ pub enum LockWait {
 }
 
 impl LockWait {
-    /// The same for partitions of memory-oriented engines, which are locked as a whole.
+    /// The same choice for partitions of memory-oriented engines, which are locked as a whole.
     pub fn when_held(self) -> WhenHeld {
         match self {
             LockWait::Wait => WhenHeld::Wait,

@@ -21,7 +21,7 @@ pub enum Source {
     Table(TableAccess),
     /// A table whose rows a statement changes. The row's key follows its columns, as bytes.
     Target(Arc<TableDef>),
-    /// generate_series(start, stop, step); one column.
+    /// generate_series(start, stop, step), with one column.
     Series(Box<[Expr; 3]>, Ty),
     /// unnest(a, b, ...)
     Unnest(Box<Unnest>),

@@ -48,7 +48,7 @@ fn opened(txn: &mut Transaction, select: &Select) -> Result<Option<Vec<Arc<Table
     Ok(Some(tables))
 }
 
-/// What the query does where rows of the table are held that it has to lock.
+/// What the query does if another transaction has locked rows of the table that the query must lock.
 fn wait_at(select: &Select, def: &TableDef) -> LockWait {
     let lock = select.lock.as_ref().filter(|lock| lock.beside.iter().any(|beside| beside.table.id == def.id));
     lock.map_or(LockWait::Wait, |lock| lock.wait)

@@ -322,7 +322,7 @@ struct Defaults {
     level: Level,
     read_only: bool,
     deferrable: bool,
-    /// The moment that they read; `None` for the present.
+    /// The moment that new transactions read. `None` for the present.
     as_of: Option<AsOf>,
     lock_timeout: Option<Duration>,
     statement_timeout: Option<Duration>,
@@ -331,7 +331,7 @@ struct Defaults {
     probing: Probing,
 }
 
-/// Keepalive settings of the client's socket; 0 means the system's default.
+/// Keepalive settings of the client's socket. 0 means the system's default.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Probing {
     /// Seconds of silence until the first probe (`tcp_keepalives_idle`).

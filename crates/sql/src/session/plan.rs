@@ -31,7 +31,7 @@ use crate::utility::explain::shifted;
 /// The result of binding a statement: types of parameters, columns, the plan, and what the plan depends on.
 type BoundParts = (Vec<Ty>, Option<Vec<Column>>, Body, Reads);
 
-/// What a plan depends on beside the tables that it opens.
+/// What a plan depends on in addition to the tables that it opens.
 pub(super) struct Reads {
     /// Whether the plan reads the catalog when it runs.
     pub(super) world: bool,

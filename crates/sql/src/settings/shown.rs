@@ -39,7 +39,7 @@ const OF_PLANNING: &[&str] = &[
 
 /// A row of pg_settings. Numbers are in the setting's unit, and are written without it.
 pub struct DescribedSetting {
-    /// The name as it is shown.
+    /// The name in the spelling that SHOW prints.
     pub name: &'static str,
     /// The current value.
     pub value: String,

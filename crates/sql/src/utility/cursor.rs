@@ -90,7 +90,7 @@ pub(super) fn fetch(f: &FetchStmt) -> Result<Utility> {
     Ok(Utility::Fetch { name: f.portalname.clone(), direction, moves: f.ismove })
 }
 
-/// CLOSE; ALL has no name.
+/// Converts CLOSE. CLOSE ALL has no name.
 pub(super) fn close(c: &ClosePortalStmt) -> Utility {
     Utility::Close((!c.portalname.is_empty()).then(|| c.portalname.clone()))
 }

@@ -406,9 +406,10 @@ fn invalid(state: SqlState, message: String) -> SqlError {
     SqlError::new(state, message)
 }
 
-/// Reads a text by a template, with PostgreSQL's leniency: blanks around fields may be more or fewer, a
-/// separator of the template fits any one or none, and a number takes as many digits as there are unless
-/// another number follows at once. If the text ends early, the rest of the template is ignored.
+/// Reads a text by a template. The text may differ from the template as in PostgreSQL: there may be more or
+/// fewer blanks around fields, and a separator of the template matches any separator or none. A number takes
+/// all digits that follow, unless the next field is a number, too. If the text ends early, the rest of the
+/// template is ignored.
 fn read(original: &str, template: &str) -> Result<Fields> {
     let mut fields = Fields::default();
     let parts = parts(template);

@@ -51,7 +51,7 @@ fn combined(first: Flags, then: Flags) -> Flags {
     united(first | then) | preference
 }
 
-/// It is more than a leaf.
+/// Whether a part with these flags cannot be a leaf.
 fn is_complex(flags: Flags) -> bool {
     flags & (MIXED | GROUPS | CHECKED) != 0
 }
@@ -59,9 +59,9 @@ fn is_complex(flags: Flags) -> bool {
 /// A text for the `regex` crate.
 #[derive(Debug, Default, Clone)]
 pub struct Text {
-    /// The whole, but for look-around and back references.
+    /// The pattern's text without look-around and back references.
     pub search: String,
-    /// The same without edges of words, which automata do not know.
+    /// The same text without edges of words, because automata do not support them.
     pub automaton: String,
 }
 
@@ -96,7 +96,7 @@ impl Text {
     }
 }
 
-/// How often.
+/// The numbers of repetitions that a quantifier allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Times {
     pub least: u32,
@@ -112,23 +112,23 @@ pub struct Part {
     pub kind: Kind,
     pub text: Text,
     pub flags: Flags,
-    /// Its groups: the first one, and the first one behind it.
+    /// The part's groups: the number of the first one, and the number after the last one.
     pub groups: (usize, usize),
 }
 
 #[derive(Debug, Clone)]
 pub enum Kind {
-    /// Its automaton says all.
+    /// A part that its automaton matches completely.
     Leaf,
-    /// Parts one behind the other.
+    /// Parts that follow each other.
     Sequence(Vec<Part>),
     Alternatives(Vec<Part>),
     Repeated(Box<Part>, Times),
-    /// A group of this number.
+    /// A group with this number.
     Group(usize, Box<Part>),
-    /// What a group matched, again.
+    /// A back reference: the text that a group has matched, repeated.
     Reference(usize, Times),
-    /// Looking ahead, or (true) behind; the second flag says that nothing may fit.
+    /// Look-ahead, or with the first flag look-behind. With the second flag, the inner part must not match.
     Look(bool, bool, Box<Part>),
     Word(Edge),
 }
@@ -141,7 +141,8 @@ enum Inside {
     Look,
 }
 
-/// The tree of an advanced regular expression, and the number of its groups; error 2201B if it is not valid.
+/// The tree of an advanced regular expression, and the number of its groups. Fails with 2201B if it is not
+/// valid.
 pub fn tree(pattern: &str, options: Options) -> Result<(Part, usize)> {
     let rest = pattern.chars().peekable();
     let reader = Reader { rest, out: String::new(), stops_at_lines: options.stops_at_lines };

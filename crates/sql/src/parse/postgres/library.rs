@@ -62,22 +62,23 @@ unsafe extern "C" {
     fn assign_max_stack_depth(kilobytes: c_int, extra: *mut c_void);
 }
 
-/// PG_QUERY_DISABLE_ESCAPE_STRING_WARNING: what it would warn of goes to the standard error of the process.
+/// PG_QUERY_DISABLE_ESCAPE_STRING_WARNING. Without this option, the library would write warnings to the
+/// standard error of the process.
 const NO_WARNINGS: c_int = 64;
 
-/// What a text is read as (`pg_query.h`).
+/// The kind of text to parse (`pg_query.h`).
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Mode {
     /// Statements.
     Statement = 0,
-    /// An expression, or what else may stand behind SELECT.
+    /// An expression, or anything else that may follow SELECT.
     Expression = 2,
 }
 
 /// Stack that PostgreSQL's own processes may use, in KiB.
 pub(super) const STACK_KIB: usize = 2048;
 
-/// What the library uses of a stack whose end it cannot tell.
+/// The stack, in KiB, that the library may use if it does not know where the stack ends.
 const LEAST_STACK_KIB: c_int = 100;
 
 /// An error of the parser.
@@ -108,7 +109,7 @@ pub(super) fn parsed_by_message(text: &CString, mode: Mode) -> Result<Statements
     let outcome = if result.error.is_null() {
         let data = match result.tree.data.is_null() {
             true => &[][..],
-            // SAFETY: the library gives `len` bytes at `data`, which live until the result is freed below.
+            // SAFETY: the library returns `len` bytes at `data`, which live until the result is freed below.
             false => unsafe { std::slice::from_raw_parts(result.tree.data.cast::<u8>(), result.tree.len) },
         };
         Ok(ParseResult::decode(data).map(|result| result.stmts))
@@ -128,8 +129,8 @@ pub(super) fn parsed_in_place(text: &CString, mode: Mode) -> Option<Result<Vec<R
     }
     let _depth = Depth::of_server();
     let _memory = Memory::enter();
-    // SAFETY: as for the other call. What the parser makes is in the memory that was entered, and goes with
-    // it.
+    // SAFETY: as for the other call. The parser's tree is in the memory context that was entered, and is
+    // freed with this context.
     let parsed = unsafe { pg_query_raw_parse(text.as_ptr(), NO_WARNINGS | mode as c_int) };
     let outcome = if parsed.error.is_null() {
         // SAFETY: the tree is the parser's, and its memory is left when this function ends.
@@ -150,8 +151,7 @@ pub(super) fn parsed_in_place(text: &CString, mode: Mode) -> Option<Result<Vec<R
     outcome
 }
 
-/// # Safety
-/// The error is one that the library gave.
+/// # Safety The error comes from the library and is not freed yet.
 unsafe fn complaint(error: *const RawError) -> Complaint {
     // SAFETY: an error that is there has all its fields, and its message ends in a byte 0.
     let (message, position) = unsafe { (CStr::from_ptr((*error).message), (*error).position) };
@@ -164,8 +164,8 @@ struct Depth;
 
 impl Depth {
     fn of_server() -> Depth {
-        // SAFETY: the function writes two variables of this thread. The caller vouches for the room; a stack
-        // that `stacker` has made is not one whose end the library could find out by itself.
+        // SAFETY: the function writes two variables of this thread. The caller makes sure that the stack has
+        // this room. The library could not find the end of a stack that `stacker` has made.
         unsafe { assign_max_stack_depth(STACK_KIB as c_int, std::ptr::null_mut()) };
         Depth
     }
@@ -191,7 +191,7 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: it was entered, and nothing in it is used any more.
+        // SAFETY: the memory context was entered, and nothing in it is used any more.
         unsafe { pg_query_exit_memory_context(self.0) };
     }
 }

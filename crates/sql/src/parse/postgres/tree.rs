@@ -84,7 +84,7 @@ fn cells(list: Raw<'_>) -> Option<&[*const u8]> {
     }
     let count = usize::try_from(list.int(4)?).ok()?;
     let elements: *const *const u8 = list.get(16);
-    // SAFETY: a list of nodes has as many pointers at its elements as it is long.
+    // SAFETY: the elements of a list of nodes are an array of pointers with the length of the list.
     Some(unsafe { std::slice::from_raw_parts(elements, count) })
 }
 
