@@ -54,7 +54,7 @@ impl Binder<'_> {
         Ok(Bound { expr: Expr::Let(values.into(), Box::new(made.expr)), ..made })
     }
 
-    /// `[NOT] BETWEEN [SYMMETRIC]`.
+    /// Binds `[NOT] BETWEEN [SYMMETRIC]`.
     pub(super) fn between(
         &mut self,
         e: &Ast,

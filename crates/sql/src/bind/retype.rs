@@ -35,7 +35,7 @@ pub struct TypeChange {
 }
 
 impl Binder<'_> {
-    /// ALTER COLUMN ... TYPE ... [USING ...]
+    /// Binds ALTER COLUMN ... TYPE ... [USING ...].
     pub(super) fn type_change(
         &mut self,
         table: &TableDef,

@@ -158,7 +158,7 @@ impl Binder<'_> {
         })
     }
 
-    /// `(a, b) [NOT] BETWEEN [SYMMETRIC] (1, 2) AND (3, 4)`
+    /// Binds `(a, b) [NOT] BETWEEN [SYMMETRIC] (1, 2) AND (3, 4)`.
     pub(super) fn row_between(
         &mut self,
         row: &Ast,
@@ -193,7 +193,7 @@ impl Binder<'_> {
         Ok(Bound { expr: Expr::And(tests), t: Typed::plain(Ty::Bool), at: None })
     }
 
-    /// `(a, b) IS [NOT] DISTINCT FROM (c, d)`
+    /// Binds `(a, b) IS [NOT] DISTINCT FROM (c, d)`.
     pub(super) fn distinct_rows(
         &mut self,
         (left, right): (&[&Ast], &[&Ast]),

@@ -169,7 +169,7 @@ impl Scope {
         self.merged.iter().any(|m| m.hides.contains(&ordinal))
     }
 
-    /// How many columns the input row has.
+    /// The number of columns of the input row.
     pub fn width(&self) -> usize {
         self.relations.iter().map(|r| r.first + r.columns.len()).max().unwrap_or(0)
     }

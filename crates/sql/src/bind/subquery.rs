@@ -204,7 +204,7 @@ impl Binder<'_> {
         Ok(columns)
     }
 
-    /// `ARRAY(SELECT ...)`
+    /// Binds `ARRAY(SELECT ...)`.
     pub(super) fn array_subquery(&mut self, query: &ast::Query, scope: &mut Scope) -> Result<Bound> {
         let at = self.at(query);
         let (select, given) = self.subquery(query, scope)?;
@@ -219,14 +219,14 @@ impl Binder<'_> {
         Ok(bound_subquery(SubqueryKind::List, select, given, at))
     }
 
-    /// `EXISTS (SELECT ...)`
+    /// Binds `EXISTS (SELECT ...)`.
     pub(super) fn exists(&mut self, query: &ast::Query, negated: bool, scope: &mut Scope) -> Result<Bound> {
         let at = self.at(query);
         let (select, given) = self.subquery(query, scope)?;
         Ok(inverted(bound_subquery(SubqueryKind::Exists, select, given, at), negated))
     }
 
-    /// `x [NOT] IN (SELECT ...)`, `(x, y) IN (SELECT ...)`
+    /// Binds `x [NOT] IN (SELECT ...)`, `(x, y) IN (SELECT ...)`.
     pub(super) fn in_subquery(
         &mut self,
         operand: &Ast,

@@ -38,7 +38,7 @@ pub struct ViewSpec {
 }
 
 impl Binder<'_> {
-    /// CREATE VIEW
+    /// Binds CREATE VIEW.
     pub fn create_view(&mut self, v: &CreateView) -> Result<ViewSpec> {
         let (schema, name) = object_name(&v.name)?;
         if !self.catalog.has_schema(&schema) {

@@ -444,7 +444,7 @@ mod tests {
                 ("a\r\nb\n", Kind::Csv, "unquoted newline found in data"),
                 ("a\nb\r\n", Kind::Csv, "unquoted carriage return found in data"),
                 ("a\\.b\n", Kind::Text, "end-of-copy marker corrupt"),
-                // Lines that end otherwise than the mark (review 10, P9).
+                // The mark's line ends in another way than the other lines (review 10, P9).
                 ("a\r\n\\.\n", Kind::Text, "end-of-copy marker does not match previous newline style"),
                 ("a\n\\.\r\n", Kind::Text, "end-of-copy marker does not match previous newline style"),
                 ("a\r\\.\n", Kind::Text, "end-of-copy marker does not match previous newline style"),

@@ -129,7 +129,8 @@ impl Members {
 enum Known {
     /// The list was searched for this number of rows.
     Plain(u32),
-    /// The list's values differ from row to row, so it is not hashed.
+    /// The list cannot be hashed, because its values differ from row to row, because one of them fails, or
+    /// because it has few values.
     Varies,
     Hashed(Members),
 }
@@ -172,7 +173,7 @@ impl Lists {
 }
 
 impl List {
-    /// The answer of the items as a hashed set, where they are one.
+    /// Looks a value up in a list that is hashed. `None` if the items must be compared one by one.
     pub(super) fn find<'a>(&'a self, value: &Datum<'_>, cx: &Cx<'a>) -> Option<Answer> {
         if self.len() < HASHED_MIN {
             return None;

@@ -109,7 +109,7 @@ fn aligned(a: NumericRef<'_>, b: NumericRef<'_>) -> Option<(i64, i64, u16)> {
     Some((lift(a, scale - s)?, lift(b, scale - t)?, scale))
 }
 
-/// a + b
+/// Computes a + b.
 pub fn add(a: NumericRef<'_>, b: NumericRef<'_>) -> Result<Numeric> {
     if let Some((x, y, scale)) = aligned(a, b)
         && let Some(sum) = x.checked_add(y)
@@ -119,7 +119,7 @@ pub fn add(a: NumericRef<'_>, b: NumericRef<'_>) -> Result<Numeric> {
     both(a, b).map_or_else(|| Ok(special_sum(a, b, 1)), |(a, b)| pack(&exact_sum(a, b)))
 }
 
-/// a - b
+/// Computes a - b.
 pub fn subtract(a: NumericRef<'_>, b: NumericRef<'_>) -> Result<Numeric> {
     if let Some((x, y, scale)) = aligned(a, b)
         && let Some(difference) = x.checked_sub(y)
@@ -136,7 +136,7 @@ pub fn exact_sum(a: BigDecimal, b: BigDecimal) -> BigDecimal {
     (a + b).with_scale(scale)
 }
 
-/// a * b
+/// Computes a * b.
 pub fn multiply(a: NumericRef<'_>, b: NumericRef<'_>) -> Result<Numeric> {
     if let (Some((x, s)), Some((y, t))) = (a.to_unscaled(), b.to_unscaled())
         && let Some(product) = x.checked_mul(y)
@@ -149,7 +149,7 @@ pub fn multiply(a: NumericRef<'_>, b: NumericRef<'_>) -> Result<Numeric> {
     pack(&(a * b).with_scale(scale))
 }
 
-/// a / b
+/// Computes a / b.
 pub fn divide(a: NumericRef<'_>, b: NumericRef<'_>) -> Result<Numeric> {
     if let (Some(x), Some(y)) = (a.to_unscaled(), b.to_unscaled())
         && let Some(quotient) = small_quotient(x, y)
@@ -164,7 +164,7 @@ pub fn divide(a: NumericRef<'_>, b: NumericRef<'_>) -> Result<Numeric> {
     pack(&quotient(a, b, scale))
 }
 
-/// a / b rounded half away from zero to `scale` digits.
+/// Computes a / b rounded half away from zero to `scale` digits.
 fn quotient(a: BigDecimal, b: BigDecimal, scale: i64) -> BigDecimal {
     let ((mut n, s), (mut d, t)) = (a.into_bigint_and_exponent(), b.into_bigint_and_exponent());
     let shift = scale + t - s;
@@ -242,7 +242,7 @@ fn small_leading_group(unscaled: i64, scale: i64) -> Option<(i64, i64)> {
     Some((weight, group as i64))
 }
 
-/// a / b, truncated to an integer with scale 0.
+/// Computes a / b, truncated to an integer with scale 0.
 pub fn whole_quotient(a: NumericRef<'_>, b: NumericRef<'_>) -> Result<Numeric> {
     if a.as_special().is_some() || b.as_special().is_some() {
         return special_quotient(a, b);
@@ -251,7 +251,7 @@ pub fn whole_quotient(a: NumericRef<'_>, b: NumericRef<'_>) -> Result<Numeric> {
     round_to(divide(whole.as_ref(), b)?.as_ref(), 0, RoundingMode::HalfUp)
 }
 
-/// a modulo b, with the sign of a.
+/// Computes a modulo b, with the sign of a.
 pub fn remainder(a: NumericRef<'_>, b: NumericRef<'_>) -> Result<Numeric> {
     let Some((a, b)) = both(a, b) else { return special_remainder(a, b) };
     if b.is_zero() {
@@ -263,7 +263,7 @@ pub fn remainder(a: NumericRef<'_>, b: NumericRef<'_>) -> Result<Numeric> {
     pack(&BigDecimal::new(n % d, scale))
 }
 
-/// -a
+/// Computes -a.
 pub fn negate(a: NumericRef<'_>) -> Result<Numeric> {
     match a.to_unscaled() {
         Some((v, scale)) if v != i64::MIN => Ok(Numeric::from_unscaled(-v, scale)),

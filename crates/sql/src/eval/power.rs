@@ -214,7 +214,7 @@ fn fitting_scale(weight: i64, arguments: &[&BigDecimal]) -> i64 {
     (SIGNIFICANT_MIN - weight).max(shown).clamp(0, SCALE_MAX)
 }
 
-/// Enough digits for a result of this weight and scale.
+/// A context of the library with enough digits for a result of this weight and scale.
 fn context(weight: i64, scale: i64) -> Context<HalfAway> {
     Context::new(usize::try_from(weight + scale + GUARD_DIGITS).unwrap_or(0).max(GUARD_DIGITS as usize))
 }

@@ -119,7 +119,7 @@ pub struct Facts {
     pub database: String,
     /// The id of the session's database.
     pub database_id: varve_engine::ObjectId,
-    /// Process id of the cancel key.
+    /// The process id in the cancel key.
     pub process_id: i32,
     /// Whether the statement's transaction is read-only.
     pub read_only: bool,
@@ -142,7 +142,7 @@ pub struct Facts {
     pub world: Option<Arc<SystemContext>>,
 }
 
-/// Everything a plan runs with.
+/// Everything that a plan needs to run.
 pub struct Exec<'x> {
     /// The transaction.
     pub txn: &'x mut Transaction,

@@ -29,9 +29,9 @@ pub struct Insert {
 /// Rows to insert.
 #[derive(Debug)]
 pub enum InsertSource {
-    /// One expression for each table column.
+    /// Rows of VALUES. Each row has one expression for each table column.
     Values(Vec<Box<[Expr]>>),
-    /// Rows of a query, and for each table column an expression over them.
+    /// Rows of a query, and one expression over them for each table column.
     Query(Box<Select>, Box<[Expr]>),
     /// Rows of VALUES with subqueries. A query computes the values of the subqueries. Its first output is the
     /// ordinal of the row that the values belong to. Each row has one expression over the query's outputs for

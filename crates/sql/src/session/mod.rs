@@ -300,9 +300,9 @@ enum Block {
     Idle,
     /// A transaction that the end of the message sequence commits.
     Implicit,
-    /// Between BEGIN and COMMIT.
+    /// A transaction block between BEGIN and COMMIT.
     Open,
-    /// In a block that has met an error.
+    /// A transaction block after an error.
     Failed,
 }
 

@@ -443,8 +443,7 @@ impl Printer<'_> {
         match ty {
             // A string stays as it is and only gets a type.
             Ty::Text | Ty::Varchar | Ty::Char => return Some(Shown::simple(text, ty)),
-            // PostgreSQL reads these literals when the condition is created, because words such as 'now' mean
-            // the current time.
+            // These literals are read here and not by the binder, because there are words such as 'now'.
             Ty::Date | Ty::Timestamp | Ty::Time => {
                 let raw = literal.strip_prefix('\'')?.strip_suffix('\'')?.replace("''", "'");
                 let value = crate::text::parse_as(&raw, ty.oid(), &Reading::plain()).ok()?;

@@ -13,7 +13,7 @@ use super::relations::{What, relations};
 use super::{Fill, Rows, SystemContext, show, text, yes};
 use crate::rights::{Holder, Kind, Object, memberships};
 
-/// Rights on tables and views, in the order of their letters in `relacl`.
+/// The rights on tables and views, in the order of their letters in `relacl`.
 const ON_TABLES: [(Rights, &str); 7] = [
     (Rights::INSERT, "INSERT"),
     (Rights::SELECT, "SELECT"),
@@ -53,7 +53,7 @@ fn table_privileges(world: &SystemContext, rows: &mut Rows<'_>, with_public: boo
         };
         let grants = object.grants(catalog);
         for grant in grants.iter().filter(is_shown) {
-            // The owner's role and its members may grant all their rights.
+            // A grantee that is the owner, or a member of the owner's role, may grant all its rights.
             let owns = grant.grantee.is_some_and(|grantee| Holder::of(catalog, Some(grantee)).is(owner));
             for (right, name) in ON_TABLES.iter().filter(|(right, _)| grant.rights.has(*right)) {
                 rows.add([

@@ -161,8 +161,8 @@ fn class_of(world: &SystemContext, object: ObjectId) -> Option<u32> {
     world.catalog.role_by_id(object).and_then(|_| of("pg_authid"))
 }
 
-/// Lists the sessions. Only members of `pg_read_all_stats`, and the session's own role, see what a session
-/// does.
+/// Lists the sessions. Only members of `pg_read_all_stats`, and members of the session's role, see what a
+/// session does.
 fn pg_stat_activity(world: &SystemContext, rows: &mut Rows<'_>) {
     let holder = Holder::of(&world.catalog, world.who);
     let time = |at: Option<i64>| at.map_or(Value::Null, Value::TimestampTz);

@@ -16,7 +16,7 @@ use crate::encoding::Encoding;
 use crate::error::{Result, SqlError, SqlState};
 use crate::parse::postgres;
 
-/// COPY
+/// Converts COPY.
 pub(super) fn copy(source: Source<'_>, c: &CopyStmt) -> Result<Utility> {
     let what = match &c.relation {
         Some(name) => CopyWhat::Table(node::relation(name), node::columns(&c.attlist)?),

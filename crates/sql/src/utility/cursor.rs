@@ -46,7 +46,7 @@ const INSENSITIVE: i32 = 0x08;
 const ASENSITIVE: i32 = 0x10;
 const HOLD: i32 = 0x20;
 
-/// DECLARE
+/// Converts DECLARE.
 pub(super) fn declare(source: Source<'_>, d: &DeclareCursorStmt) -> Result<Utility> {
     let has = |bits| d.options & bits == bits;
     if has(SCROLL | NO_SCROLL) {
@@ -76,9 +76,9 @@ fn contradiction(message: &str) -> SqlError {
     SqlError::new(SqlState::INVALID_CURSOR_DEFINITION, message)
 }
 
-/// FETCH and MOVE
+/// Converts FETCH and MOVE.
 pub(super) fn fetch(f: &FetchStmt) -> Result<Utility> {
-    // ALL is the largest number of rows.
+    // The tree has ALL as the largest number of rows.
     let count = f.how_many.max(-i64::MAX);
     let direction = match f.direction() {
         FetchDirection::FetchForward => Direction::Forward(count),

@@ -67,34 +67,34 @@ fn command(command: DatabaseCommand) -> Utility {
     Utility::Database(Box::new(command))
 }
 
-/// CREATE DATABASE
+/// Converts CREATE DATABASE.
 pub(super) fn create(source: Source<'_>, c: &CreatedbStmt) -> Result<Utility> {
     Ok(command(DatabaseCommand::Create(clipped(c.dbname.clone()), database_options(source, &c.options)?)))
 }
 
-/// ALTER DATABASE
+/// Converts ALTER DATABASE.
 pub(super) fn alter(source: Source<'_>, a: &AlterDatabaseStmt) -> Result<Utility> {
     Ok(command(DatabaseCommand::Alter(clipped(a.dbname.clone()), database_options(source, &a.options)?)))
 }
 
-/// ALTER DATABASE ... SET, RESET
+/// Converts ALTER DATABASE ... SET, RESET.
 pub(super) fn set(a: &AlterDatabaseSetStmt) -> Result<Utility> {
     let Some(set) = &a.setstmt else { return Err(SqlError::internal("ALTER DATABASE ... SET of nothing")) };
     Ok(command(DatabaseCommand::Set(clipped(a.dbname.clone()), Box::new(setting::set(set)?))))
 }
 
-/// ALTER DATABASE ... RENAME TO
+/// Converts ALTER DATABASE ... RENAME TO.
 pub(super) fn rename(r: &RenameStmt) -> Utility {
     command(DatabaseCommand::Rename(clipped(r.subname.clone()), clipped(r.newname.clone())))
 }
 
-/// ALTER DATABASE ... OWNER TO
+/// Converts ALTER DATABASE ... OWNER TO.
 pub(super) fn owner(name: &str, a: &AlterOwnerStmt) -> Result<Utility> {
     let to = role_name(a.newowner.as_ref())?;
     Ok(command(DatabaseCommand::Owner(clipped(name.to_owned()), to)))
 }
 
-/// DROP DATABASE
+/// Converts DROP DATABASE.
 pub(super) fn drop(source: Source<'_>, d: &DropdbStmt) -> Result<Utility> {
     let mut force = false;
     for given in node::options(&d.options)? {

@@ -64,7 +64,7 @@ pub struct Explain {
     pub before: u32,
 }
 
-/// EXPLAIN
+/// Converts EXPLAIN.
 pub(super) fn explain(source: Source<'_>, e: &ExplainStmt) -> Result<Utility> {
     let mut options = Options::default();
     for given in node::options(&e.options)? {

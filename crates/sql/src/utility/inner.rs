@@ -8,7 +8,7 @@ use super::node::{Source, behind_parenthesis};
 use crate::error::Result;
 use crate::parse::postgres;
 
-/// PREPARE
+/// Converts PREPARE.
 pub(super) fn prepare(source: Source<'_>, p: &PrepareStmt) -> Result<Utility> {
     let tokens = source.tokens()?;
     // PREPARE name (types) AS: the parenthesis is the third token.
@@ -19,7 +19,7 @@ pub(super) fn prepare(source: Source<'_>, p: &PrepareStmt) -> Result<Utility> {
     Ok(Utility::Prepare { name: p.name.clone(), types, text: text.to_owned(), before })
 }
 
-/// EXECUTE
+/// Converts EXECUTE.
 pub(super) fn execute(source: Source<'_>, e: &ExecuteStmt) -> Result<Utility> {
     Ok(Utility::Execute(e.name.clone(), postgres::expressions(source.sql, &e.params)?))
 }

@@ -21,7 +21,7 @@ pub struct LockTable {
     pub at_once: bool,
 }
 
-/// LOCK. The modes have PostgreSQL's numbers, from 1 (its storage/lockdefs.h).
+/// Converts LOCK. The modes have PostgreSQL's numbers, from 1 (its storage/lockdefs.h).
 pub(super) fn lock(l: &LockStmt) -> Result<Utility> {
     let mode = usize::try_from(l.mode).ok().and_then(|number| LockMode::ALL.get(number.checked_sub(1)?));
     let mode = *mode.ok_or_else(|| SqlError::internal(format!("a lock of mode {}", l.mode)))?;

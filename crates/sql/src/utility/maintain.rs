@@ -37,7 +37,7 @@ const FLAGS_OF_ANALYZE: usize = 2;
 const PARALLEL_AND_FULL: &str = "VACUUM FULL cannot be performed in parallel";
 const SKIPPING_AND_FULL: &str = "VACUUM option DISABLE_PAGE_SKIPPING cannot be used with FULL";
 
-/// VACUUM and ANALYZE
+/// Converts VACUUM and ANALYZE.
 pub(super) fn maintain(source: Source<'_>, v: &VacuumStmt) -> Result<Utility> {
     let is_vacuum = v.is_vacuumcmd;
     let (mut analyzes, mut rewrites) = (!is_vacuum, false);

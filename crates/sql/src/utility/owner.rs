@@ -69,7 +69,7 @@ pub(super) fn of_relation(a: &AlterTableStmt) -> Result<Option<OwnerChange>> {
     Ok(Some(OwnerChange::Of(owned, role_name(command.newowner.as_ref())?)))
 }
 
-/// ALTER SCHEMA ... OWNER TO
+/// Converts ALTER SCHEMA ... OWNER TO.
 pub(super) fn of_object(statement: &NodeEnum, a: &AlterOwnerStmt) -> Result<Utility> {
     let name = a.object.as_ref().and_then(|object| object.node.as_ref());
     match (a.object_type(), name) {
@@ -82,7 +82,7 @@ pub(super) fn of_object(statement: &NodeEnum, a: &AlterOwnerStmt) -> Result<Util
     }
 }
 
-/// REASSIGN OWNED
+/// Converts REASSIGN OWNED.
 pub(super) fn reassign(r: &ReassignOwnedStmt) -> Result<Utility> {
     let name = |role: &Node| match &role.node {
         Some(NodeEnum::RoleSpec(role)) => role_name(Some::<&RoleSpec>(role)),

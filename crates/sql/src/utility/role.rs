@@ -143,7 +143,7 @@ fn command(command: RoleCommand) -> Utility {
     Utility::Role(Box::new(command))
 }
 
-/// CREATE ROLE, USER, GROUP
+/// Converts CREATE ROLE, USER, GROUP.
 pub(super) fn create(source: Source<'_>, c: &CreateRoleStmt) -> Result<Utility> {
     let name = new_name(&c.role)?;
     let mut options = role_options(source, &c.options)?;
@@ -164,7 +164,7 @@ fn new_name(name: &str) -> Result<String> {
     Ok(clipped(name.to_owned()))
 }
 
-/// ALTER ROLE, ALTER GROUP
+/// Converts ALTER ROLE, ALTER GROUP.
 pub(super) fn alter(source: Source<'_>, a: &AlterRoleStmt) -> Result<Utility> {
     let role = role_name(a.role.as_ref())?;
     let options = role_options(source, &a.options)?;
@@ -178,12 +178,12 @@ pub(super) fn alter(source: Source<'_>, a: &AlterRoleStmt) -> Result<Utility> {
     Ok(command(RoleCommand::Alter(role, options)))
 }
 
-/// ALTER ROLE ... RENAME TO
+/// Converts ALTER ROLE ... RENAME TO.
 pub(super) fn rename(from: &str, to: &str) -> Result<Utility> {
     Ok(command(RoleCommand::Rename(clipped(from.to_owned()), new_name(to)?)))
 }
 
-/// DROP ROLE, USER, GROUP
+/// Converts DROP ROLE, USER, GROUP.
 pub(super) fn drop(d: &DropRoleStmt) -> Result<Utility> {
     Ok(command(RoleCommand::Drop(role_names(&d.roles)?, d.missing_ok)))
 }
@@ -253,7 +253,7 @@ pub(super) fn role_name(role: Option<&RoleSpec>) -> Result<RoleName> {
     })
 }
 
-/// GRANT and REVOKE of membership.
+/// Converts GRANT and REVOKE of membership.
 pub(super) fn membership(g: &GrantRoleStmt) -> Result<Utility> {
     let mut option = false;
     for given in node::options(&g.opt)? {
@@ -276,7 +276,7 @@ fn granted_by(grantor: Option<&RoleSpec>) -> Result<()> {
     }
 }
 
-/// GRANT and REVOKE of rights on objects.
+/// Converts GRANT and REVOKE of rights on objects.
 pub(super) fn grant(g: &GrantStmt) -> Result<Utility> {
     let objects = objects(g)?;
     let grantees = role_names(&g.grantees)?;

@@ -21,7 +21,7 @@ const LISTS_OF_NAMES: &[&str] = &["search_path", "temp_tablespaces", "local_prel
 /// Settings whose value is a list.
 const LISTS: &[&str] = &["datestyle", "log_destination", "listen_addresses", "synchronous_standby_names"];
 
-/// SET and RESET
+/// Converts SET and RESET.
 pub(super) fn set(s: &VariableSetStmt) -> Result<Utility> {
     let local = s.is_local;
     let name = s.name.to_ascii_lowercase();
@@ -42,7 +42,7 @@ pub(super) fn set(s: &VariableSetStmt) -> Result<Utility> {
     })
 }
 
-/// SET TRANSACTION, SET SESSION CHARACTERISTICS
+/// Converts SET TRANSACTION, SET SESSION CHARACTERISTICS.
 fn several(s: &VariableSetStmt) -> Result<Utility> {
     match s.name.as_str() {
         "TRANSACTION" => transaction::modes(&s.args).map(Utility::SetTransaction),
@@ -102,7 +102,7 @@ fn zone_interval(cast: &TypeCast) -> Result<String> {
     Ok(format!("INTERVAL '{}'", String::from_utf8_lossy(&shown)))
 }
 
-/// ALTER SYSTEM
+/// Converts ALTER SYSTEM.
 pub(super) fn alter_system(s: &AlterSystemStmt) -> Result<Utility> {
     let Some(set) = &s.setstmt else { return Err(SqlError::internal("ALTER SYSTEM without a setting")) };
     let name = set.name.to_ascii_lowercase();

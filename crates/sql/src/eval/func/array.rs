@@ -188,7 +188,7 @@ fn position<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
 }
 
 /// An array with the elements of both arrays, followed by `more`. One NULL counts as an empty array. If both
-/// are NULL, the result is NULL.
+/// are NULL and `more` is empty, the result is NULL.
 fn joined<'a>(first: Datum<'a>, second: Datum<'a>, more: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     let arrays = [first, second].into_iter().filter_map(|datum| match datum {
         Datum::Array(array) => Some(array),

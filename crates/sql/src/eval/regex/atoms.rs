@@ -15,16 +15,16 @@ use crate::error::{Result, SqlError};
 /// White space, without the no-break spaces.
 const SPACE: &str = r"[\s--[\x{a0}\x{2007}\x{202f}]]";
 
-/// Where words begin and end.
+/// A constraint about the edges of words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Edge {
-    /// `\m`
+    /// `\m`: the beginning of a word.
     Start,
-    /// `\M`
+    /// `\M`: the end of a word.
     End,
-    /// `\y`
+    /// `\y`: the beginning or the end of a word.
     Either,
-    /// `\Y`
+    /// `\Y`: neither the beginning nor the end of a word.
     Neither,
 }
 
@@ -46,7 +46,7 @@ pub struct Reader<'p> {
     pub rest: Peekable<Chars<'p>>,
     /// The output for the current atom.
     pub out: String,
-    /// `[^...]` matches no line feed.
+    /// Whether `[^...]` does not match a line feed.
     pub stops_at_lines: bool,
 }
 

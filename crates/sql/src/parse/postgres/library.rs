@@ -26,7 +26,7 @@ struct RawError {
     function: *mut c_char,
     file: *mut c_char,
     line: c_int,
-    /// Character from 1, or 0.
+    /// The position in characters, from 1. 0 if it is unknown.
     position: c_int,
     context: *mut c_char,
 }
@@ -140,7 +140,7 @@ pub(super) fn parsed_in_place(text: &CString, mode: Mode) -> Option<Result<Vec<R
         Some(Err(unsafe { complaint(parsed.error) }))
     };
     let none = RawTree { len: 0, data: std::ptr::null_mut() };
-    // SAFETY: both pointers came from the library, as a result has them, and are not used any more.
+    // SAFETY: both pointers came from the library in a result of this form, and are not used any more.
     unsafe {
         pg_query_free_protobuf_parse_result(RawResult {
             tree: none,
