@@ -129,8 +129,8 @@ impl CatalogState {
 
     /// At start: the catalog as it was loaded.
     pub(crate) fn install(&self, catalog: Catalog) {
-        // Both change under the latch, so a thread that sees one of them changed also sees the other one
-        // changed.
+        // The catalog and its version change under one latch. So a thread that sees one of them changed also
+        // sees the other one changed.
         let mut current = self.current.write();
         self.version.store(catalog.version(), Ordering::Release);
         *current = Current::new(catalog);

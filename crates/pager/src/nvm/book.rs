@@ -182,8 +182,9 @@ impl Book {
         OlderVersion::Older(entry.slot)
     }
 
-    /// Ends a put of a page: the new version is the page's version, and the slot of the older one is durably
-    /// retired. That slot is free now, unless a flushing thread still uses it.
+    /// Ends a put of a page: the new version becomes the page's version. The caller has already marked the
+    /// older version's slot in persistent memory as free, durably. This function makes that slot available
+    /// again, unless a flushing thread still uses it.
     pub(crate) fn replace(&mut self, new: Version) {
         let is_served = |entry: &Entry| matches!(entry.state, State::Dirty | State::Clean);
         let is_again = self.entries.get(&new.id).is_some_and(is_served) || self.dirty.recall(new.id);
