@@ -93,13 +93,14 @@ def bound(parameters, values, mode):
 class Side:
     """One server with its session on the current data set."""
 
-    def __init__(self, target, schema="q", timeout_s=30, engine=None):
+    def __init__(self, target, schema="q", timeout_s=30, engine=None, settings=()):
         self.target, self.schema, self.timeout_s, self.session, self.loaded = target, schema, timeout_s, None, []
         self.engine = engine
+        self.settings = [f"set {name} = '{value}'" for name, value in settings]
 
     def connect(self):
         self.session = Asker(self.target.port, timeout_s=self.timeout_s)
-        for setting in [*SESSION, *self.loaded]:
+        for setting in [*SESSION, *self.settings, *self.loaded]:
             self.session.simple(setting)
 
     def send(self, sql, *arguments):

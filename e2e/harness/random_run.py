@@ -39,13 +39,19 @@ class QuickVarve(server.Varve):
     """Varve as the run starts it."""
 
 
+def forced(options):
+    """The settings of Varve's session."""
+    given = {"join_method": options.join_method, "work_mem": options.work_mem}
+    return [(name, value) for name, value in given.items() if value]
+
+
 class Run:
     """The statements of one seed."""
 
     def __init__(self, ours, peer, options):
         self.options = options
         self.chance = random.Random(options.seed)
-        self.judge = Judge(Side(ours, "q" if ours is not peer else "q_ours", engine=ours.engine), Side(peer))
+        self.judge = Judge(Side(ours, "q" if ours is not peer else "q_ours", engine=ours.engine, settings=forced(options)), Side(peer))
         self.features = collections.Counter()
         self.counts = collections.Counter()
         self.refused = collections.Counter()

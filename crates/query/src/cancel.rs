@@ -35,6 +35,7 @@ use varve_sql::general::Around;
 
 use crate::error::wrapped;
 use crate::observed::{Observed, Observer};
+use crate::spill_join::SpillJoinPlan;
 
 /// Returns the physical plan of a query, or of a part of it that is planned separately. `around` knows
 /// whether the query is cancelled.
@@ -80,6 +81,10 @@ fn looking(node: &Arc<dyn ExecutionPlan>, around: &Arc<Around>) -> Result<Option
             join.sort_options.clone(),
             join.null_equality,
         )?)));
+    }
+    if let Some(join) = node.downcast_ref::<SpillJoinPlan>() {
+        // It looks at each of its steps.
+        return Ok(Some(Arc::new(join.watched(around))));
     }
     Ok(node.is::<CrossJoinExec>().then(|| node.clone()))
 }

@@ -1,38 +1,55 @@
-//! Merge joins, for a query that has run out of memory. Both sides of the join are sorted, and then merged.
-//! Sorting can spill to files. `run` decides when a query uses merge joins.
+//! Joins that spill to files, for a query that has run out of memory, and for a session that forces a method.
+//! `run` decides when a query uses them.
+//!
+//! | join | replaced by |
+//! |---|---|
+//! | inner join with an equality; others with nothing but equalities | `SpillJoinPlan` |
+//! | other joins with an equality and a condition | DataFusion's merge join; `SpillJoinPlan` if forced |
+//! | NOT IN with NULLs | nothing: only the hash join can do it |
 
 use std::sync::Arc;
 
 use datafusion::arrow::compute::SortOptions;
-use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{JoinType, Result};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::joins::{HashJoinExec, SortMergeJoinExec};
+use varve_spill::JoinMethod;
 
-/// Replaces hash joins by merge joins. This rule must run before the rules that add the sorts for merge
+use crate::spill_join::SpillJoinPlan;
+
+/// Says how joins by equality are planned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JoinsBy {
+    /// DataFusion's hash joins, which are in memory.
+    InMemory,
+    /// Joins that spill, by the cheapest method.
+    Spilling,
+    /// Joins that spill, by this method.
+    Method(JoinMethod),
+}
+
+/// Replaces hash joins by joins that spill. This rule must run before the rules that add the sorts for merge
 /// joins.
 #[derive(Debug)]
-pub struct MergeJoins;
+pub struct SpillingJoins(pub JoinsBy);
 
 /// The sort order of the keys. It is the order of a scan along an index.
 const ORDER: SortOptions = SortOptions { descending: false, nulls_first: false };
 
-impl PhysicalOptimizerRule for MergeJoins {
+impl PhysicalOptimizerRule for SpillingJoins {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
-        let merge = |plan: Arc<dyn ExecutionPlan>| match plan.downcast_ref::<HashJoinExec>() {
-            // Only a hash join can compute NOT IN with NULLs.
-            Some(join) if !join.null_aware && join.projection.is_none() => {
-                Ok(Transformed::yes(merged(join)?))
-            }
-            _ => Ok(Transformed::no(plan)),
+        let replace = |plan: Arc<dyn ExecutionPlan>| {
+            let join = plan.downcast_ref::<HashJoinExec>().map(|join| self.instead_of(join)).transpose()?;
+            Ok(join.flatten().map_or_else(|| Transformed::no(plan), Transformed::yes))
         };
-        Ok(plan.transform_up(merge)?.data)
+        Ok(plan.transform_up(replace)?.data)
     }
 
     fn name(&self) -> &str {
-        "merge_joins"
+        "spilling_joins"
     }
 
     fn schema_check(&self) -> bool {
@@ -40,14 +57,31 @@ impl PhysicalOptimizerRule for MergeJoins {
     }
 }
 
-fn merged(join: &HashJoinExec) -> Result<Arc<dyn ExecutionPlan>> {
-    Ok(Arc::new(SortMergeJoinExec::try_new(
-        join.left.clone(),
-        join.right.clone(),
-        join.on.clone(),
-        join.filter.clone(),
-        join.join_type,
-        vec![ORDER; join.on.len()],
-        join.null_equality,
-    )?))
+impl SpillingJoins {
+    fn instead_of(&self, join: &HashJoinExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        let method = match self.0 {
+            JoinsBy::InMemory => return Ok(None),
+            JoinsBy::Spilling => None,
+            JoinsBy::Method(method) => Some(method),
+        };
+        // The condition of an outer join is checked for each pair of rows alone, which is slow.
+        let is_fast = join.filter.is_none() || join.join_type == JoinType::Inner;
+        if (method.is_some() || is_fast)
+            && let Some(spilling) = SpillJoinPlan::instead_of(join, method)?
+        {
+            return Ok(Some(Arc::new(spilling)));
+        }
+        if method.is_some() || join.null_aware || join.projection.is_some() {
+            return Ok(None);
+        }
+        Ok(Some(Arc::new(SortMergeJoinExec::try_new(
+            join.left.clone(),
+            join.right.clone(),
+            join.on.clone(),
+            join.filter.clone(),
+            join.join_type,
+            vec![ORDER; join.on.len()],
+            join.null_equality,
+        )?)))
+    }
 }

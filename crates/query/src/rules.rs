@@ -51,7 +51,7 @@ use datafusion::physical_optimizer::sanity_checker::SanityCheckPlan;
 use crate::append::Appends;
 use crate::apply::DropUnread;
 use crate::conditions::MoveConditions;
-use crate::merge_joins::MergeJoins;
+use crate::merge_joins::{JoinsBy, SpillingJoins};
 use crate::padded::PaddedSides;
 
 /// Returns the rules for logical plans, in the order in which they run.
@@ -97,12 +97,11 @@ impl OptimizerRule for Simplify {
     }
 }
 
-/// Returns the rules for physical plans, in the order in which they run. If `is_thrifty` is set, joins are
-/// merge joins, which can spill.
-pub fn physical(is_thrifty: bool) -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
+/// Returns the rules for physical plans, in the order in which they run.
+pub fn physical(joins: JoinsBy) -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let mut rules: Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> = Vec::new();
-    if is_thrifty {
-        rules.push(Arc::new(MergeJoins));
+    if joins != JoinsBy::InMemory {
+        rules.push(Arc::new(SpillingJoins(joins)));
     }
     rules.extend::<[Arc<dyn PhysicalOptimizerRule + Send + Sync>; 12]>([
         Arc::new(Appends),

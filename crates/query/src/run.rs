@@ -8,6 +8,7 @@
 //! 2. A query checks for a cancel request between two polls. Expressions (`computed`) and joins (`cancel`)
 //!    check at each batch. Scans check at each leaf (in the engine).
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -30,7 +31,7 @@ use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 use datafusion::prelude::SessionConfig;
 use varve_engine::{Datum, PageMeter, planted_panic};
 use varve_sql::general::{
-    Analyzed, Around, Emit, Gauge, General, Query, Select, SqlError, SqlState, Step, Ty,
+    Analyzed, Around, Emit, Gauge, General, JoinMethod, Limits, Query, Select, SqlError, SqlState, Step, Ty,
 };
 
 use crate::analyze::{Node, nodes};
@@ -43,9 +44,11 @@ use crate::expand::ExpandPlanner;
 use crate::join_order;
 use crate::kept::{Assumed, KeptPlan, KeptPlans, Snapshot};
 use crate::memory;
+use crate::merge_joins::JoinsBy;
 use crate::rules;
 use crate::spill::{self, Spills};
 use crate::steps;
+use crate::temporary::{JoinResources, TemporaryDirectory};
 use crate::translate;
 
 /// The size of the stack while a query is planned or runs. DataFusion walks plans and expressions by
@@ -83,6 +86,8 @@ pub struct Queries {
     kept: KeptPlans,
     memory_bytes: usize,
     spill: Option<PathBuf>,
+    /// The same directory, for the joins of ours.
+    temporary: Option<Arc<TemporaryDirectory>>,
 }
 
 impl Queries {
@@ -90,16 +95,17 @@ impl Queries {
     pub fn new(options: &QueryOptions) -> varve_sql::Result<Queries> {
         let runtime = Arc::new(resources(options).map_err(unwrapped)?);
         Ok(Queries {
-            state: state(options, runtime.clone(), false),
-            thrifty: state(options, runtime, true),
+            state: state(options, runtime.clone(), JoinsBy::InMemory),
+            thrifty: state(options, runtime, JoinsBy::Spilling),
             kept: KeptPlans::after(options.custom_plans),
             memory_bytes: options.memory_bytes,
             spill: options.spill.clone(),
+            temporary: options.spill.clone().map(|path| Arc::new(TemporaryDirectory::new(path))),
         })
     }
 }
 
-fn state(options: &QueryOptions, runtime: Arc<RuntimeEnv>, is_thrifty: bool) -> SessionState {
+fn state(options: &QueryOptions, runtime: Arc<RuntimeEnv>, joins: JoinsBy) -> SessionState {
     let mut config =
         SessionConfig::new().with_target_partitions(options.partitions).with_collect_statistics(false);
     let optimizer = &mut config.options_mut().optimizer;
@@ -117,7 +123,7 @@ fn state(options: &QueryOptions, runtime: Arc<RuntimeEnv>, is_thrifty: bool) -> 
     SessionStateBuilder::new()
         .with_config(config)
         .with_optimizer_rules(rules::logical())
-        .with_physical_optimizer_rules(rules::physical(is_thrifty))
+        .with_physical_optimizer_rules(rules::physical(joins))
         .with_runtime_env(runtime)
         .with_query_planner(Arc::new(Planner))
         .build()
@@ -163,7 +169,8 @@ impl General for Queries {
 
     fn explain(&self, mut query: Query<'_>) -> varve_sql::Result<Step> {
         stacker::grow(STACK_BYTES, || {
-            let planned = self.physical(&mut query, false, &self.state);
+            let state = self.first_state(&query.limits);
+            let planned = self.physical(&mut query, false, &state);
             let kept = runtime()?.block_on(planned).map_err(unwrapped)?;
             let (_, node) = nodes(&kept.plan, None).map_err(unwrapped)?;
             Ok(steps::step(&node))
@@ -213,11 +220,33 @@ impl Queries {
 
     /// Returns a plan for the query that is ready to run. The plan is from the cache, or it is new.
     async fn ready(&self, query: &mut Query<'_>) -> Result<KeptPlan, DataFusionError> {
+        if query.limits.join_method != JoinMethod::Auto {
+            let state = self.first_state(&query.limits);
+            return self.physical(query, false, &state).await;
+        }
         if let Some(kept) = self.kept.take(query) {
             return Ok(kept);
         }
         let keeps = self.kept.wants(query);
         self.physical(query, keeps, &self.state).await
+    }
+
+    /// With what a query is planned first: hash joins in memory, or the joins that the session forces.
+    fn first_state(&self, limits: &Limits) -> Cow<'_, SessionState> {
+        let method = match limits.join_method {
+            JoinMethod::Auto => return Cow::Borrowed(&self.state),
+            JoinMethod::BlockNestedLoops => varve_spill::JoinMethod::NestedLoops,
+            JoinMethod::SortMerge => varve_spill::JoinMethod::SortMerge,
+            JoinMethod::GraceHash => varve_spill::JoinMethod::Grace,
+            JoinMethod::HybridHash => varve_spill::JoinMethod::Hybrid,
+        };
+        // Joins of ours need files.
+        if self.temporary.is_none() {
+            return Cow::Borrowed(&self.state);
+        }
+        let rules = rules::physical(JoinsBy::Method(method));
+        let builder = SessionStateBuilder::new_from_existing(self.state.clone());
+        Cow::Owned(builder.with_physical_optimizer_rules(rules).build())
     }
 
     async fn physical(
@@ -256,7 +285,7 @@ impl Queries {
         let mut count = 0;
         let node = match self.drive(&kept, &query, gauge, emit, &mut count).await {
             Ok(node) => node,
-            // No row was returned yet. So the query can start again with merge joins, which can spill to
+            // No row was returned yet. So the query can start again with joins that can spill to
             // files.
             Err(e) if count == 0 && is_out_of_memory(&e) => {
                 let keeps = !kept.assumed.is_of_one_run;
@@ -301,6 +330,13 @@ impl Queries {
     /// Returns the context of an execution, with its limits for memory and temporary files.
     fn context(&self, query: &Query<'_>) -> Result<Arc<TaskContext>, DataFusionError> {
         let mut context = TaskContext::from(&self.state);
+        if let Some(directory) = self.temporary.clone() {
+            let work_bytes = usize::try_from(query.limits.work_bytes).unwrap_or(usize::MAX);
+            let quota = query.limits.temporary.clone();
+            let resources = Arc::new(JoinResources { directory, quota, work_bytes });
+            let config = context.session_config().clone().with_extension(resources);
+            context = context.with_session_config(config);
+        }
         if let Some(directory) = self.spill.as_ref().filter(|_| query.limits.temporary.is_limited()) {
             context = spill::limited(context, directory.clone(), query.limits.temporary.clone())?;
         }

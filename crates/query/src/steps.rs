@@ -15,6 +15,7 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan};
+use varve_spill::JoinMethod;
 use varve_sql::general::{Actual, Step};
 
 use crate::analyze::Node;
@@ -23,6 +24,7 @@ use crate::apply::ApplyPlan;
 use crate::rows::RowsPlan;
 use crate::scan::ScanPlan;
 use crate::shared::Leaf;
+use crate::spill_join::{SpillJoinPlan, method_name};
 
 /// Returns the steps of a plan for EXPLAIN.
 ///
@@ -84,6 +86,9 @@ fn named(plan: &dyn ExecutionPlan) -> Step {
     if let Some(join) = plan.downcast_ref::<SortMergeJoinExec>() {
         return joined("Merge", "Merge Join", join.join_type());
     }
+    if let Some(join) = plan.downcast_ref::<SpillJoinPlan>() {
+        return spilling(join);
+    }
     if let Some(join) = plan.downcast_ref::<NestedLoopJoinExec>() {
         return joined("Nested Loop", "Nested Loop", *join.join_type());
     }
@@ -138,6 +143,22 @@ fn joined(short: &str, node_type: &str, kind: JoinType) -> Step {
     let name = if word.is_empty() { node_type.to_owned() } else { format!("{short}{word} Join") };
     let step = if name == node_type { Step::new(name) } else { Step::new(name).fact("Node Type", node_type) };
     step.fact("Join Type", fact)
+}
+
+/// A join that may spill, and what its last run has done.
+fn spilling(join: &SpillJoinPlan) -> Step {
+    let ran = join.ran();
+    let step = match ran.method {
+        Some(JoinMethod::NestedLoops) => joined("Nested Loop", "Nested Loop", join.kind()),
+        Some(JoinMethod::SortMerge) => joined("Merge", "Merge Join", join.kind()),
+        _ => joined("Hash", "Hash Join", join.kind()),
+    };
+    let step = step.note("Join Method", ran.method.map_or("chosen by cost", method_name));
+    if ran.peak_bytes == 0 {
+        return step;
+    }
+    let step = step.note("Peak Memory", format!("{}kB", ran.peak_bytes.div_ceil(1024)));
+    if ran.partitions == 0 { step } else { step.note("Partitions", ran.partitions.to_string()) }
 }
 
 fn grouped(aggregate: &AggregateExec) -> Step {

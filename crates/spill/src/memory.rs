@@ -17,7 +17,7 @@ use crate::error::{Result, SpillError};
 /// The memory budget of one operator, in bytes.
 #[derive(Debug)]
 pub struct MemoryBudget {
-    limit_bytes: usize,
+    limit_bytes: AtomicUsize,
     used_bytes: AtomicUsize,
     peak_bytes: AtomicUsize,
 }
@@ -26,33 +26,38 @@ impl MemoryBudget {
     /// Returns a budget of this number of bytes.
     pub fn new(limit_bytes: usize) -> Arc<MemoryBudget> {
         let (used_bytes, peak_bytes) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let limit_bytes = AtomicUsize::new(limit_bytes);
         Arc::new(MemoryBudget { limit_bytes, used_bytes, peak_bytes })
     }
 
     /// Takes a part of the budget. Fails with [`SpillError::Memory`] if too little is left.
     pub fn take(self: &Arc<Self>, wanted_bytes: usize) -> Result<MemoryGrant> {
-        let more = |used: usize| used.checked_add(wanted_bytes).filter(|sum| *sum <= self.limit_bytes);
+        let limit_bytes = self.limit_bytes();
+        let more = |used: usize| used.checked_add(wanted_bytes).filter(|sum| *sum <= limit_bytes);
         match self.used_bytes.fetch_update(Relaxed, Relaxed, more) {
             Ok(before) => {
                 self.peak_bytes.fetch_max(before + wanted_bytes, Relaxed);
                 Ok(MemoryGrant { budget: Arc::clone(self), bytes: wanted_bytes })
             }
-            Err(used) => Err(SpillError::Memory {
-                wanted_bytes,
-                left_bytes: self.limit_bytes - used,
-                limit_bytes: self.limit_bytes,
-            }),
+            Err(used) => {
+                Err(SpillError::Memory { wanted_bytes, left_bytes: limit_bytes - used, limit_bytes })
+            }
         }
     }
 
     /// Returns the number of bytes that are left.
     pub fn left_bytes(&self) -> usize {
-        self.limit_bytes - self.used_bytes.load(Relaxed)
+        self.limit_bytes().saturating_sub(self.used_bytes.load(Relaxed))
     }
 
     /// Returns the size of the budget, in bytes.
     pub fn limit_bytes(&self) -> usize {
-        self.limit_bytes
+        self.limit_bytes.load(Relaxed)
+    }
+
+    /// Makes the budget larger, for rows that it is too small for. A budget never shrinks.
+    pub fn raise_to(&self, limit_bytes: usize) {
+        self.limit_bytes.fetch_max(limit_bytes, Relaxed);
     }
 
     /// Returns the largest sum of grants so far.

@@ -45,6 +45,7 @@ pub use crate::exec::sum::Sum;
 pub use crate::explain::expression::shown as shown_expression;
 pub use crate::explain::short::scan_of;
 pub use crate::explain::{Actual, Step};
+pub use crate::join_method::JoinMethod;
 pub use crate::plan::{
     Access, AggCall, AggKind, Aggregate, Exclude, Expand, Frame, FrameBound, FrameUnits, Join, JoinKind,
     Lateral, Moment, OrderKey, Output, Recursion, Select, SetFunction, SetKind, SetOperation, Shared,
@@ -118,6 +119,8 @@ pub struct Limits {
     pub work_bytes: u64,
     /// The limit of these files.
     pub temporary: Arc<TemporaryQuota>,
+    /// How tables are joined by equality.
+    pub join_method: JoinMethod,
 }
 
 /// A row that replaces the rows of a query's source.

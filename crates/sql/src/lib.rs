@@ -22,6 +22,7 @@ mod explain;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod general;
+mod join_method;
 mod json;
 mod kept;
 mod lexeme;

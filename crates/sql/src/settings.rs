@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use crate::encoding::Encoding;
 use crate::error::{Result, SqlError, SqlState};
+use crate::join_method::JoinMethod;
 use crate::moment;
 use crate::path;
 use crate::table_method::{self, TableMethod};
@@ -154,6 +155,7 @@ const SETTINGS: &[Setting] = &[
     setting("lc_numeric", "C", Kind::Free),
     setting("lc_time", "C", Kind::Free),
     setting("deadlock_timeout", "1s", Kind::SomeTime),
+    setting("join_method", "auto", Kind::OneOf(JoinMethod::NAMES)),
     setting("lock_timeout", "0", Kind::Duration),
     setting("max_identifier_length", "63", Kind::ReadOnly),
     setting("max_index_keys", "32", Kind::ReadOnly),
@@ -422,6 +424,11 @@ impl Settings {
     /// The encoding of the client.
     pub fn encoding(&self) -> Encoding {
         self.values.get("client_encoding").and_then(|name| Encoding::named(name)).unwrap_or_default()
+    }
+
+    /// How general queries join tables by equality.
+    pub fn join_method(&self) -> JoinMethod {
+        self.values.get("join_method").map(|name| JoinMethod::named(name)).unwrap_or_default()
     }
 
     /// The access method of new tables without USING.

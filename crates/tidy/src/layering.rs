@@ -13,7 +13,7 @@ pub const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("varve-spill", &["varve-device"]),
     ("varve-engine", &["varve-device", "varve-memory", "varve-pager"]),
     ("varve-sql", &["varve-engine"]),
-    ("varve-query", &["varve-engine", "varve-sql"]),
+    ("varve-query", &["varve-device", "varve-engine", "varve-spill", "varve-sql"]),
     ("varve-server", &["varve-engine", "varve-sql"]),
     ("varve-bench", &["varve-device", "varve-engine", "varve-pager", "varve-sql"]),
     (

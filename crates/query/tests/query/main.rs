@@ -15,6 +15,7 @@ mod recursion;
 #[path = "../../../sql/tests/sql/support/mod.rs"]
 mod shared;
 mod slt;
+mod spilled_joins;
 mod spilling;
 mod support;
 mod waits;

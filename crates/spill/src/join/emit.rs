@@ -88,9 +88,13 @@ pub trait JoinOutput: Send {
 
     /// Returns whether the output accepts no more rows in this step. After this, each loop of the join may
     /// still add one row.
-    fn is_full(&mut self) -> bool {
-        false
+    fn is_full(&mut self) -> Result<bool> {
+        Ok(false)
     }
+
+    /// Says that the inputs, or a pair of partitions, were divided into so many partitions of the temporary
+    /// space.
+    fn divided(&mut self, _partitions: usize) {}
 
     /// Returns whether the join has a condition. If it has one, two rows with equal keys are partners only if
     /// [`JoinOutput::passes`] returns true.
@@ -159,11 +163,16 @@ impl<'a> Emitter<'a> {
 
     /// Ends the step if the output is full.
     #[inline]
-    pub(super) async fn make_room(&mut self) {
-        while self.output.is_full() {
+    pub(super) async fn make_room(&mut self) -> Result<()> {
+        while self.output.is_full()? {
             self.rows = 0;
             pause().await;
         }
+        Ok(())
+    }
+
+    pub(super) fn divided(&mut self, partitions: usize) {
+        self.output.divided(partitions);
     }
 
     pub(super) fn has_condition(&self) -> bool {

@@ -154,6 +154,7 @@ impl Join {
             emitter.second_phase();
         }
         drop(division.file);
+        emitter.divided(pairs.len());
         for pair in pairs {
             self.join_pair(pair, rows_before, depth, emitter).await?;
         }
@@ -212,7 +213,7 @@ impl Join {
             rows += u64::from(!row.never_matches);
             if row.never_matches {
                 emitter.build_row(row, false)?;
-                emitter.make_room().await;
+                emitter.make_room().await?;
             } else if !division.is_resident(hash) {
                 push(&mut writers, division.partition_of(hash), row)?;
             } else if let Some(resident) = &mut chunk {
@@ -270,13 +271,13 @@ impl Join {
             if is_resident && let Some(chunk) = &mut chunk {
                 let has_partner = probe_chunk(chunk, row, hash, emitter).await?;
                 emitter.probe_row(row, has_partner)?;
-                emitter.make_room().await;
+                emitter.make_room().await?;
                 continue;
             }
             let partition = if is_resident { division.overflow() } else { division.partition_of(hash) };
             if row.never_matches || lists.get(partition).is_none_or(|list| list.rows == 0) {
                 emitter.probe_row(row, false)?;
-                emitter.make_room().await;
+                emitter.make_room().await?;
             } else {
                 push(&mut writers, partition, row)?;
             }

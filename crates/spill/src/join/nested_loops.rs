@@ -65,6 +65,10 @@ pub(super) async fn probe_chunk(
     let mut next = chunk.find(probe_hash, probe.key);
     while let Some(cell) = next {
         let pair = RowPair { build: chunk.row(cell), probe };
+        if emitter.has_condition() {
+            // Pairs that the condition rules out fill no output.
+            emitter.count_row().await;
+        }
         if emitter.are_partners(pair)? {
             has_partner = true;
             emitter.pair(pair)?;
@@ -73,7 +77,7 @@ pub(super) async fn probe_chunk(
             } else if !emitter.returns_pairs() {
                 break;
             }
-            emitter.make_room().await;
+            emitter.make_room().await?;
         }
         next = chunk.find_next(cell, probe_hash, probe.key);
     }
@@ -85,7 +89,7 @@ pub(super) async fn return_chunk(chunk: &HashChunk, emitter: &mut Emitter<'_>) -
     let mut next = if emitter.marks_build() { chunk.first_cell() } else { None };
     while let Some(cell) = next {
         emitter.build_row(chunk.row(cell), chunk.has_matched(cell))?;
-        emitter.make_room().await;
+        emitter.make_room().await?;
         next = chunk.next_cell(cell);
     }
     Ok(())
@@ -211,7 +215,7 @@ impl Join {
             if scan.is_last && !has_partner && !had_partner {
                 emitter.probe_row(row, false)?;
             }
-            emitter.make_room().await;
+            emitter.make_room().await?;
         }
         after.map(BitWriter::finish).transpose()
     }
@@ -224,7 +228,7 @@ async fn advance_matching(build: &mut dyn RowSource, emitter: &mut Emitter<'_>) 
             return Ok(true);
         }
         emitter.build_row(build.row(), false)?;
-        emitter.make_room().await;
+        emitter.make_room().await?;
     }
     Ok(false)
 }

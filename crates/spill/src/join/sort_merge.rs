@@ -105,7 +105,7 @@ impl Join {
                 (true, Side::Left) => emitter.build_row(row, false)?,
                 (true, Side::Right) => emitter.probe_row(row, false)?,
             }
-            emitter.make_room().await;
+            emitter.make_room().await?;
         }
         input.source.release();
         sorter.into_runs(0)
@@ -185,14 +185,14 @@ impl Merging<'_, '_> {
     async fn build_alone(&mut self) -> Result<()> {
         self.emitter.build_row(self.build.merger.row(), false)?;
         self.emitter.count_row().await;
-        self.emitter.make_room().await;
+        self.emitter.make_room().await?;
         self.build.advance()
     }
 
     async fn probe_alone(&mut self) -> Result<()> {
         self.emitter.probe_row(self.probe.merger.row(), false)?;
         self.emitter.count_row().await;
-        self.emitter.make_room().await;
+        self.emitter.make_room().await?;
         self.probe.advance()
     }
 
@@ -232,7 +232,7 @@ impl Merging<'_, '_> {
             }
             if have_partners {
                 self.emitter.build_row(row, true)?;
-                self.emitter.make_room().await;
+                self.emitter.make_room().await?;
             }
             self.build.advance()?;
         }
@@ -283,7 +283,7 @@ impl Merging<'_, '_> {
             let has_partner = probe_chunk(&mut self.group, probe, probe_hash, self.emitter).await?;
             self.emitter.probe_row(probe, has_partner)?;
             self.emitter.count_row().await;
-            self.emitter.make_room().await;
+            self.emitter.make_room().await?;
             self.probe.advance()?;
         }
         return_chunk(&self.group, self.emitter).await
@@ -315,12 +315,12 @@ impl Merging<'_, '_> {
             let mut next = if self.emitter.returns_pairs() { Some(first) } else { None };
             while let Some(cell) = next {
                 self.emitter.pair(RowPair { build: self.group.row(cell), probe })?;
-                self.emitter.make_room().await;
+                self.emitter.make_room().await?;
                 next = self.group.next_cell(cell);
             }
             self.emitter.probe_row(probe, true)?;
             self.emitter.count_row().await;
-            self.emitter.make_room().await;
+            self.emitter.make_room().await?;
             if let Some(list) = &mut list {
                 list.push(probe)?;
             }
@@ -337,7 +337,7 @@ impl Merging<'_, '_> {
             let mut next = self.group.first_cell();
             while let Some(cell) = next {
                 self.emitter.pair(RowPair { build: self.group.row(cell), probe: reader.row() })?;
-                self.emitter.make_room().await;
+                self.emitter.make_room().await?;
                 next = self.group.next_cell(cell);
             }
         }

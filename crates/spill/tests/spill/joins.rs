@@ -119,11 +119,11 @@ impl JoinOutput for Collect {
         self.room = self.room.saturating_sub(1);
         Ok(())
     }
-    fn is_full(&mut self) -> bool {
+    fn is_full(&mut self) -> Result<bool> {
         // The next time it is asked, it has room again.
         let is_full = self.case.has_steps && self.room == 0;
         self.room = if is_full { OUTPUT_ROOM } else { self.room };
-        is_full
+        Ok(is_full)
     }
     fn has_condition(&self) -> bool {
         self.case.has_condition

@@ -58,7 +58,7 @@ impl Session {
     /// The limits of a general query: `work_mem` and `temp_file_limit`.
     fn limits(&self) -> Limits {
         let work_bytes = self.settings.bytes("work_mem").unwrap_or(u64::MAX);
-        Limits { work_bytes, temporary: self.temporary() }
+        Limits { work_bytes, temporary: self.temporary(), join_method: self.settings.join_method() }
     }
 
     /// The session's quota for temporary files, with the current `temp_file_limit`.

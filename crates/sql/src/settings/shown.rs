@@ -24,6 +24,7 @@ const OF_PLANNING: &[&str] = &[
     "hash_mem_multiplier",
     "jit",
     "join_collapse_limit",
+    "join_method",
     "maintenance_io_concurrency",
     "max_parallel_workers",
     "max_parallel_workers_per_gather",

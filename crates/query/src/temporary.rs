@@ -1,0 +1,231 @@
+//! Temporary files of the joins that the crate `spill` runs.
+//!
+//! Invariants
+//! 1. The directory is opened when the first join writes to it. So a database can be opened on a full device.
+//! 2. A file has no name once it is open. So the kernel removes it when it is closed, even if the process
+//!    crashes. If a crash comes between the two, the file is removed when the directory is opened again.
+//! 3. The files count against the quota of the session until they are closed.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use parking_lot::Mutex;
+use varve_device::{
+    Accounting, BlockFile, Capabilities, DeviceError, Directory, Durability, ErrorKind, FileDirectory,
+    FileOptions, Location, OpenHow, Operation, Purpose, Result,
+};
+use varve_engine::TemporaryQuota;
+use varve_spill::{SpillError, TemporarySpace};
+
+/// What names of files begin with.
+const PREFIX: &str = "query-join-";
+
+/// Numbers of files of this process.
+static FILES: AtomicU64 = AtomicU64::new(0);
+
+/// What the joins of an execution may use.
+pub struct JoinResources {
+    /// Where files are.
+    pub directory: Arc<TemporaryDirectory>,
+    /// What the files may take.
+    pub quota: Arc<TemporaryQuota>,
+    /// Memory of one join (`work_mem`).
+    pub work_bytes: usize,
+}
+
+/// The directory of temporary files, opened when it is needed.
+pub struct TemporaryDirectory {
+    path: PathBuf,
+    opened: Mutex<Option<Arc<dyn Directory>>>,
+}
+
+impl TemporaryDirectory {
+    /// Opens nothing so far.
+    pub fn new(path: PathBuf) -> TemporaryDirectory {
+        TemporaryDirectory { path, opened: Mutex::default() }
+    }
+
+    fn directory(&self) -> Result<Arc<dyn Directory>> {
+        let mut opened = self.opened.lock();
+        if let Some(directory) = &*opened {
+            return Ok(directory.clone());
+        }
+        // The kernel's cache is used: partitions are often read again soon after they were written.
+        let options = FileOptions { direct_io: false, ..FileOptions::default() };
+        let directory: Arc<dyn Directory> = FileDirectory::open(&self.path, options)?;
+        for name in directory.list()?.iter().filter(|name| name.starts_with(PREFIX)) {
+            directory.remove(name)?;
+        }
+        *opened = Some(directory.clone());
+        Ok(directory)
+    }
+}
+
+impl JoinResources {
+    /// A temporary space for one join.
+    pub fn space(&self) -> std::result::Result<JoinSpace, SpillError> {
+        let files = UnnamedFiles {
+            inner: self.directory.directory()?,
+            quota: self.quota.clone(),
+            refused: Arc::default(),
+        };
+        let (refused, sector_bytes) = (files.refused.clone(), files.inner.capabilities().sector_bytes());
+        Ok(JoinSpace { space: TemporarySpace::open(Arc::new(files), u64::MAX)?, refused, sector_bytes })
+    }
+}
+
+/// The temporary space of one join.
+pub struct JoinSpace {
+    /// The space.
+    pub space: Arc<TemporarySpace>,
+    /// A page is a multiple of this.
+    pub sector_bytes: u32,
+    refused: Refused,
+}
+
+/// Why the quota has refused a file room.
+type Refused = Arc<Mutex<Option<varve_engine::Error>>>;
+
+impl JoinSpace {
+    /// The error of the quota, if it has refused something.
+    pub fn refused(&self) -> Option<varve_engine::Error> {
+        self.refused.lock().take()
+    }
+}
+
+/// Makes files without names.
+struct UnnamedFiles {
+    inner: Arc<dyn Directory>,
+    quota: Arc<TemporaryQuota>,
+    refused: Refused,
+}
+
+impl Directory for UnnamedFiles {
+    fn open(&self, _name: &str, how: OpenHow) -> Result<Arc<dyn BlockFile>> {
+        let name = format!("{PREFIX}{}-{}", std::process::id(), FILES.fetch_add(1, Relaxed));
+        let inner = self.inner.open(&name, how)?;
+        if let Err(error) = self.inner.remove(&name)
+            && self.inner.exists(&name)?
+        {
+            return Err(error);
+        }
+        let (quota, refused) = (self.quota.clone(), self.refused.clone());
+        Ok(Arc::new(UnnamedFile { inner, quota, refused, taken_bytes: AtomicU64::new(0) }))
+    }
+
+    fn exists(&self, _name: &str) -> Result<bool> {
+        Ok(false)
+    }
+
+    fn list(&self) -> Result<Vec<String>> {
+        Ok(Vec::new())
+    }
+
+    fn rename(&self, from: &str, _to: &str) -> Result<()> {
+        Err(DeviceError::new(from, Operation::Rename, ErrorKind::Unsupported))
+    }
+
+    fn remove(&self, _name: &str) -> Result<()> {
+        Ok(())
+    }
+
+    fn sync(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        self.inner.capabilities()
+    }
+
+    fn accounting(&self) -> &Arc<Accounting> {
+        self.inner.accounting()
+    }
+
+    fn location(&self) -> String {
+        self.inner.location()
+    }
+}
+
+/// A file without a name.
+struct UnnamedFile {
+    inner: Arc<dyn BlockFile>,
+    quota: Arc<TemporaryQuota>,
+    refused: Refused,
+    taken_bytes: AtomicU64,
+}
+
+impl Drop for UnnamedFile {
+    fn drop(&mut self) {
+        self.quota.give_back(*self.taken_bytes.get_mut());
+    }
+}
+
+impl BlockFile for UnnamedFile {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn location(&self) -> &Location {
+        self.inner.location()
+    }
+
+    fn len_bytes(&self) -> Result<u64> {
+        self.inner.len_bytes()
+    }
+
+    fn sector_bytes(&self) -> u32 {
+        self.inner.sector_bytes()
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8], why: Purpose) -> Result<()> {
+        self.inner.read_at(offset, buf, why)
+    }
+
+    fn write_at(&self, offset: u64, buf: &[u8], why: Purpose, durability: Durability) -> Result<()> {
+        self.inner.write_at(offset, buf, why, durability)
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.inner.flush()
+    }
+
+    fn punch(&self, offset: u64, len_bytes: u64) -> Result<()> {
+        self.inner.punch(offset, len_bytes)
+    }
+
+    fn set_len(&self, len_bytes: u64) -> Result<()> {
+        let more_bytes = len_bytes.saturating_sub(self.taken_bytes.load(Relaxed));
+        if let Err(error) = self.quota.take(more_bytes) {
+            *self.refused.lock() = Some(error);
+            let location = self.location().to_string();
+            return Err(DeviceError::new(&location, Operation::SetLen, ErrorKind::NoSpace));
+        }
+        self.taken_bytes.fetch_add(more_bytes, Relaxed);
+        self.inner.set_len(len_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use varve_device::{MemoryDirectory, Space};
+
+    #[test]
+    fn files_have_no_names_and_count_against_the_quota() {
+        let (inner, quota) = (MemoryDirectory::new(), Arc::<TemporaryQuota>::default());
+        quota.set_limit(1 << 20);
+        let refused = Refused::default();
+        let files = UnnamedFiles { inner: inner.clone(), quota: quota.clone(), refused: refused.clone() };
+        let open = || files.open("spill-0", OpenHow::new_file(Space::Temporary)).unwrap();
+        let (one, other) = (open(), open());
+        assert_eq!(inner.list().unwrap(), Vec::<String>::new());
+        one.set_len(600 << 10).unwrap();
+        let error = other.set_len(600 << 10).unwrap_err();
+        assert!(error.is_no_space() && refused.lock().take().is_some());
+        drop(one);
+        other.set_len(1 << 20).unwrap();
+        drop(other);
+        quota.take(1 << 20).unwrap();
+    }
+}

@@ -1,0 +1,220 @@
+//! Joins by the crate `spill`: each method and kind gives the rows of the hash join in memory, with 64 KiB of
+//! memory, NULLs, equal keys, skew, empty inputs and conditions. Errors leave nothing behind.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::support::{database_with, error_of, lines, session};
+use varve_query::QueryOptions;
+use varve_sql::{Session, SqlDatabase};
+
+const METHODS: [(&str, &str); 4] = [
+    ("block_nested_loops", "block nested loops"),
+    ("sort_merge", "sort-merge"),
+    ("grace_hash", "Grace hash"),
+    ("hybrid_hash", "hybrid hash"),
+];
+
+/// Table `l` and `r`: unique and common keys, NULLs, one key with a tenth of the rows, values of several types.
+const SETUP: &str = "
+    create table l (id int primary key, k int, t text, n numeric, f float8, pad text);
+    create table r (id int primary key, k int, t text, n numeric, f float8, pad text);
+    create table none (id int primary key, k int, t text, n numeric, f float8, pad text);
+    insert into l select i, case when i % 13 = 0 then null when i % 10 = 0 then 7 else i % 900 end,
+        'key ' || i % 300, case when i % 2 = 0 then i % 50 else (i % 50)::numeric(9, 2) end,
+        case when i % 3 = 0 then 0.0 when i % 3 = 1 then '-0'::float8 else 'NaN'::float8 end, repeat('l', i % 120)
+        from generate_series(1, 2500) as i;
+    insert into r select i, case when i % 11 = 0 then null when i % 100 = 0 then 7 else (i * 7) % 1200 end,
+        'key ' || i % 500, (i % 70)::numeric(9, 1),
+        case when i % 50 = 0 then 0 when i % 50 = 1 then 'NaN'::float8 else i end, repeat('r', i % 150)
+        from generate_series(1, 4000) as i";
+
+/// Joins of each kind. All sort by nothing, so that the order is the join's.
+const JOINS: [&str; 22] = [
+    "select l.id, r.id, l.pad, r.pad from l join r on l.k = r.k",
+    "select l.id, r.id, r.pad from l left join r on l.k = r.k",
+    "select l.id, r.id, l.pad from l right join r on l.k = r.k",
+    "select l.id, r.id, l.t, r.t from l full join r on l.k = r.k",
+    "select l.id, l.pad from l where exists (select from r where r.k = l.k)",
+    "select l.id, l.pad from l where not exists (select from r where r.k = l.k)",
+    "select r.id from r where r.k in (select k from l)",
+    "select r.id, r.pad from r where not exists (select from l where l.k = r.k and l.t = r.t)",
+    // Conditions beside the keys.
+    "select l.id, r.id from l join r on l.k = r.k and l.id < r.id",
+    "select l.id, r.id from l left join r on l.k = r.k and l.id + r.id > 3000",
+    "select l.id, r.id from l right join r on l.k = r.k and length(l.pad) < length(r.pad)",
+    "select l.id, r.id from l full join r on l.k = r.k and l.t < r.t",
+    "select l.id from l where exists (select from r where r.k = l.k and r.id <> l.id)",
+    "select l.id from l where not exists (select from r where r.k = l.k and r.id > l.id)",
+    "select r.id from r where not exists (select from l where r.k = l.k and r.id > l.id + 100)",
+    // Keys whose equality is not that of their bytes, and several keys.
+    "select l.id, r.id from l join r on l.n = r.n and l.k = r.k",
+    "select l.id, r.id from l join r on l.f = r.f and l.t = r.t",
+    "select count(*), sum(l.id), sum(r.id) from l full join r on l.t = r.t and l.f = r.f",
+    // Empty inputs.
+    "select l.id, none.id from l left join none on l.k = none.k and none.id > l.id",
+    "select none.id, r.id from none right join r on none.k = r.k",
+    "select l.id from l join none on l.k = none.k",
+    "select a.id, b.id, c.id from l a join r b on a.k = b.k and a.t = b.t left join l c on c.t = b.t and c.k = a.k",
+];
+
+fn spilling(memory_bytes: usize) -> (tempfile::TempDir, Arc<SqlDatabase>) {
+    let home = tempfile::tempdir().unwrap();
+    let spill = Some(home.path().to_owned());
+    let database = database_with(&QueryOptions { memory_bytes, spill, ..QueryOptions::default() });
+    (home, database)
+}
+
+fn sorted(session: &mut Session, sql: &str) -> Vec<String> {
+    let mut lines = lines(session, sql);
+    lines.sort();
+    lines
+}
+
+fn force(session: &mut Session, method: &str, work_mem: &str) {
+    let set = format!("set join_method = '{method}'; set work_mem = '{work_mem}'");
+    assert_eq!(lines(session, &set), ["= SET", "= SET"]);
+}
+
+#[test]
+fn each_method_gives_the_rows_of_the_hash_join() {
+    let (home, database) = spilling(64 << 20);
+    let mut session = session(&database);
+    assert_eq!(lines(&mut session, SETUP).last().map(String::as_str), Some("= INSERT 0 4000"));
+    let expected = JOINS.map(|sql| sorted(&mut session, sql));
+    for (sql, expected) in JOINS.iter().zip(&expected) {
+        assert!(expected.len() > 1 || sql.contains("none"), "{sql}: {expected:?}");
+    }
+    for (method, name) in METHODS {
+        for work_mem in ["64kB", "8MB"] {
+            force(&mut session, method, work_mem);
+            for (sql, expected) in JOINS.iter().zip(&expected) {
+                let shown = lines(&mut session, &format!("explain {sql}")).join("\n");
+                assert!(shown.contains(&format!("Join Method: {name}")), "{sql}\n{shown}");
+                let rows = sorted(&mut session, sql);
+                assert!(
+                    rows == *expected,
+                    "{method} {work_mem} {sql}: {} rows, not {}",
+                    rows.len(),
+                    expected.len()
+                );
+            }
+        }
+    }
+    assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 0, "files have no names");
+}
+
+#[test]
+fn explain_analyze_shows_what_a_join_has_done() {
+    let (_home, database) = spilling(64 << 20);
+    let mut session = session(&database);
+    lines(&mut session, SETUP);
+    for (method, name) in METHODS {
+        force(&mut session, method, "64kB");
+        let shown = lines(&mut session, &format!("explain (analyze, timing off) {}", JOINS[0])).join("\n");
+        assert!(shown.contains(&format!("Join Method: {name}")), "{shown}");
+        assert!(shown.contains("Disk Usage: ") && shown.contains("Peak Memory: "), "{shown}");
+        assert_eq!(shown.contains("Partitions: "), method.contains("hash"), "{shown}");
+    }
+}
+
+/// A hash join in memory is planned again, without a word of the session.
+#[test]
+fn a_join_beyond_memory_spills_by_the_cheapest_method() {
+    let (_home, database) = spilling(6 << 20);
+    let mut session = session(&database);
+    lines(&mut session, "create table t (a int primary key, b int, c text)");
+    let rows = "insert into t select i, (i::bigint * 7919) % 60013, repeat('x', 150) || i from generate_series(1, 60000) as i";
+    lines(&mut session, rows);
+    let joined = "select count(*), sum(length(x.c)), sum(y.a) from t x join t y on x.c = y.c";
+    assert_eq!(lines(&mut session, joined), ["60000|9288894|1800030000", "= SELECT 1"]);
+    let shown = lines(&mut session, &format!("explain (analyze, timing off) {joined}")).join("\n");
+    assert!(
+        shown.contains(" hash\n") && shown.contains("Partitions: ") && shown.contains("Disk Usage: "),
+        "{shown}"
+    );
+}
+
+#[test]
+fn a_refused_file_is_an_error_of_its_statement() {
+    let (home, database) = spilling(64 << 20);
+    let mut session = session(&database);
+    lines(&mut session, SETUP);
+    let sql = "select count(*) from l join r on l.k = r.k and l.pad <> r.pad";
+    let expected = lines(&mut session, sql);
+    for (method, _) in METHODS {
+        force(&mut session, method, "64kB");
+        lines(&mut session, "set temp_file_limit = '100kB'");
+        let error = error_of(&mut session, sql);
+        let message = "temporary file size exceeds temp_file_limit (100kB)";
+        assert_eq!((error.sqlstate.0, &*error.message), ("53400", message), "{method}");
+        lines(&mut session, "reset temp_file_limit");
+        assert_eq!(lines(&mut session, sql), expected, "{method}");
+    }
+    assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 0);
+}
+
+/// An error of a condition ends the join, and a cancel request does.
+#[test]
+fn errors_and_cancel_requests_end_a_join() {
+    let (_home, database) = spilling(64 << 20);
+    let mut session = session(&database);
+    lines(&mut session, SETUP);
+    lines(&mut session, "create table n (id int primary key, same int, up int, down int)");
+    lines(&mut session, "insert into n select i, 1, i, -i from generate_series(1, 20000) as i");
+    for (method, _) in METHODS {
+        force(&mut session, method, "64kB");
+        for kind in ["join", "left join", "full join"] {
+            let sql = format!("select count(*) from l {kind} r on l.k = r.k and 1 / (l.id - r.id) > 0");
+            assert_eq!(lines(&mut session, &sql), ["! 22012 division by zero"], "{method}");
+        }
+        lines(&mut session, "set statement_timeout = 400");
+        for sql in [
+            "select count(*) from n a join n b on a.same = b.same and a.up > b.up and a.down > b.down",
+            "select count(*) from n a left join n b on a.same = b.same and a.up > b.up and a.down > b.down",
+            "select max(a.up + b.up) from n a join n b on a.same = b.same",
+            "select count(*) from n a where not exists (select from n b where b.same = a.same and b.up < -a.up)",
+        ] {
+            let begin = Instant::now();
+            let ended = ["! 57014 canceling statement due to statement timeout"];
+            assert_eq!(lines(&mut session, sql), ended, "{method} {sql}");
+            assert!(begin.elapsed() < Duration::from_secs(5), "{method} {sql}: {:?}", begin.elapsed());
+        }
+        lines(&mut session, "set statement_timeout = 0");
+        assert_eq!(
+            lines(&mut session, "select count(*) from l join none on l.k = none.k"),
+            ["0", "= SELECT 1"]
+        );
+    }
+}
+
+/// A row may be longer than `work_mem`.
+#[test]
+fn rows_longer_than_the_budget() {
+    let (_home, database) = spilling(64 << 20);
+    let mut session = session(&database);
+    lines(&mut session, "create table big (k int, v text)");
+    lines(
+        &mut session,
+        "insert into big select i % 5, repeat('v', i * 4000) from generate_series(1, 40) as i",
+    );
+    let sql = "select count(*), sum(length(a.v) + length(b.v)) from big a join big b on a.k = b.k";
+    let expected = lines(&mut session, sql);
+    for (method, _) in METHODS {
+        force(&mut session, method, "64kB");
+        assert_eq!(lines(&mut session, sql), expected, "{method}");
+    }
+}
+
+#[test]
+fn the_setting_takes_its_values_only() {
+    let (_home, database) = spilling(64 << 20);
+    let mut session = session(&database);
+    assert_eq!(lines(&mut session, "show join_method"), ["auto", "= SHOW"]);
+    let refused = ["! 22023 invalid value for parameter \"join_method\": \"magic\""];
+    assert_eq!(lines(&mut session, "set join_method = magic"), refused);
+    assert_eq!(
+        lines(&mut session, "set join_method = SORT_MERGE; show join_method"),
+        ["= SET", "sort_merge", "= SHOW"]
+    );
+}
