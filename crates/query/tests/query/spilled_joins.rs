@@ -20,14 +20,14 @@ const SETUP: &str = "
     create table l (id int primary key, k int, t text, n numeric, f float8, pad text);
     create table r (id int primary key, k int, t text, n numeric, f float8, pad text);
     create table none (id int primary key, k int, t text, n numeric, f float8, pad text);
-    insert into l select i, case when i % 13 = 0 then null when i % 10 = 0 then 7 else i % 900 end,
-        'key ' || i % 300, case when i % 2 = 0 then i % 50 else (i % 50)::numeric(9, 2) end,
-        case when i % 3 = 0 then 0.0 when i % 3 = 1 then '-0'::float8 else 'NaN'::float8 end, repeat('l', i % 120)
-        from generate_series(1, 2500) as i;
-    insert into r select i, case when i % 11 = 0 then null when i % 100 = 0 then 7 else (i * 7) % 1200 end,
-        'key ' || i % 500, (i % 70)::numeric(9, 1),
-        case when i % 50 = 0 then 0 when i % 50 = 1 then 'NaN'::float8 else i end, repeat('r', i % 150)
-        from generate_series(1, 4000) as i";
+    insert into l select i, case when i % 13 = 0 then null when i % 10 = 0 then 7 else i % 250 end,
+        'key ' || i % 90, case when i % 2 = 0 then i % 50 else (i % 50)::numeric(9, 2) end,
+        case when i % 3 = 0 then 0.0 when i % 3 = 1 then '-0'::float8 else 'NaN'::float8 end, repeat('l', i % 240)
+        from generate_series(1, 700) as i;
+    insert into r select i, case when i % 11 = 0 then null when i % 100 = 0 then 7 else (i * 7) % 330 end,
+        'key ' || i % 140, (i % 70)::numeric(9, 1),
+        case when i % 50 = 0 then 0 when i % 50 = 1 then 'NaN'::float8 else i end, repeat('r', i % 300)
+        from generate_series(1, 1100) as i";
 
 /// Joins of each kind. All sort by nothing, so that the order is the join's.
 const JOINS: [&str; 22] = [
@@ -41,7 +41,7 @@ const JOINS: [&str; 22] = [
     "select r.id, r.pad from r where not exists (select from l where l.k = r.k and l.t = r.t)",
     // Conditions beside the keys.
     "select l.id, r.id from l join r on l.k = r.k and l.id < r.id",
-    "select l.id, r.id from l left join r on l.k = r.k and l.id + r.id > 3000",
+    "select l.id, r.id from l left join r on l.k = r.k and l.id + r.id > 800",
     "select l.id, r.id from l right join r on l.k = r.k and length(l.pad) < length(r.pad)",
     "select l.id, r.id from l full join r on l.k = r.k and l.t < r.t",
     "select l.id from l where exists (select from r where r.k = l.k and r.id <> l.id)",
@@ -80,7 +80,7 @@ fn force(session: &mut Session, method: &str, work_mem: &str) {
 fn each_method_gives_the_rows_of_the_hash_join() {
     let (home, database) = spilling(64 << 20);
     let mut session = session(&database);
-    assert_eq!(lines(&mut session, SETUP).last().map(String::as_str), Some("= INSERT 0 4000"));
+    assert_eq!(lines(&mut session, SETUP).last().map(String::as_str), Some("= INSERT 0 1100"));
     let expected = JOINS.map(|sql| sorted(&mut session, sql));
     for (sql, expected) in JOINS.iter().zip(&expected) {
         assert!(expected.len() > 1 || sql.contains("none"), "{sql}: {expected:?}");
