@@ -178,7 +178,8 @@ fn errors_and_cancel_requests_end_a_join() {
             let begin = Instant::now();
             let ended = ["! 57014 canceling statement due to statement timeout"];
             assert_eq!(lines(&mut session, sql), ended, "{method} {sql}");
-            assert!(begin.elapsed() < Duration::from_secs(5), "{method} {sql}: {:?}", begin.elapsed());
+            // The whole join takes minutes. A busy machine needs seconds for what precedes the first step.
+            assert!(begin.elapsed() < Duration::from_secs(30), "{method} {sql}: {:?}", begin.elapsed());
         }
         lines(&mut session, "set statement_timeout = 0");
         assert_eq!(
