@@ -344,6 +344,7 @@ fn told(error: SpillError) -> SqlError {
 }
 
 /// What a join is doing.
+#[expect(clippy::large_enum_variant, reason = "there is one for each join that runs")]
 enum State {
     /// Reading the build input.
     Collecting(Collected),

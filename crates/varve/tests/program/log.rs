@@ -71,7 +71,8 @@ fn connections_are_in_the_log_if_that_is_asked_for() {
     let first = lines.next().unwrap();
     let number = &first[first.find('[').unwrap()..=first.find(']').unwrap()];
     let of_session = std::iter::once(first.clone()).chain(lines.filter(|line| line.contains(number)));
-    for (line, wanted) in of_session.zip(wanted) {
+    // In this order: after the last wanted line, no other one is waited for.
+    for (wanted, line) in wanted.into_iter().zip(of_session) {
         assert!(line.contains(wanted), "{line}");
     }
     process.kill().unwrap();
