@@ -149,8 +149,8 @@ impl Transaction {
         self.cx.when_held = when_held;
     }
 
-    /// Called before another thread goes on with the transaction: its thread waits until its stores to
-    /// persistent memory are durable. A fence of another thread does not wait for them.
+    /// Waits until the stores of this thread to persistent memory are durable. The session calls it before
+    /// another thread continues the transaction, because a fence in that thread does not wait for these stores.
     #[inline]
     pub fn hand_over(&self) {
         if self.cx.stores.is_some() {

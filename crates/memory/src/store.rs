@@ -164,8 +164,9 @@ pub trait Store: Send + Sync {
     /// Makes all commits durable.
     fn sync(&mut self) -> StoreResult<()>;
 
-    /// Called before another thread goes on with the open transaction. A fence waits for the write-backs of
-    /// its own thread only. So an engine that writes lines back before the commit waits for them here.
+    /// Waits for the write-backs of this thread. The caller calls it before another thread continues the open
+    /// transaction. A fence waits only for the write-backs of its own thread, so the fence of the commit would
+    /// not wait for them. An engine that writes lines back only in the commit has nothing to do here.
     fn hand_over(&self) {}
 
     /// Returns all chunks of the store, for a check. Another active chunk of its owners would be a leaked

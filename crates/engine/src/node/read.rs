@@ -16,7 +16,8 @@ use super::{ENTRY_HEAD_BYTES, EntryRef, PREFIX_IMPLIED, SLOT_BYTES, SLOTS_START,
 const HEAD_BYTES: usize = 4;
 const CACHE_LINE_BYTES: usize = 64;
 const TOUCH_LINES_MAX: usize = 16;
-/// An entry of a hundred bytes is in two or three cache lines.
+/// The number of cache lines that are loaded for an entry. An entry of 100 bytes occupies two or three cache
+/// lines.
 const TOUCH_ENTRY_LINES: usize = 3;
 
 /// A node for reading. Copies are cheap.

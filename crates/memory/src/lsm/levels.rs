@@ -102,7 +102,7 @@ impl LsmSettings {
     }
 }
 
-/// Returns whether a run has so many tombstones that it is merged to get room back.
+/// Returns whether more than half of the keys of a run are tombstones. Then the run is merged to free space.
 fn has_many_tombstones(run: &Run) -> bool {
     2 * run.tombstones > run.keys
 }

@@ -243,7 +243,7 @@ impl Pool {
         }
     }
 
-    /// When so many frames are free, page writers stop.
+    /// Returns the number of free frames at which page writers stop.
     pub(crate) fn high_water(&self) -> usize {
         2 * self.low_water()
     }
