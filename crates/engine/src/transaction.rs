@@ -150,7 +150,7 @@ impl Transaction {
     }
 
     /// Waits until the stores of this thread to persistent memory are durable. The session calls it before
-    /// another thread continues the transaction, because a fence in that thread does not wait for these stores.
+    /// another thread continues the transaction, because a fence there does not wait for these stores.
     #[inline]
     pub fn hand_over(&self) {
         if self.cx.stores.is_some() {

@@ -165,8 +165,8 @@ pub trait Store: Send + Sync {
     fn sync(&mut self) -> StoreResult<()>;
 
     /// Waits for the write-backs of this thread. The caller calls it before another thread continues the open
-    /// transaction. A fence waits only for the write-backs of its own thread, so the fence of the commit would
-    /// not wait for them. An engine that writes lines back only in the commit has nothing to do here.
+    /// transaction. A fence waits only for the write-backs of its own thread, so the fence of the commit
+    /// would not wait for them. An engine that writes lines back only in the commit has nothing to do here.
     fn hand_over(&self) {}
 
     /// Returns all chunks of the store, for a check. Another active chunk of its owners would be a leaked

@@ -178,8 +178,8 @@ mod tests {
             let found = with_more(*than);
             assert!((found - expected).abs() <= 10.0 + expected * 0.01, "{than}: {found} not {expected}");
         }
-        // LinkBench's whole file gives 3.995 links on average for this number of nodes. The node with the most
-        // links gets 33,136.
+        // LinkBench's whole file gives 3.995 links on average for this number of nodes. The node with the
+        // most links gets 33,136.
         let mean = links.iter().sum::<u64>() as f64 / nodes as f64;
         assert!((3.8..4.1).contains(&mean), "{mean}");
         assert!((31_000..34_000).contains(&links[0]), "{}", links[0]);
