@@ -29,7 +29,7 @@ impl Database {
     /// Keeps the undo of each transaction for so long after its commit, so that later transactions can read
     /// the moments since then. Zero, with which a database opens, keeps no undo for them.
     ///
-    /// Retained undo needs about 100 bytes of memory for each transaction beside its space on the device.
+    /// Each retained transaction also needs memory, for an entry in the queue of purge and for its state.
     pub fn set_undo_retention(&self, time: Duration) {
         self.core.purge.retain_for(time);
     }
