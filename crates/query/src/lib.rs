@@ -56,3 +56,4 @@ mod vector;
 mod window;
 
 pub use run::{Queries, QueryOptions};
+pub use temporary::EmulatedDrive;

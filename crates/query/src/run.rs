@@ -48,7 +48,7 @@ use crate::merge_joins::JoinsBy;
 use crate::rules;
 use crate::spill::{self, Spills};
 use crate::steps;
-use crate::temporary::{JoinResources, TemporaryDirectory};
+use crate::temporary::{EmulatedDrive, JoinResources, TemporaryDirectory};
 use crate::translate;
 
 /// The size of the stack while a query is planned or runs. DataFusion walks plans and expressions by
@@ -68,13 +68,22 @@ pub struct QueryOptions {
     /// The directory for the temporary files of queries, which have no names. If it is `None`, a query that
     /// needs to spill fails with error 53200.
     pub spill: Option<PathBuf>,
+    /// The emulated device with this directory, if it is emulated. Otherwise the drive is measured when a join
+    /// spills for the first time.
+    pub emulated_spill: Option<EmulatedDrive>,
     /// The number of executions of a statement after which its next plan is cached.
     pub custom_plans: u32,
 }
 
 impl Default for QueryOptions {
     fn default() -> Self {
-        QueryOptions { memory_bytes: 256 << 20, partitions: 1, spill: None, custom_plans: 1 }
+        QueryOptions {
+            memory_bytes: 256 << 20,
+            partitions: 1,
+            spill: None,
+            emulated_spill: None,
+            custom_plans: 1,
+        }
     }
 }
 
@@ -100,7 +109,10 @@ impl Queries {
             kept: KeptPlans::after(options.custom_plans),
             memory_bytes: options.memory_bytes,
             spill: options.spill.clone(),
-            temporary: options.spill.clone().map(|path| Arc::new(TemporaryDirectory::new(path))),
+            temporary: options
+                .spill
+                .clone()
+                .map(|path| Arc::new(TemporaryDirectory::new(path, options.emulated_spill.as_ref()))),
         })
     }
 }

@@ -46,14 +46,14 @@ const BYTES_MIN: usize = 64 << 10;
 const LONG_ROWS: usize = 16;
 /// The probe input is taken for so many times the build input. Its size is not known before it is read.
 const PROBE_FACTOR: u64 = 4;
-/// The drive of the temporary space, as long as no profile of it is measured.
-const DRIVE: DriveTimes = DriveTimes::FLASH;
 
 /// What the last run of a join has done.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Ran {
     /// The method.
     pub method: Option<JoinMethod>,
+    /// The predicted times of the methods in microseconds, if the cost model has chosen among them.
+    pub predicted_us: Option<[(JoinMethod, f64); JoinMethod::ALL.len()]>,
     /// Partitions on the drive.
     pub partitions: usize,
     /// The most memory that it had, in bytes.
@@ -286,6 +286,7 @@ impl ExecutionPlan for SpillJoinPlan {
             state: State::Collecting(Collected::new(&space.space, &memory, page_bytes)),
             page_bytes,
             space,
+            resources,
             memory,
             reservation,
             exchange: Exchanged::default(),
@@ -367,6 +368,7 @@ struct Running {
     memory: Arc<MemoryBudget>,
     reservation: MemoryReservation,
     space: JoinSpace,
+    resources: Arc<JoinResources>,
     spilled: Count,
     ran: Arc<Mutex<Ran>>,
 }
@@ -428,6 +430,8 @@ impl Running {
             return Err(wrapped(SqlError::internal("a kind of join that does not spill")));
         };
         let probe = InputSize { rows: build.rows * PROBE_FACTOR, bytes: build.bytes * PROBE_FACTOR };
+        // A join in memory doesn't need the times, so the drive is not measured for it.
+        let times = if is_in_memory { DriveTimes::FLASH } else { self.resources.directory.drive() };
         let mut join = Join {
             space: self.space.space.clone(),
             memory: self.memory.clone(),
@@ -435,7 +439,7 @@ impl Running {
                 page_bytes: self.page_bytes,
                 io: BlockIo::Blocked,
                 partition_files: PartitionFiles::Shared,
-                times: DRIVE,
+                times,
             },
             method: JoinMethod::Hybrid,
             kind,
@@ -446,7 +450,8 @@ impl Running {
             None if is_in_memory => JoinMethod::Hybrid,
             None => {
                 let shape = JoinShape { build, probe, input_fill: 1.0, is_one_drive: true };
-                join.choose(shape, DRIVE, ProcessorTimes::TODAY, false)
+                self.ran.lock().predicted_us = Some(join.predict_us(shape, times, ProcessorTimes::TODAY));
+                join.choose(shape, times, ProcessorTimes::TODAY, false)
             }
         };
         self.ran.lock().method = Some(join.method);

@@ -154,11 +154,22 @@ fn spilling(join: &SpillJoinPlan) -> Step {
         _ => joined("Hash", "Hash Join", join.kind()),
     };
     let step = step.note("Join Method", ran.method.map_or("chosen by cost", method_name));
+    let step = match ran.predicted_us {
+        Some(times) => step.note("Predicted Times", predicted(&times)),
+        None => step,
+    };
     if ran.peak_bytes == 0 {
         return step;
     }
     let step = step.note("Peak Memory", format!("{}kB", ran.peak_bytes.div_ceil(1024)));
     if ran.partitions == 0 { step } else { step.note("Partitions", ran.partitions.to_string()) }
+}
+
+/// The predicted times of the methods among which the cost model has chosen. Block nested loops is not one.
+fn predicted(times: &[(JoinMethod, f64)]) -> String {
+    let possible = times.iter().filter(|(method, _)| *method != JoinMethod::NestedLoops);
+    let shown = possible.map(|(method, us)| format!("{} {:.1} ms", method_name(*method), us / 1e3));
+    shown.collect::<Vec<_>>().join(", ")
 }
 
 fn grouped(aggregate: &AggregateExec) -> Step {

@@ -13,10 +13,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use parking_lot::Mutex;
 use varve_device::{
     Accounting, BlockFile, Capabilities, DeviceError, Directory, Durability, ErrorKind, FileDirectory,
-    FileOptions, Location, OpenHow, Operation, Purpose, Result,
+    FileOptions, Location, OpenHow, Operation, Profile, Purpose, Result,
 };
 use varve_engine::TemporaryQuota;
-use varve_spill::{SpillError, TemporarySpace};
+use varve_spill::{DriveTimes, SpillError, TemporarySpace};
 
 /// What names of files begin with.
 const PREFIX: &str = "query-join-";
@@ -34,16 +34,54 @@ pub struct JoinResources {
     pub work_bytes: usize,
 }
 
+/// An emulated device with a directory of temporary files. Joins by the crate `spill` are as slow on it as on
+/// the device of the profile. Sorts and groups by DataFusion are not, because they open their files themselves.
+#[derive(Clone)]
+pub struct EmulatedDrive {
+    /// The directory on the device.
+    pub directory: Arc<dyn Directory>,
+    /// The profile of the device.
+    pub profile: Profile,
+}
+
+impl std::fmt::Debug for EmulatedDrive {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "EmulatedDrive({}, {})", self.profile.name, self.directory.location())
+    }
+}
+
 /// The directory of temporary files, opened when it is needed.
 pub struct TemporaryDirectory {
     path: PathBuf,
+    emulated: Option<Arc<dyn Directory>>,
     opened: Mutex<Option<Arc<dyn Directory>>>,
+    /// The times of its drive, after the first call of `drive`.
+    drive: Mutex<Option<DriveTimes>>,
 }
 
 impl TemporaryDirectory {
     /// Opens nothing so far.
-    pub fn new(path: PathBuf) -> TemporaryDirectory {
-        TemporaryDirectory { path, opened: Mutex::default() }
+    pub fn new(path: PathBuf, emulated: Option<&EmulatedDrive>) -> TemporaryDirectory {
+        let drive = Mutex::new(emulated.map(|emulated| DriveTimes::of(&emulated.profile)));
+        let emulated = emulated.map(|emulated| emulated.directory.clone());
+        TemporaryDirectory { path, emulated, opened: Mutex::default(), drive }
+    }
+
+    /// The times of the drive. The first call measures them, unless the drive is emulated.
+    ///
+    /// Direct I/O is used for the measurement, because files that are much larger than the kernel's cache have
+    /// the speed of the drive. A drive that can't be measured, because it is full for example, is taken for
+    /// the flash drive of Do 2012. The next call tries again.
+    pub fn drive(&self) -> DriveTimes {
+        let mut drive = self.drive.lock();
+        if let Some(times) = *drive {
+            return times;
+        }
+        let directory = FileDirectory::open(&self.path, FileOptions::default());
+        match directory.map_err(SpillError::from).and_then(|directory| DriveTimes::measure(&*directory)) {
+            Ok(times) => *drive.insert(times),
+            Err(_) => DriveTimes::FLASH,
+        }
     }
 
     fn directory(&self) -> Result<Arc<dyn Directory>> {
@@ -51,9 +89,14 @@ impl TemporaryDirectory {
         if let Some(directory) = &*opened {
             return Ok(directory.clone());
         }
-        // The kernel's cache is used: partitions are often read again soon after they were written.
-        let options = FileOptions { direct_io: false, ..FileOptions::default() };
-        let directory: Arc<dyn Directory> = FileDirectory::open(&self.path, options)?;
+        let directory: Arc<dyn Directory> = match &self.emulated {
+            Some(emulated) => emulated.clone(),
+            None => {
+                // The kernel's cache is used: partitions are often read again soon after they were written.
+                let options = FileOptions { direct_io: false, ..FileOptions::default() };
+                FileDirectory::open(&self.path, options)?
+            }
+        };
         for name in directory.list()?.iter().filter(|name| name.starts_with(PREFIX)) {
             directory.remove(name)?;
         }

@@ -20,6 +20,7 @@ mod aggregate;
 mod allocation;
 mod bits;
 mod chunk;
+mod drive;
 mod error;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]

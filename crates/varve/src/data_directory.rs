@@ -23,6 +23,7 @@ use varve_pager::{
     FlashConfig, HomeLayout, NVM_FILE, NvmConfig, NvmFlush, PackedConfig, PagerConfig, ProtectionKind,
     REGION_HEADER_BYTES, is_unneeded_region,
 };
+use varve_query::EmulatedDrive;
 
 use crate::config::{
     AUTO_FILE_NAME, AUTO_FILE_NEW, DeviceSettings, FILE_NAME, FlashSection, MAIN_DEVICE, NvmSettings,
@@ -303,6 +304,16 @@ impl DatabaseDevices {
         device.or(self.devices.first()).map(|device| device.path.clone())
     }
 
+    /// The device of the temporary space, if it is emulated.
+    pub fn emulated_spill(&self, settings: &Settings) -> Result<Option<EmulatedDrive>, OpenError> {
+        let name = &settings.spaces.temporary;
+        let profile = settings.devices.get(name).and_then(|device| device.profile.as_deref());
+        let device = self.devices.iter().find(|device| device.name == *name);
+        let (Some(profile), Some(device)) = (profile, device) else { return Ok(None) };
+        let (directory, profile) = (device.directory.clone(), shipped(profile)?);
+        Ok(Some(EmulatedDrive { directory, profile }))
+    }
+
     /// Releases the locks. The database must be closed.
     pub fn close(self) {
         drop(self.locks);
@@ -498,11 +509,15 @@ fn emulated(
     profile: &str,
     capacity_bytes: Option<u64>,
 ) -> Result<Arc<dyn Directory>, OpenError> {
-    let found = Profile::shipped(profile).map_err(|error| OpenError::Profile { error })?;
+    let found = shipped(profile)?;
     Ok(match capacity_bytes {
         None => Emulated::wrap(files, found, 1.0),
         Some(bytes) => Emulated::sized(files, found, 1.0, bytes),
     })
+}
+
+fn shipped(profile: &str) -> Result<Profile, OpenError> {
+    Profile::shipped(profile).map_err(|error| OpenError::Profile { error })
 }
 
 fn device_error(name: &str, spaces: &[&str], path: &Path, error: DeviceError) -> OpenError {

@@ -60,6 +60,7 @@ impl Embedded {
         let queries = QueryOptions {
             memory_bytes: usize::try_from(memory).unwrap_or(usize::MAX),
             spill: home.spill(settings),
+            emulated_spill: home.emulated_spill(settings)?,
             ..QueryOptions::default()
         };
         let queries = Queries::new(&queries).map_err(OpenError::Queries)?;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::support::{database_with, error_of, lines, session};
-use varve_query::QueryOptions;
+use varve_device::{Emulated, MemoryDirectory, Profile};
+use varve_query::{EmulatedDrive, QueryOptions};
 use varve_sql::{Session, SqlDatabase};
 
 const METHODS: [(&str, &str); 4] = [
@@ -133,6 +134,43 @@ fn a_join_beyond_memory_spills_by_the_cheapest_method() {
         shown.contains(" hash\n") && shown.contains("Partitions: ") && shown.contains("Disk Usage: "),
         "{shown}"
     );
+}
+
+/// The predicted times in milliseconds, by method, of a join that the cost model has planned.
+fn predicted_ms(profile: Option<&str>) -> Vec<(String, f64)> {
+    let home = tempfile::tempdir().unwrap();
+    let spill = Some(home.path().to_owned());
+    let emulated_spill = profile.map(|name| {
+        let profile = Profile::shipped(name).unwrap();
+        // The times of the profile divided by 1,000, so that the test does not wait for the disk.
+        let directory = Emulated::wrap(MemoryDirectory::new(), profile.clone(), 0.001);
+        EmulatedDrive { directory, profile }
+    });
+    let options = QueryOptions { memory_bytes: 6 << 20, spill, emulated_spill, ..QueryOptions::default() };
+    let mut session = session(&database_with(&options));
+    lines(&mut session, "create table t (a int primary key, c text)");
+    lines(&mut session, "insert into t select i, repeat('x', 150) || i from generate_series(1, 40000) as i");
+    let joined = "explain (analyze, timing off) select count(*) from t x join t y on x.c = y.c";
+    let shown = lines(&mut session, joined);
+    let line = shown.iter().find_map(|line| line.trim().strip_prefix("Predicted Times: "));
+    let line = line.unwrap_or_else(|| panic!("{shown:?}"));
+    let entry = |entry: &str| {
+        let (method, ms) = entry.strip_suffix(" ms")?.rsplit_once(' ')?;
+        Some((method.to_owned(), ms.parse().ok()?))
+    };
+    line.split(", ").map(|text| entry(text).unwrap()).collect()
+}
+
+/// The cost model uses the profile of the drive. Without one, the drive is measured, and no file is left.
+#[test]
+fn the_cost_model_knows_the_drive() {
+    let names = |times: &[(String, f64)]| Vec::from_iter(times.iter().map(|(name, _)| name.clone()));
+    let disk = predicted_ms(Some("hdd-5400"));
+    let flash = predicted_ms(Some("nvme"));
+    assert_eq!(names(&disk), ["sort-merge", "Grace hash", "hybrid hash"]);
+    assert!(disk.iter().zip(&flash).all(|(disk, flash)| disk.1 > 5.0 * flash.1), "{disk:?} {flash:?}");
+    let measured = predicted_ms(None);
+    assert!(measured.iter().all(|(_, ms)| *ms > 0.0), "{measured:?}");
 }
 
 #[test]

@@ -204,10 +204,20 @@ impl Join {
         processor: ProcessorTimes,
         can_rewind: bool,
     ) -> JoinMethod {
-        let methods = JoinMethod::ALL.into_iter();
-        let possible = methods.filter(|method| can_rewind || *method != JoinMethod::NestedLoops);
-        let us = |method: JoinMethod| Join { method, ..self.clone() }.cost(shape).total_us(drive, processor);
-        possible.min_by(|a, b| us(*a).total_cmp(&us(*b))).unwrap_or(JoinMethod::Hybrid)
+        let methods = self.predict_us(shape, drive, processor).into_iter();
+        let possible = methods.filter(|(method, _)| can_rewind || *method != JoinMethod::NestedLoops);
+        possible.min_by(|a, b| a.1.total_cmp(&b.1)).map_or(JoinMethod::Hybrid, |(method, _)| method)
+    }
+
+    /// Returns the predicted time of each algorithm, in microseconds.
+    pub fn predict_us(
+        &self,
+        shape: JoinShape,
+        drive: DriveTimes,
+        processor: ProcessorTimes,
+    ) -> [(JoinMethod, f64); JoinMethod::ALL.len()] {
+        JoinMethod::ALL
+            .map(|method| (method, Join { method, ..self.clone() }.cost(shape).total_us(drive, processor)))
     }
 
     fn page_bytes(&self) -> f64 {

@@ -1,0 +1,156 @@
+//! Finds the times of a drive: by measuring it, or from a device profile. The cost model needs them.
+//!
+//! Invariants
+//! 1. A measurement leaves no file. After a crash, [`crate::TemporarySpace::open`] removes the file.
+//! 2. All times are greater than 0, so that the cost model can divide by them.
+
+use std::time::Instant;
+
+use twox_hash::XxHash64;
+use varve_device::{AlignedBuf, Directory, Durability, OpenHow, Profile, Purpose, Space};
+
+use crate::allocation::DriveTimes;
+use crate::error::Result;
+
+/// The temporary space removes files with this prefix, in case that a measurement crashes.
+const FILE: &str = "spill-measured";
+/// A request long enough that the access time hardly counts.
+const BLOCK_BYTES: usize = 1 << 20;
+const BLOCKS: u64 = 8;
+/// Random reads of one page each.
+const READS: u64 = 33;
+const PAGE_BYTES: u64 = 4096;
+/// The least access time, in microseconds.
+const LATENCY_MIN_US: f64 = 1.0;
+/// The highest speed in bytes for each microsecond: about that of main memory.
+const SPEED_MAX: f64 = 100_000.0;
+
+impl DriveTimes {
+    /// Measures the drive of a directory with a file of 8 MiB. A flash drive takes some milliseconds, a disk
+    /// about half a second.
+    ///
+    /// The seek of a disk can't be told from its rotational delay here, so `latency_us` has both. If the
+    /// directory does not use direct I/O, the result is the speed of the kernel's page cache.
+    pub fn measure(directory: &dyn Directory) -> Result<DriveTimes> {
+        let measured = measure(directory);
+        match directory.remove(FILE) {
+            Err(error) if measured.is_ok() => Err(error.into()),
+            _ => measured,
+        }
+    }
+
+    /// Takes the times from a device profile. Long requests have the rate of sequential operations on all
+    /// channels.
+    pub fn of(profile: &Profile) -> DriveTimes {
+        let rates = &profile.operations_per_s;
+        let speed = |per_s: f64| (per_s * profile.anchor_bytes as f64 / 1e6).min(SPEED_MAX);
+        let under_way_write = Some(profile.under_way_write_per_s).filter(|per_s| *per_s > 0.0);
+        let read_bytes_per_us = speed(rates.sequential_read.max(profile.under_way_per_s));
+        let read_us = f64::from(profile.channels) * 1e6 / rates.random_read;
+        DriveTimes {
+            seek_us: 0.0,
+            latency_us: (read_us - profile.anchor_bytes as f64 / read_bytes_per_us).max(LATENCY_MIN_US),
+            read_bytes_per_us,
+            write_bytes_per_us: speed(
+                rates.sequential_write.max(under_way_write.unwrap_or(profile.under_way_per_s)),
+            ),
+        }
+    }
+}
+
+fn measure(directory: &dyn Directory) -> Result<DriveTimes> {
+    let file = directory.open(FILE, OpenHow::new_file(Space::Temporary))?;
+    let len_bytes = BLOCKS * BLOCK_BYTES as u64;
+    file.set_len(len_bytes)?;
+    let mut block = AlignedBuf::new(BLOCK_BYTES);
+    // A drive may store zeros faster than other bytes.
+    let random = |n: u64| XxHash64::oneshot(0, &n.to_le_bytes());
+    for (n, word) in (0..).zip(block.chunks_exact_mut(8)) {
+        word.copy_from_slice(&random(n).to_le_bytes());
+    }
+    let offsets = || (0..BLOCKS).map(|n| n * BLOCK_BYTES as u64);
+    let began = Instant::now();
+    for offset in offsets() {
+        file.write_at(offset, &block, Purpose::Temporary, Durability::Later)?;
+    }
+    file.flush()?;
+    let write_us = us_since(began);
+    let began = Instant::now();
+    for offset in offsets() {
+        file.read_at(offset, &mut block, Purpose::Temporary)?;
+    }
+    let read_us = us_since(began);
+    let page_bytes = PAGE_BYTES.max(u64::from(file.sector_bytes()));
+    let mut reads_us = Vec::new();
+    for n in 0..READS {
+        let offset = random(n) % (len_bytes / page_bytes) * page_bytes;
+        let began = Instant::now();
+        file.read_at(offset, &mut block[..page_bytes as usize], Purpose::Temporary)?;
+        reads_us.push(us_since(began));
+    }
+    reads_us.sort_by(f64::total_cmp);
+    let speed = |us: f64| (len_bytes as f64 / us).min(SPEED_MAX);
+    let read_bytes_per_us = speed(read_us);
+    let latency_us = reads_us[reads_us.len() / 2] - page_bytes as f64 / read_bytes_per_us;
+    Ok(DriveTimes {
+        seek_us: 0.0,
+        latency_us: latency_us.max(LATENCY_MIN_US),
+        read_bytes_per_us,
+        write_bytes_per_us: speed(write_us),
+    })
+}
+
+fn us_since(began: Instant) -> f64 {
+    began.elapsed().as_secs_f64() * 1e6
+}
+
+#[cfg(test)]
+mod tests {
+    use varve_device::{Emulated, MemoryDirectory};
+
+    use super::*;
+
+    /// Checks that a measurement of an emulated drive finds the times of its profile, and leaves no file.
+    #[test]
+    fn a_measurement_finds_the_times_of_the_profile() {
+        for name in ["ssd-ocz", "sata-ssd-2014"] {
+            let profile = Profile::shipped(name).unwrap();
+            let expected = DriveTimes::of(&profile);
+            let files = MemoryDirectory::new();
+            let drive = Emulated::wrap(files.clone(), profile, 1.0);
+            let measured = DriveTimes::measure(drive.as_ref()).unwrap();
+            assert_eq!(files.list().unwrap(), Vec::<String>::new());
+            // A busy machine makes times longer, and shorter never.
+            let is_near = |found: f64, expected: f64| found < expected * 1.1 && found > expected / 20.0;
+            assert!(
+                is_near(measured.read_bytes_per_us, expected.read_bytes_per_us),
+                "{name} {measured:?} {expected:?}"
+            );
+            assert!(
+                is_near(measured.write_bytes_per_us, expected.write_bytes_per_us),
+                "{name} {measured:?} {expected:?}"
+            );
+            assert!(measured.latency_us > expected.latency_us * 0.8, "{name} {measured:?} {expected:?}");
+        }
+    }
+
+    /// Checks the times of the thesis' drive (table 2.2: 350 us, 120 and 80 MB/s).
+    #[test]
+    fn the_profile_of_the_thesis_gives_its_table() {
+        let times = DriveTimes::of(&Profile::shipped("ssd-ocz").unwrap());
+        assert!((times.latency_us - 350.0).abs() < 1.0, "{times:?}");
+        assert!(
+            (times.read_bytes_per_us - 120.0).abs() < 1.0 && (times.write_bytes_per_us - 80.0).abs() < 1.0
+        );
+    }
+
+    /// Checks that each shipped profile gives times with which the cost model can calculate.
+    #[test]
+    fn every_profile_gives_times() {
+        for name in Profile::names() {
+            let times = DriveTimes::of(&Profile::shipped(name).unwrap());
+            let all = [times.latency_us, times.read_bytes_per_us, times.write_bytes_per_us];
+            assert!(all.iter().all(|time| time.is_finite() && *time > 0.0), "{name} {times:?}");
+        }
+    }
+}
