@@ -25,6 +25,21 @@ pub enum Timed {
     Flush,
 }
 
+impl Timed {
+    /// All kinds.
+    pub const ALL: [Timed; KINDS] = [Timed::Read, Timed::Write, Timed::DurableWrite, Timed::Flush];
+
+    /// Returns the lower-case name of the kind in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Timed::Read => "read",
+            Timed::Write => "write",
+            Timed::DurableWrite => "durable write",
+            Timed::Flush => "flush",
+        }
+    }
+}
+
 const KINDS: usize = 4;
 const MAX_NS: u64 = 60_000_000_000;
 

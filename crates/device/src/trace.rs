@@ -76,6 +76,16 @@ impl IoTrace {
         });
     }
 
+    /// Returns the entries, in the order in which the operations ended. The trace keeps them.
+    pub fn entries(&self) -> Vec<TraceEntry> {
+        self.recording.lock().as_ref().map_or_else(Vec::new, |recording| recording.entries.clone())
+    }
+
+    /// Returns the number of operations that did not fit in the trace.
+    pub fn dropped_count(&self) -> u64 {
+        self.recording.lock().as_ref().map_or(0, |recording| recording.dropped_count)
+    }
+
     /// Takes the entries out of the trace, and returns them with the number of dropped operations.
     pub fn take(&self) -> (Vec<TraceEntry>, u64) {
         let mut slot = self.recording.lock();

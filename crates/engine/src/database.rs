@@ -19,7 +19,7 @@ use crate::check::{self, CheckReport};
 use crate::context::Context;
 use crate::core::Core;
 use crate::error::{Error, Result};
-use crate::io::{Accounts, IoRow};
+use crate::io::{Accounts, DeviceTrace, IoRow};
 use crate::options::Options;
 use crate::partitions::PartitionSpace;
 use crate::quota::TemporaryQuota;
@@ -189,6 +189,22 @@ impl Database {
     /// Bytes read from and written to the devices since the database was opened, by space and purpose.
     pub fn io(&self) -> Vec<IoRow> {
         self.accounts.rows()
+    }
+
+    /// Records single requests to the devices from now on, at most `entries_max` for each device. Another number
+    /// than before begins a new trace, and 0 ends it. An entry takes 64 bytes of memory.
+    pub fn set_io_trace(&self, entries_max: usize) {
+        self.accounts.set_trace(entries_max);
+    }
+
+    /// The recorded requests of each device.
+    pub fn io_traces(&self) -> Vec<DeviceTrace> {
+        self.accounts.traces()
+    }
+
+    /// The number of requests that did not fit in the traces.
+    pub fn io_trace_dropped_count(&self) -> u64 {
+        self.accounts.trace_dropped_count()
     }
 
     /// The sizes of the database and of its trees.

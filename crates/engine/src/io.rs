@@ -1,4 +1,4 @@
-//! Counters of what a database has read and written, by space and purpose.
+//! Counters of what a database has read and written, by space and purpose, and the trace of single requests.
 //!
 //! Invariants
 //! 1. Spaces on one device share its counters, which are counted once in a total.
@@ -8,7 +8,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use varve_device::Accounting;
+use parking_lot::Mutex;
+use varve_device::{Accounting, TraceEntry};
 use varve_pager::PagerConfig;
 
 /// Traffic between a database and its devices since it was opened, for one space and purpose.
@@ -28,28 +29,71 @@ pub struct IoRow {
     pub written_bytes: u64,
 }
 
+/// The trace of one device.
+#[derive(Clone, Debug)]
+pub struct DeviceTrace {
+    /// The directory of the device.
+    pub location: String,
+    /// The requests, in the order in which they ended.
+    pub entries: Vec<TraceEntry>,
+}
+
+/// The I/O account of one device.
+struct Account {
+    location: String,
+    counters: Arc<Accounting>,
+}
+
 /// The I/O accounts of a database's devices. Each account is in the list once.
-pub(crate) struct Accounts(Vec<Arc<Accounting>>);
+pub(crate) struct Accounts {
+    all: Vec<Account>,
+    /// The most entries that the trace of each device keeps.
+    trace_entries_max: Mutex<usize>,
+}
 
 impl Accounts {
     pub(crate) fn of(config: &PagerConfig) -> Self {
-        let mut accounts: Vec<Arc<Accounting>> = Vec::new();
+        let mut all: Vec<Account> = Vec::new();
         let files = [&config.control, &config.data, &config.log, &config.rollback, &config.temporary];
         let nvm = config.nvm.as_ref().map(|nvm| &nvm.directory);
         let flash = config.flash.as_ref().map(|flash| &flash.directory);
         for device in files.into_iter().chain(nvm).chain(flash) {
-            let account = device.accounting();
-            if !accounts.iter().any(|known| Arc::ptr_eq(known, account)) {
-                accounts.push(Arc::clone(account));
+            let counters = device.accounting();
+            if !all.iter().any(|known| Arc::ptr_eq(&known.counters, counters)) {
+                all.push(Account { location: device.location(), counters: Arc::clone(counters) });
             }
         }
-        Self(accounts)
+        Self { all, trace_entries_max: Mutex::default() }
+    }
+
+    /// Records single requests from now on, at most `entries_max` for each device. Another number begins a new
+    /// trace, and 0 ends it.
+    pub(crate) fn set_trace(&self, entries_max: usize) {
+        let mut now = self.trace_entries_max.lock();
+        if *now != entries_max {
+            self.all.iter().for_each(|account| account.counters.observe(false, entries_max));
+            *now = entries_max;
+        }
+    }
+
+    /// The trace of each device.
+    pub(crate) fn traces(&self) -> Vec<DeviceTrace> {
+        let trace = |account: &Account| DeviceTrace {
+            location: account.location.clone(),
+            entries: account.counters.trace().entries(),
+        };
+        self.all.iter().map(trace).collect()
+    }
+
+    /// The number of requests that did not fit in the traces.
+    pub(crate) fn trace_dropped_count(&self) -> u64 {
+        self.all.iter().map(|account| account.counters.trace().dropped_count()).sum()
     }
 
     /// One row for each space and purpose with any traffic, in their order.
     pub(crate) fn rows(&self) -> Vec<IoRow> {
         let mut sums: BTreeMap<(usize, usize), IoRow> = BTreeMap::new();
-        for row in self.0.iter().flat_map(|account| account.rows()) {
+        for row in self.all.iter().flat_map(|account| account.counters.rows()) {
             let sum = sums.entry((row.space as usize, row.purpose as usize)).or_default();
             (sum.space, sum.purpose) = (row.space.name(), row.purpose.name());
             sum.read_count += row.read.operations;

@@ -94,7 +94,7 @@ pub use check::CheckReport;
 pub use database::{Database, DatabaseStats};
 pub use error::{Error, KeyPartValue, ObjectKind, Result};
 pub use interval::{DAY_US, Interval};
-pub use io::IoRow;
+pub use io::{DeviceTrace, IoRow};
 pub use lock_queue::AdvisoryKey;
 pub use locks::{LockInfo, LockOwner, Locked};
 pub use modes::LockMode;

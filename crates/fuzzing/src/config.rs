@@ -7,13 +7,14 @@ use std::path::Path;
 
 use varve::config::{
     CheckpointSettings, ConfigError, DeviceSettings, FlashSection, MAIN_DEVICE, NvmSettings, PackedSettings,
-    PoolSettings, RegionSettings, ServerSettings, Settings, TablesSettings, TlsSettings, UndoSettings,
+    PoolSettings, RegionSettings, ServerSettings, Settings, TablesSettings, TlsSettings, TraceSettings,
+    UndoSettings,
 };
 use varve_engine::EngineKind;
 use varve_pager::{FlashSettings, NvmFlush, Pacing, ProtectionKind, Replacement};
 use varve_server::Proof;
 
-const SECTIONS: [&str; 13] = [
+const SECTIONS: [&str; 14] = [
     "checkpoint",
     "devices",
     "spaces",
@@ -26,6 +27,7 @@ const SECTIONS: [&str; 13] = [
     "packed",
     "protection",
     "server",
+    "trace",
     "undo",
 ];
 
@@ -100,6 +102,7 @@ fn written(settings: &Settings) -> String {
         query,
         checkpoint: CheckpointSettings { kind: checkpoint, interval_seconds },
         undo: UndoSettings { retention_seconds },
+        trace: TraceSettings { entries },
         accepts_copy: _,
     } = settings;
     let mut out = String::new();
@@ -139,6 +142,7 @@ fn written(settings: &Settings) -> String {
     );
     let _ = writeln!(out, "[checkpoint]\nkind = '{}'\ninterval = {interval_seconds}", checkpoint.name());
     let _ = writeln!(out, "[undo]\nretention = {retention_seconds}");
+    let _ = writeln!(out, "[trace]\nentries = {entries}");
     out.push_str(&let_in(server));
     out.push_str(&nvm.as_ref().map_or_else(String::new, of_nvm));
     out.push_str(&flash.as_ref().map_or_else(String::new, of_flash));

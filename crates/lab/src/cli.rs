@@ -12,6 +12,7 @@ use varve_bench::{BenchError, Result};
 use crate::experiment::{self, ExperimentArgs};
 use crate::linkbench::LinkBench;
 use crate::mysql::{self, MySql};
+use crate::picture::TraceArgs;
 use crate::stores::killed::ChildArgs;
 use crate::tpce_like::TpceLike;
 use crate::tpch_like::TpchLike;
@@ -32,6 +33,9 @@ enum Command {
     /// Measure a server with a workload of the experiments; `varve bench` has the others
     #[command(long_about = RUN)]
     Run(RunArgs),
+    /// Draw the I/O trace of a server: time and address of each request, by space and purpose
+    #[command(long_about = TRACE)]
+    Trace(TraceArgs),
     /// A process that `nvm-recovery` kills
     #[command(hide = true)]
     StoreChild(ChildArgs),
@@ -62,6 +66,18 @@ Examples:
     varve-lab run linkbench --rows 100000 --server \"host=127.0.0.1 port=5433 user=postgres\"
     varve-lab run linkbench --no-load --server mysql://root@127.0.0.1:3306/bench";
 
+/// The help that `varve-lab help trace` prints.
+const TRACE: &str = "\
+Draws the I/O trace of a server as SVG: time and address of each request, one panel for each space of each \
+device, one colour for each purpose. The setting trace_entries switches the trace on.
+
+Example:
+
+    psql -c \"alter system set trace_entries = 200000\"     # begin, then run the workload
+    psql -c \"\\copy (select * from varve_io_trace) to 'trace.csv' csv header\"
+    psql -c \"alter system set trace_entries = 0\"          # end
+    varve-lab trace trace.csv --out trace.svg";
+
 #[derive(Debug, Args)]
 struct RunArgs {
     /// linkbench, tpce-like or tpch-like
@@ -91,6 +107,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     let done = match program.command {
         Command::Experiment(arguments) => experiment::run(&arguments, out),
         Command::Run(arguments) => run_workload(&arguments, out),
+        Command::Trace(arguments) => arguments.execute(),
         Command::StoreChild(arguments) => arguments.execute(out),
     };
     match done {

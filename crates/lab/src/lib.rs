@@ -15,6 +15,7 @@ pub mod cli;
 pub mod experiment;
 pub mod linkbench;
 pub mod mysql;
+pub mod picture;
 pub mod stores;
 pub mod tpce_like;
 pub mod tpch_like;

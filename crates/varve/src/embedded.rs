@@ -56,6 +56,7 @@ impl Embedded {
         home.warn_of_small_levels(settings);
         let engine = Database::open(home.options(settings)?)?;
         engine.set_undo_retention(settings.undo.retention());
+        engine.set_io_trace(settings.trace.entries);
         let memory = settings.query.memory_bytes.unwrap_or_else(default_query_bytes);
         let queries = QueryOptions {
             memory_bytes: usize::try_from(memory).unwrap_or(usize::MAX),

@@ -223,6 +223,7 @@ impl SystemFile {
         log::keep_connections(next.server.logs_connections, next.server.logs_disconnections);
         let Some(database) = self.database.get() else { return Ok(()) };
         database.set_undo_retention(next.undo.retention());
+        database.set_io_trace(next.trace.entries);
         let pager = database.pager();
         pager.set_trim(next.trim);
         let flush = next.nvm.as_ref().map_or(NvmFlush::DEFAULT, |nvm| nvm.flush);

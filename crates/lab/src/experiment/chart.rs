@@ -89,6 +89,8 @@ pub struct Axes<'a> {
     pub y: &'a str,
     /// Names of the positions 0, 1, 2 ... on the axis below. It is empty if the positions are numbers.
     pub ticks: &'a [String],
+    /// The axis below ends here, or at the last point if that is farther right.
+    pub x_end_min: f64,
 }
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
@@ -240,6 +242,30 @@ pub fn dots(caption: &Caption, axes: Axes<'_>, series: &[Series]) -> Result<Stri
     captioned(caption, LINES_HEIGHT, |area| draw_with_legend(area, axes, series, draw_dots))
 }
 
+/// A chart of dots among several that share a caption and their kinds of axes.
+#[derive(Debug, Clone)]
+pub struct Panel {
+    /// The text above the chart.
+    pub title: String,
+    /// The dots.
+    pub series: Vec<Series>,
+}
+
+/// Charts of dots, one below the other, as SVG. Their axes below have the same length.
+pub fn panels(caption: &Caption, axes: Axes<'_>, panels: &[Panel]) -> Result<String> {
+    let height = (LINES_HEIGHT + TITLE_HEIGHT) * panels.len().max(1) as u32;
+    let points = panels.iter().flat_map(|panel| &panel.series).flat_map(|one| &one.points);
+    let axes = Axes { x_end_min: points.map(|point| point.0).fold(0.0, f64::max), ..axes };
+    captioned(caption, height, |area| {
+        for (part, panel) in area.split_evenly((panels.len().max(1), 1)).iter().zip(panels) {
+            let title = style(TEXT_SIZE, &BLACK, (HPos::Left, VPos::Top));
+            part.draw_text(&panel.title, &title, (MARGIN as i32, 8)).map_err(failed)?;
+            draw_with_legend(&part.split_vertically(TITLE_HEIGHT).1, axes, &panel.series, draw_dots)?;
+        }
+        Ok(())
+    })
+}
+
 /// A function that draws one series. Its last argument is the number of the series, which decides the colour.
 type DrawSeries = fn(&Chart<'_, '_>, &Series, usize) -> Drawn;
 
@@ -255,7 +281,7 @@ fn draw_series(area: &Area<'_>, axes: Axes<'_>, series: &[Series], draw: DrawSer
     let most = |of: fn(&(f64, f64)) -> f64| points().map(of).fold(0.0, f64::max);
     let y_max = if most(|point| point.1) > 0.0 { 1.05 * most(|point| point.1) } else { 1.0 };
     let x = match axes.ticks.len() {
-        0 => 0.0..most(|point| point.0).max(1e-3),
+        0 => 0.0..most(|point| point.0).max(axes.x_end_min).max(1e-3),
         ticks => -0.3..ticks as f64 - 0.7,
     };
     let mut chart = ChartBuilder::on(area)
@@ -357,7 +383,7 @@ mod tests {
         let series = |name: &str| Series { name: name.to_owned(), points: vec![(0.0, 1.0), (1.0, f64::NAN)] };
         let all: Vec<Series> = (0..10).map(|at| series(&format!("series {at}"))).collect();
         let ticks = ["10".to_owned(), "50".to_owned()];
-        let axes = Axes { x: "lambda", y: "tps", ticks: &ticks };
+        let axes = Axes { x: "lambda", y: "tps", ticks: &ticks, x_end_min: 0.0 };
         let svg = lines(&caption(), axes, &all).expect("a chart");
         assert!((0..10).all(|at| svg.contains(&format!("series {at}"))), "{svg}");
         assert!(svg.contains(">\n50\n<") || svg.contains(">50<"), "{svg}");
@@ -369,7 +395,7 @@ mod tests {
     #[test]
     fn dots_are_not_joined() {
         let series = |name: &str| Series { name: name.to_owned(), points: vec![(0.0, 1.0), (1.0, 2.0)] };
-        let axes = Axes { x: "seconds", y: "MiB", ticks: &[] };
+        let axes = Axes { x: "seconds", y: "MiB", ticks: &[], x_end_min: 0.0 };
         let svg = dots(&caption(), axes, &[series("write"), series("read")]).expect("a chart");
         assert_eq!(svg.matches("<circle").count(), 4, "{svg}");
         assert!(svg.contains("read") && svg.contains("write"), "{svg}");

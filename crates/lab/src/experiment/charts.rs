@@ -190,7 +190,7 @@ impl Charts<'_> {
         let series: Vec<Series> =
             series.into_iter().map(|(name, points)| Series { name, points: sorted(points) }).collect();
         let ticks: Vec<String> = values.iter().map(f64::to_string).collect();
-        let axes = Axes { x: &factor, y: figure.axis, ticks: &ticks };
+        let axes = Axes { x: &factor, y: figure.axis, ticks: &ticks, x_end_min: 0.0 };
         let by = format!("{} by {factor}", figure.name);
         let caption = self.caption(&by, &rows, &[doubtful(&rows)]);
         Ok(Some((
@@ -213,7 +213,8 @@ impl Charts<'_> {
         let series = |row: &&Value| Series { name: labels.text(row), points: over_time(row, figure.field) };
         let series: Vec<Series> = rows.iter().map(series).collect();
         let caption = self.caption(figure.name, &rows, &[doubtful(&rows)]);
-        let svg = chart::lines(&caption, Axes { x: SECONDS, y: figure.axis, ticks: &[] }, &series)?;
+        let svg =
+            chart::lines(&caption, Axes { x: SECONDS, y: figure.axis, ticks: &[], x_end_min: 0.0 }, &series)?;
         Ok(Some((figure.name.to_owned(), svg)))
     }
 
@@ -227,7 +228,7 @@ impl Charts<'_> {
             let series = traffic_of(row);
             let label = labels.text(row);
             let caption = self.caption("traffic by drive", &[row], &[doubtful(&[row])]);
-            let axes = Axes { x: SECONDS, y: "MiB a second", ticks: &[] };
+            let axes = Axes { x: SECONDS, y: "MiB a second", ticks: &[], x_end_min: 0.0 };
             let name = format!("traffic-{}", file_name(&label));
             charts.push((name.trim_end_matches('-').to_owned(), chart::lines(&caption, axes, &series)?));
         }
@@ -244,7 +245,7 @@ impl Charts<'_> {
             let series: Vec<Series> = ["read", "write"].into_iter().map(|way| trace_of(row, way)).collect();
             let label = labels.text(row);
             let caption = self.caption("requests in time and address", &[row], &[doubtful(&[row])]);
-            let axes = Axes { x: "seconds", y: "MiB, address in the space", ticks: &[] };
+            let axes = Axes { x: "seconds", y: "MiB, address in the space", ticks: &[], x_end_min: 0.0 };
             let name = format!("trace-{}", file_name(&label));
             charts.push((name.trim_end_matches('-').to_owned(), chart::dots(&caption, axes, &series)?));
         }

@@ -12,7 +12,7 @@
 //! A variant is a configuration that every user can choose. Experiments use no internals of the database.
 
 mod arulraj;
-mod chart;
+pub mod chart;
 mod charts;
 mod claim;
 mod copies;
@@ -44,7 +44,7 @@ mod spilled;
 mod stand;
 mod table;
 mod tell;
-mod trace;
+pub mod trace;
 mod verdict;
 mod warm;
 mod watched;

@@ -8,5 +8,6 @@ mod engines;
 mod experiment;
 mod lee;
 mod linkbench;
+mod picture;
 mod spilled;
 mod tpce_like;

@@ -16,6 +16,7 @@ pub fn fill(name: &str) -> Option<Fill> {
         "varve_compression" => compression,
         "varve_durability" => durability,
         "varve_io" => io,
+        "varve_io_trace" => io_trace,
         "varve_levels" => levels,
         "varve_nvm" => nvm,
         "varve_stats" => stats,
@@ -29,6 +30,7 @@ pub fn shown_by(name: &str) -> Option<&'static SystemTable> {
         "durability" => "varve_durability",
         "varve.compression" => "varve_compression",
         "varve.io" => "varve_io",
+        "varve.io_trace" => "varve_io_trace",
         "varve.levels" => "varve_levels",
         "varve.nvm" => "varve_nvm",
         "varve.stats" => "varve_stats",
@@ -89,6 +91,25 @@ fn io(world: &SystemContext, rows: &mut Rows<'_>) {
             ("writes", count(row.write_count)),
             ("written_bytes", count(row.written_bytes)),
         ]);
+    }
+}
+
+/// The trace of single requests to the devices, which the setting `trace_entries` switches on.
+fn io_trace(world: &SystemContext, rows: &mut Rows<'_>) {
+    for device in world.engine.io_traces() {
+        for entry in &device.entries {
+            rows.add([
+                ("device", text(&device.location)),
+                ("start_us", Value::Float8(entry.start_ns as f64 / 1e3)),
+                ("duration_us", Value::Float8(entry.took_ns as f64 / 1e3)),
+                ("operation", text(entry.what.name())),
+                ("space", text(entry.space.name())),
+                ("purpose", text(entry.why.name())),
+                ("file", count(u64::from(entry.file))),
+                ("offset_bytes", count(entry.offset)),
+                ("length_bytes", count(entry.len_bytes)),
+            ]);
+        }
     }
 }
 
@@ -186,6 +207,8 @@ fn pages_and_log(world: &SystemContext, rows: &mut Rows<'_>) {
 }
 
 fn stats(world: &SystemContext, rows: &mut Rows<'_>) {
+    let dropped = world.engine.io_trace_dropped_count();
+    rows.add([("name", text("io_trace_dropped")), ("value", count(dropped))]);
     for (name, value) in counters(&world.engine.stats()) {
         rows.add([("name", text(name)), ("value", count(value))]);
     }

@@ -42,6 +42,7 @@ fn what_show_says_can_be_queried() {
         ("durability", "varve_durability"),
         ("varve.compression", "varve_compression"),
         ("varve.io", "varve_io"),
+        ("varve.io_trace", "varve_io_trace"),
         ("varve.levels", "varve_levels"),
         ("varve.nvm", "varve_nvm"),
         ("varve.stats", "varve_stats"),

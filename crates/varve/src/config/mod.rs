@@ -21,6 +21,7 @@ mod packed;
 mod reader;
 mod suggest;
 pub(crate) mod tell;
+mod trace;
 mod undo;
 mod units;
 
@@ -43,6 +44,7 @@ pub use packed::PackedSettings;
 use reader::SectionReader;
 pub use reader::{ConfigError, text_of};
 pub use suggest::nearest;
+pub use trace::TraceSettings;
 pub use undo::UndoSettings;
 pub use units::{parse_bytes, show_bytes};
 
@@ -88,6 +90,8 @@ pub struct Settings {
     pub checkpoint: CheckpointSettings,
     /// What is kept of undo.
     pub undo: UndoSettings,
+    /// The trace of requests to the devices.
+    pub trace: TraceSettings,
     /// The log.
     pub log: LogSettings,
     /// Persistent memory, if there is any.
@@ -217,6 +221,7 @@ impl Default for Settings {
             query: QuerySettings { memory_bytes: None, temporary_bytes: None },
             checkpoint: CheckpointSettings::DEFAULT,
             undo: UndoSettings::DEFAULT,
+            trace: TraceSettings::DEFAULT,
             log: LogSettings { segment_bytes: 64 * MIB, capacity_bytes: 1024 * MIB },
             nvm: None,
             flash: None,
@@ -255,6 +260,7 @@ impl Settings {
         self.log(file.section("log")?)?;
         self.checkpoint = self.checkpoint.overlaid(file.section("checkpoint")?)?;
         self.undo(file.section("undo")?)?;
+        self.trace(file.section("trace")?)?;
         let (has_nvm, nvm_at) = (file.has("nvm"), file.key_position("nvm"));
         let nvm = file.section("nvm")?;
         self.nvm = match has_nvm {
@@ -321,6 +327,11 @@ impl Settings {
 
     fn undo(&mut self, mut section: SectionReader<'_>) -> Result<(), ConfigError> {
         section.declared(UndoSettings::TABLE, &mut self.undo)?;
+        section.finish()
+    }
+
+    fn trace(&mut self, mut section: SectionReader<'_>) -> Result<(), ConfigError> {
+        section.declared(TraceSettings::TABLE, &mut self.trace)?;
         section.finish()
     }
 

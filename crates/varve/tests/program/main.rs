@@ -6,6 +6,7 @@ mod command_line;
 mod config_file;
 mod data_directory;
 mod described;
+mod io_trace;
 mod log;
 mod log_capacity;
 mod panics;
