@@ -355,7 +355,13 @@ impl BlockFile for MemoryFile {
         Ok(())
     }
 
+    /// Takes only what Linux takes (`generic_atomic_write_valid`).
     fn write_atomic(&self, offset: u64, buf: &[u8], why: Purpose, durability: Durability) -> Result<()> {
+        let fits = capabilities(self.sector_bytes).writes_whole(buf.len());
+        if !(fits && offset.is_multiple_of(buf.len() as u64)) {
+            let kind = ErrorKind::Unsupported;
+            return Err(DeviceError::at(self.location.text(), Operation::Write, offset, kind));
+        }
         self.write_at(offset, buf, why, durability)
     }
 

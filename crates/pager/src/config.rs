@@ -237,12 +237,6 @@ impl PagerConfig {
         }
     }
 
-    /// Whether pages can be stored in compressed form. They cannot if they are in place under atomic writes,
-    /// because an atomic write always writes a whole page.
-    pub(crate) fn can_compress(&self) -> bool {
-        self.layout != HomeLayout::InPlace || self.protection != ProtectionKind::AtomicWrite
-    }
-
     /// Refuses what cannot work.
     pub fn check(&self) -> Result<()> {
         let size = self.page_size;

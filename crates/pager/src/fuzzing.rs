@@ -67,7 +67,8 @@ pub fn discarded(payload: &[u8]) -> Option<Vec<PageRange>> {
 
 /// The stored form of a page, made for a device with sectors of `unit` bytes.
 pub fn encode(id: PageId, page: &[u8], how: Compression, unit: usize) -> Vec<u8> {
-    stored_page::Stored::of(&Image::of(id, page, Access::Random), how, unit).bytes().to_vec()
+    let lengths = stored_page::StoredLengths::Multiples(unit);
+    stored_page::Stored::of(&Image::of(id, page, Access::Random), how, lengths).bytes().to_vec()
 }
 
 /// Decodes a stored form in both ways that the pager has: into another buffer, and in place.

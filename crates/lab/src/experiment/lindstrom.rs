@@ -11,7 +11,7 @@
 //! The paper's row compression is a feature of InnoDB, so it is not measured here. `bench/compare` runs
 //! InnoDB itself.
 
-use varve_pager::{Algorithm, Compression, HomeLayout, PackedConfig, PagerConfig};
+use varve_pager::{Algorithm, Compression, HomeLayout, PackedConfig, PagerConfig, ProtectionKind};
 
 use super::claim::{Claim, Comparison, Expects, Figure, PointPair};
 use super::lab::Lab;
@@ -217,16 +217,60 @@ pub fn latency(lab: &mut Lab<'_>) -> Result<()> {
     lab.say(&format!("\n{}", tell::kinds(&points)))
 }
 
-/// Figure 9: bytes written for each of LinkBench's requests.
+/// Figure 9: bytes written for each of LinkBench's requests. The paper compares compressed pages under atomic
+/// writes with uncompressed pages under doublewrite. Compressed pages under doublewrite are measured, too.
 pub fn write_amount(lab: &mut Lab<'_>) -> Result<()> {
-    let points = plain_and_lz4(lab)?;
-    let expects = |_: &str| vec![Expects::Published(Some(WRITTEN_LESS), Better::Higher)];
-    let claims = claim_codecs(lab, &points, Figure::Bytes, expects)?;
+    let workload = linkbench(lab)?;
+    let (doublewrite, atomic) = (ProtectionKind::DOUBLEWRITE, ProtectionKind::AtomicWrite);
+    let mut variants = [Algorithm::None, Algorithm::Lz4].map(|codec| under(doublewrite, codec)).to_vec();
+    // Without emulation, nothing says that the drive writes pages atomically.
+    if lab.device().is_emulated() {
+        variants.push(under(atomic, Algorithm::Lz4).with_atomic_writes());
+    }
+    let stands = lab.stands(&workload, sizes(lab, PAGE_BYTES, DATABASE_OF_POOL), &variants)?;
+    let (device, mut points, mut claims) = (lab.device(), Vec::new(), Vec::new());
+    for clients in lab.clients(&[64], &[64]) {
+        let compared = lab.compare(&stands, &workload, &device, clients, &Factors::new())?;
+        claims.extend(claim_bytes(lab, &compared)?);
+        points.extend(compared);
+    }
     lab.tell(&points, &claims)?;
     lab.say(&format!(
         "\nKiB written for each transaction, by tenths of a round:\n{}",
         tell::over_time(&points)
     ))
+}
+
+/// The variant with pages in place under this protection, compressed by this algorithm.
+fn under(protection: ProtectionKind, algorithm: Algorithm) -> Variant {
+    let set = move |config: &mut PagerConfig| {
+        config.protection = protection;
+        config.compression = Compression::of(algorithm);
+    };
+    let variant = Variant::new(set).with("compression", algorithm.name());
+    let variant = variant.with("protection", protection.name());
+    variant.shared_load(
+        algorithm.name(),
+        match algorithm {
+            Algorithm::None => |_| {},
+            _ => |config| config.compression = Compression::of(Algorithm::Lz4),
+        },
+    )
+}
+
+/// Claims that compare the bytes of compressed pages with those of uncompressed pages under doublewrite.
+fn claim_bytes(lab: &mut Lab<'_>, compared: &[Point]) -> Result<Vec<Claim>> {
+    let Some(plain) = compared.iter().find(|point| name_of(point) == NONE) else { return Ok(Vec::new()) };
+    let claim = |point: &Point| {
+        let protection = point.factors.get("protection").map(tell::plain).unwrap_or_default();
+        let is_theirs = protection == ProtectionKind::AtomicWrite.name();
+        let says =
+            format!("{NONE}, doublewrite / {}, {protection}, drive bytes a transaction", name_of(point));
+        let expects = Expects::Published(is_theirs.then_some(WRITTEN_LESS), Better::Higher);
+        let points = PointPair { over: plain, under: point };
+        lab.claim(Comparison::ratio(&says, Figure::Bytes, points, expects))
+    };
+    compared.iter().filter(|point| name_of(point) != NONE).map(claim).collect()
 }
 
 /// Figures 13 to 15: throughput of LinkBench, by page size.

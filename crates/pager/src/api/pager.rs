@@ -144,10 +144,6 @@ impl Pager {
         if config.protection == ProtectionKind::None && config.layout == HomeLayout::InPlace {
             warnings.push("page protection is off: a crash may tear pages; for measuring only".into());
         }
-        if !config.compression.is_none() && !config.can_compress() {
-            let what = "protection atomic-write writes whole pages: compression of pages changes nothing";
-            warnings.push(what.into());
-        }
         warnings.extend(self.saves_nothing().filter(|_| !config.compression.is_none()));
         warnings.sort();
         warnings.dedup();
@@ -158,11 +154,11 @@ impl Pager {
     /// and a sector may be as long as a page.
     pub fn saves_nothing(&self) -> Option<String> {
         let config = &self.shared.config;
-        let (page, unit) = (config.page_size, open::unit_bytes(config));
-        let is_so = config.layout == HomeLayout::InPlace && config.can_compress() && unit >= page;
+        let (page, lengths) = (config.page_size, open::stored_lengths(config));
+        let is_so = config.layout == HomeLayout::InPlace && lengths.below(page).is_none();
         is_so.then(|| {
             format!(
-                "compression saves nothing: a page of {page} bytes is written in place in sectors of {unit} bytes, so it takes one \
+                "compression saves nothing: a page of {page} bytes is written in place in {lengths}, so it takes one \
                  whatever is in it; choose a larger page size, or the layout packed, for a new database"
             )
         })
@@ -181,7 +177,7 @@ impl Pager {
     /// compression.
     pub fn prepare_compression(&self, how: Compression) -> Result<()> {
         let _watch = self.stop_on_panic();
-        open::note_compression(&self.shared.control, &self.shared.config, how)?;
+        open::note_compression(&self.shared.control, how)?;
         if self.shared.control.get().has_compressed_pages {
             self.shared.trim.note_compressed();
         }
@@ -197,7 +193,7 @@ impl Pager {
     /// not stored: after every opening the caller sets it again with
     /// [`tell_compression`](Self::tell_compression).
     pub fn set_compression(&self, space: SpaceId, owners: &[(u32, Option<Compression>)]) {
-        let is_noted = self.shared.control.get().has_compressed_pages || !self.shared.config.can_compress();
+        let is_noted = self.shared.control.get().has_compressed_pages;
         let is_plain = |how: Option<Compression>| how.is_none_or(Compression::is_none);
         assert!(is_noted || owners.iter().all(|(_, how)| is_plain(*how)), "compression before it is noted");
         self.shared.change_forms(space, owners);

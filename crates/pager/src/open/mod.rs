@@ -37,7 +37,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Instant;
 
 use parking_lot::Mutex;
-use varve_device::{Directory, planted, reached};
+use varve_device::{Capabilities, Directory, planted, reached};
 
 use crate::base::compression::Compression;
 use crate::base::error::{PagerError, Result};
@@ -47,6 +47,7 @@ use crate::config::PagerConfig;
 use crate::control::{Control, InForce, Sealed, State, Superblock, random_id};
 use crate::flash::{self, Earlier, FlashCache, FlashRestart, Noted};
 use crate::home::compression::by_owner::Compressions;
+use crate::home::compression::stored_page::StoredLengths;
 use crate::home::files::{self, SpaceFile, SpaceFiles};
 use crate::home::in_place::{InPlace, InPlaceParts};
 use crate::home::kind::HomeLayout;
@@ -525,7 +526,7 @@ fn assemble(
     }
     let protection = protection::open(&wanted, control.get().database, &files, (!is_new).then_some(was))?;
     let warning = protection.warning();
-    note_protection(config, control).and_then(|()| note_compression(control, config, config.compression))?;
+    note_protection(config, control).and_then(|()| note_compression(control, config.compression))?;
     let ledger = Arc::<Ledger>::default();
     let counters = Arc::new(Counters { times: config.times.clone(), ..Counters::default() });
     let compressions = Arc::new(Compressions::new(config.compression));
@@ -540,7 +541,7 @@ fn assemble(
         compressions: compressions.clone(),
         trim: trim.clone(),
         page_size,
-        unit_bytes: unit_bytes(config),
+        stored_lengths: stored_lengths(config),
     });
     let around = |config| packed::Around {
         log: log.clone(),
@@ -578,24 +579,25 @@ fn note_protection(config: &PagerConfig, control: &Control) -> Result<()> {
 
 /// Records in the control file that pages will be compressed, before the first page is. The reason: a program
 /// without this feature would report a compressed page as damaged.
-pub(crate) fn note_compression(control: &Control, config: &PagerConfig, how: Compression) -> Result<()> {
-    if how.is_none() || !config.can_compress() || control.get().has_compressed_pages {
+pub(crate) fn note_compression(control: &Control, how: Compression) -> Result<()> {
+    if how.is_none() || control.get().has_compressed_pages {
         return Ok(());
     }
     reached("open: pages are compressed from now on");
     control.update(|superblock| superblock.has_compressed_pages = true)
 }
 
-/// The length of a stored page is a multiple of this. So a page and its copy in the doublewrite file have the
-/// same bytes.
-pub(crate) fn unit_bytes(config: &PagerConfig) -> usize {
-    // The length of an atomic write is a power of two, and its offset is a multiple of the length. So only
-    // whole pages are written.
-    if config.protection == ProtectionKind::AtomicWrite {
-        return config.page_size;
+/// The lengths that the stored form of a page in place may have. They are the same for the data and the rollback
+/// space, so a page and its copy in the doublewrite file have the same bytes.
+pub(crate) fn stored_lengths(config: &PagerConfig) -> StoredLengths {
+    let devices = [&config.data, &config.rollback].map(|device| device.capabilities());
+    let greatest = |of: fn(&Capabilities) -> u32| devices.iter().map(|found| of(found)).max().unwrap_or(0);
+    let sector_bytes = greatest(Capabilities::sector_bytes);
+    if config.protection != ProtectionKind::AtomicWrite {
+        return StoredLengths::Multiples(sector_bytes as usize);
     }
-    let sectors = [&config.data, &config.rollback].map(|device| device.capabilities().sector_bytes());
-    sectors.into_iter().max().unwrap_or_default() as usize
+    let least = greatest(|found| found.atomic_write_min_bytes).max(sector_bytes);
+    StoredLengths::PowersOfTwo(least.next_power_of_two() as usize)
 }
 
 /// Finishes the opening after redo: reads the allocation maps, and puts the parts together.

@@ -65,6 +65,11 @@ fn with_atomic_writes(directory: Arc<dyn Directory>) -> PagerConfig {
     PagerConfig { protection: ProtectionKind::AtomicWrite, ..settings(directory) }
 }
 
+/// A device that writes compressed pages whole, with holes behind them.
+fn with_atomic_compressed_writes(directory: Arc<dyn Directory>) -> PagerConfig {
+    PagerConfig { protection: ProtectionKind::AtomicWrite, ..compressed(directory) }
+}
+
 /// Doublewrite copies in persistent memory, the log in files.
 fn nvm_copies(directory: Arc<dyn Directory>) -> PagerConfig {
     let nvm = NvmConfig { directory: directory.clone(), size_bytes: 64 << 10, log_bytes: 0 };
@@ -321,6 +326,14 @@ fn any_crash_leaves_a_prefix_of_pages_with_holes_behind_them() {
 fn any_crash_leaves_a_prefix_on_a_device_with_atomic_writes() {
     let (recording, history) = record(with_atomic_writes, 250, 12);
     crash_everywhere(Timeline::new(recording), &history, 150, 2, 0);
+}
+
+#[test]
+fn any_crash_leaves_a_prefix_of_compressed_pages_that_are_written_atomically() {
+    for seed in [12, 13] {
+        let (recording, history) = record(with_atomic_compressed_writes, 250, seed);
+        crash_everywhere(Timeline::new(recording), &history, 150, 2, 0);
+    }
 }
 
 #[test]

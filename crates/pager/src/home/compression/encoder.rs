@@ -14,14 +14,14 @@ use varve_device::reached;
 use crate::base::compression::Compression;
 use crate::base::image::Image;
 use crate::home::compression::by_owner::Compressions;
-use crate::home::compression::stored_page::{Form, Stored};
+use crate::home::compression::stored_page::{Form, Stored, StoredLengths};
 use crate::level::meter;
 
 /// Makes the stored forms of the pages of a layout.
 pub(crate) struct Forms {
     compressions: Arc<Compressions>,
-    /// The length of a stored page is a multiple of this.
-    unit_bytes: usize,
+    /// The lengths that a stored page may have.
+    lengths: StoredLengths,
     /// Number of pages that were written in compressed form.
     compressed: AtomicU64,
     /// Number of pages that were read in compressed form.
@@ -33,9 +33,9 @@ pub(crate) struct Forms {
 }
 
 impl Forms {
-    pub(crate) fn new(compressions: Arc<Compressions>, unit_bytes: usize) -> Forms {
+    pub(crate) fn new(compressions: Arc<Compressions>, lengths: StoredLengths) -> Forms {
         let [compressed, decompressed, plain_bytes, stored_bytes] = [0; 4].map(AtomicU64::new);
-        Forms { compressions, unit_bytes, compressed, decompressed, plain_bytes, stored_bytes }
+        Forms { compressions, lengths, compressed, decompressed, plain_bytes, stored_bytes }
     }
 
     /// The stored forms of pages.
@@ -51,7 +51,7 @@ impl Forms {
         if how.is_none() {
             return Stored::plain(image);
         }
-        let stored = Stored::of(image, how, self.unit_bytes);
+        let stored = Stored::of(image, how, self.lengths);
         if stored.is_compressed() {
             reached("home: page compressed");
             self.compressed.fetch_add(1, Relaxed);

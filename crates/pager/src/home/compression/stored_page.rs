@@ -16,7 +16,7 @@
 //! | 32 | 4 | checksum of the plain sealed page (its bytes 0..4) |
 //! | 36 | 4 | 0 |
 //! | 40 | n | bytes 32 .. page size of the plain page, compressed |
-//! | 40 + n | .. | zeros up to a whole unit of the device; not covered by the checksum, not looked at |
+//! | 40 + n | .. | zeros up to a length that the device can write; not covered by the checksum, not looked at |
 //!
 //! Invariants
 //! 1. A compressed page is decompressed only after its own checksum was verified. The result is returned only
@@ -24,7 +24,8 @@
 //!    a wrong page.
 //! 2. The bytes after a stored page are never read as part of it, because they may be the end of a longer
 //!    page that was stored there before.
-//! 3. A page is compressed only if the compressed page needs at least one device unit less.
+//! 3. A page is compressed only if its stored form becomes shorter, in lengths that the device can write
+//!    ([`StoredLengths`]).
 //!
 //! What it does not know: where pages are stored; why an algorithm was chosen.
 
@@ -76,6 +77,44 @@ impl Form {
     }
 }
 
+/// The lengths that the stored form of a page may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StoredLengths {
+    /// Multiples of this many bytes: a power of two, at least the device's sector.
+    Multiples(usize),
+    /// Powers of two, at least this many bytes. Only writes of such lengths, at multiples of their lengths, can
+    /// be atomic (`Capabilities::writes_whole` of the crate `device`).
+    PowersOfTwo(usize),
+}
+
+impl StoredLengths {
+    /// The greatest length that is shorter than a page. `None`: there is no such length.
+    pub(crate) fn below(self, page_size: usize) -> Option<usize> {
+        let (longest, least) = match self {
+            StoredLengths::Multiples(unit) => (page_size.checked_sub(unit)?, unit),
+            StoredLengths::PowersOfTwo(least) => (page_size / 2, least),
+        };
+        (longest >= least).then_some(longest)
+    }
+
+    /// The least length that has room for these bytes.
+    fn fit(self, bytes: usize) -> usize {
+        match self {
+            StoredLengths::Multiples(unit) => bytes.next_multiple_of(unit),
+            StoredLengths::PowersOfTwo(least) => bytes.next_power_of_two().max(least),
+        }
+    }
+}
+
+impl std::fmt::Display for StoredLengths {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            StoredLengths::Multiples(unit) => write!(f, "sectors of {unit} bytes"),
+            StoredLengths::PowersOfTwo(least) => write!(f, "atomic writes of at least {least} bytes"),
+        }
+    }
+}
+
 /// An image in its stored form.
 pub(crate) struct Stored<'i> {
     image: &'i Image,
@@ -88,9 +127,9 @@ impl<'i> Stored<'i> {
         Stored { image, encoded: None }
     }
 
-    /// Compressed if that saves a `unit` (a power of two, at least the device's sector), otherwise plain.
-    pub(crate) fn of(image: &'i Image, how: Compression, unit: usize) -> Stored<'i> {
-        let encoded = if how.is_none() { None } else { encode(image, how, unit) };
+    /// Compressed if that makes it shorter, otherwise plain.
+    pub(crate) fn of(image: &'i Image, how: Compression, lengths: StoredLengths) -> Stored<'i> {
+        let encoded = if how.is_none() { None } else { encode(image, how, lengths) };
         Stored { image, encoded }
     }
 
@@ -109,7 +148,7 @@ impl<'i> Stored<'i> {
         self.encoded.is_some()
     }
 
-    /// The bytes to write: whole units if the page is compressed, otherwise the page.
+    /// The bytes to write: the compressed page with zeros up to its length, or the page.
     pub(crate) fn bytes(&self) -> &[u8] {
         let Some(stored) = &self.encoded else { return self.image.bytes() };
         if planted("stored: the length is one sector short") {
@@ -153,9 +192,10 @@ fn may_be_compressed(page: &[u8]) -> bool {
     !is_pagers && is_formatted
 }
 
-fn encode(image: &Image, how: Compression, unit: usize) -> Option<AlignedBuf> {
+fn encode(image: &Image, how: Compression, lengths: StoredLengths) -> Option<AlignedBuf> {
     let page = image.bytes();
-    let room = page.len().checked_sub(unit + STORED_HEADER_BYTES)?;
+    let longest = lengths.below(page.len())?;
+    let room = longest.checked_sub(STORED_HEADER_BYTES)?;
     if !may_be_compressed(page) {
         return None;
     }
@@ -166,11 +206,11 @@ fn encode(image: &Image, how: Compression, unit: usize) -> Option<AlignedBuf> {
         if count.is_none() {
             reached("home: page stored plain");
             if planted("stored: a page that does not shrink is cut") {
-                return Some(AlignedBuf::copy_of(&page[..page.len() - unit]));
+                return Some(AlignedBuf::copy_of(&page[..longest]));
             }
         }
         let count = count?;
-        let mut stored = AlignedBuf::new((STORED_HEADER_BYTES + count).next_multiple_of(unit));
+        let mut stored = AlignedBuf::new(lengths.fit(STORED_HEADER_BYTES + count));
         put_header(&mut stored, page, how.algorithm, count);
         stored[STORED_HEADER_BYTES..STORED_HEADER_BYTES + count].copy_from_slice(&scratch[..count]);
         let checksum = crc32c::crc32c(&stored[page::PAGE_NO..STORED_HEADER_BYTES + count]);

@@ -24,7 +24,7 @@ use crate::base::ids::{PageId, PageNo, PageRange, SpaceId};
 use crate::base::image::Image;
 use crate::home::compression::by_owner::Compressions;
 use crate::home::compression::encoder::Forms;
-use crate::home::compression::stored_page;
+use crate::home::compression::stored_page::{self, StoredLengths};
 use crate::home::files::{SpaceFile, SpaceFiles};
 use crate::home::in_place::holes::Holes;
 use crate::home::layout::{Layout, Trimmed};
@@ -51,8 +51,8 @@ pub(crate) struct InPlaceParts {
     pub(crate) compressions: Arc<Compressions>,
     pub(crate) trim: Arc<TrimSetting>,
     pub(crate) page_size: usize,
-    /// The length of a stored page is a multiple of this.
-    pub(crate) unit_bytes: usize,
+    /// The lengths that a stored page may have.
+    pub(crate) stored_lengths: StoredLengths,
 }
 
 /// The in-place layout.
@@ -68,7 +68,7 @@ pub(crate) struct InPlace {
 
 impl InPlace {
     pub(crate) fn new(parts: InPlaceParts) -> InPlace {
-        let forms = Forms::new(parts.compressions.clone(), parts.unit_bytes);
+        let forms = Forms::new(parts.compressions.clone(), parts.stored_lengths);
         let holes = Holes::new(&parts.files, parts.page_size, parts.trim.clone());
         InPlace { parts, forms, holes, punches: Punches::default(), unneeded: Mutex::default() }
     }

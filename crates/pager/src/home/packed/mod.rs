@@ -90,7 +90,7 @@ use crate::base::image::Image;
 use crate::base::lsn::{AtomicLsn, Lsn};
 use crate::home::compression::by_owner::Compressions;
 use crate::home::compression::encoder::Forms;
-use crate::home::compression::stored_page::Stored;
+use crate::home::compression::stored_page::{Stored, StoredLengths};
 use crate::home::files;
 use crate::home::layout::{Layout, Trimmed};
 use crate::home::pace::Pace;
@@ -217,7 +217,7 @@ impl PackedSpace {
         around: Around,
     ) -> PackedSpace {
         let head = map_file.head();
-        let forms = Forms::new(around.compressions, sector_bytes(&*file));
+        let forms = Forms::new(around.compressions, StoredLengths::Multiples(sector_bytes(&*file)));
         PackedSpace {
             shape: head.shape,
             file,

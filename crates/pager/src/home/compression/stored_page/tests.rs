@@ -10,6 +10,7 @@ use crate::base::ids::{Access, PageNo};
 const KIND: u8 = page::FIRST_ENGINE_KIND + 3;
 const OWNER: u32 = 77;
 const SECTOR: usize = 512;
+const SECTORS: StoredLengths = StoredLengths::Multiples(SECTOR);
 const LZ4: Compression = Compression { algorithm: Algorithm::Lz4, level: 1 };
 
 fn id() -> PageId {
@@ -72,7 +73,7 @@ fn pages_come_back() {
         for how in every_way() {
             for unit in [SECTOR, 4096] {
                 for (no, image) in images.iter().enumerate() {
-                    let stored = Stored::of(image, how, unit);
+                    let stored = Stored::of(image, how, StoredLengths::Multiples(unit));
                     let bytes = stored.bytes();
                     assert!(bytes.len().is_multiple_of(unit) && bytes.len() <= size);
                     assert_eq!(stored.is_compressed(), bytes.len() < size, "compressed if that saves a unit");
@@ -93,9 +94,34 @@ fn pages_come_back() {
     }
 }
 
+/// An atomic write has a power of two as its length, at least the least one of the device.
+#[test]
+fn lengths_of_atomic_writes_are_powers_of_two() {
+    for size in [4096, 8192, 16384, 65536] {
+        let zeros = |from: usize| move |at: usize| if at < from { noise(at) } else { 0 };
+        for least in [SECTOR, 4096] {
+            let images =
+                [image(size, |_| 0), image(size, mixed), image(size, zeros(size / 3)), image(size, noise)];
+            for (no, image) in images.iter().enumerate() {
+                let stored = Stored::of(image, LZ4, StoredLengths::PowersOfTwo(least));
+                let len_bytes = stored.bytes().len();
+                assert!(
+                    len_bytes.is_power_of_two() && (least..=size).contains(&len_bytes),
+                    "{size}, {least}"
+                );
+                assert_eq!(stored.is_compressed(), no != 3 && size > least, "{size}, {least}, image {no}");
+                if no == 2 && size > 2 * least {
+                    assert_eq!(len_bytes, size / 2, "a third of the page does not shrink");
+                }
+                decoded(stored.bytes(), image);
+            }
+        }
+    }
+}
+
 #[test]
 fn pages_that_are_read_first_stay_plain() {
-    let plain = |image: &Image| !Stored::of(image, LZ4, SECTOR).is_compressed();
+    let plain = |image: &Image| !Stored::of(image, LZ4, SECTORS).is_compressed();
     for kind in [kind::SPACE_HEADER, kind::DESCRIPTOR, kind::ROOT] {
         assert!(plain(&image_of(4096, kind, OWNER, |_| 0)), "kind {kind}");
     }
@@ -111,7 +137,7 @@ fn pages_that_are_read_first_stay_plain() {
 #[test]
 fn the_stored_form_keeps_its_layout() {
     let image = image(4096, |at| b"varve"[at % 5]);
-    let stored = Stored::of(&image, LZ4, SECTOR);
+    let stored = Stored::of(&image, LZ4, SECTORS);
     assert_eq!(stored.bytes().len(), SECTOR);
     let checksum: [u8; 4] = image.bytes()[..4].try_into().unwrap();
     let bytes = stored.bytes();
@@ -128,7 +154,7 @@ fn the_stored_form_keeps_its_layout() {
 fn a_flipped_byte_is_damage_or_padding() {
     let image = image(4096, mixed);
     for how in every_way().filter(|how| !how.is_none()) {
-        let stored = Stored::of(&image, how, SECTOR);
+        let stored = Stored::of(&image, how, SECTORS);
         let Form::Compressed(_, used) = decoded(stored.bytes(), &image) else { panic!("{how:?}") };
         // For one algorithm every byte is changed. For the slower ones only some bytes are.
         let step = if how == LZ4 { 1 } else { 11 };
@@ -150,7 +176,7 @@ fn a_flipped_byte_is_damage_or_padding() {
 fn a_cut_page_is_damage() {
     for how in every_way() {
         let image = image(16384, mixed);
-        let stored = Stored::of(&image, how, SECTOR);
+        let stored = Stored::of(&image, how, SECTORS);
         for cut in (0..stored.bytes().len()).step_by(SECTOR) {
             let result = decode(&stored.bytes()[..cut], id(), &mut vec![0; 16384]);
             let damage = matches!(result, Err(PageDamage::Stored { what: StoredDamage::Length { .. } }));
@@ -163,7 +189,7 @@ fn a_cut_page_is_damage() {
 /// changed header.
 fn resealed(change: impl Fn(&mut [u8])) -> Result<Form, PageDamage> {
     let image = image(8192, mixed);
-    let mut bytes = Stored::of(&image, LZ4, SECTOR).bytes().to_vec();
+    let mut bytes = Stored::of(&image, LZ4, SECTORS).bytes().to_vec();
     change(&mut bytes);
     let used = STORED_HEADER_BYTES.saturating_add(u32_at(&bytes, LENGTH) as usize).min(bytes.len());
     let checksum = crc32c::crc32c(&bytes[4..used]);
@@ -227,7 +253,7 @@ proptest! {
         let body = |at: usize| (noise(at ^ seed as usize) as u64 % spread) as u8;
         let image = image(4096, body);
         let how = every_way().nth(way).unwrap();
-        decoded(Stored::of(&image, how, SECTOR).bytes(), &image);
+        decoded(Stored::of(&image, how, SECTORS).bytes(), &image);
     }
 
     #[test]

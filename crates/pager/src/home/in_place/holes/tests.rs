@@ -20,6 +20,7 @@ use crate::base::lsn::Lsn;
 use crate::base::page;
 use crate::config::PagerConfig;
 use crate::home::compression::by_owner::Compressions;
+use crate::home::compression::stored_page::StoredLengths;
 use crate::home::in_place::{InPlace, InPlaceParts};
 use crate::home::layout::Layout;
 use crate::home::protection::{self, kind::ProtectionKind};
@@ -85,7 +86,7 @@ fn open(
         compressions: Arc::new(Compressions::new(Compression::of(Algorithm::Lz4))),
         trim: trim.clone(),
         page_size,
-        unit_bytes: SECTOR,
+        stored_lengths: StoredLengths::Multiples(SECTOR),
     })
 }
 
@@ -132,7 +133,7 @@ impl Rig {
 
     /// The number of blocks that the stored image needs.
     fn blocks_needed(&self, image: &Image) -> usize {
-        let stored = Stored::of(image, Compression::of(Algorithm::Lz4), SECTOR);
+        let stored = Stored::of(image, Compression::of(Algorithm::Lz4), StoredLengths::Multiples(SECTOR));
         stored.bytes().len().div_ceil(self.hole_bytes)
     }
 

@@ -15,7 +15,7 @@ use crate::base::ids::{Access, PageId, PageNo, SpaceId};
 use crate::base::image::Image;
 use crate::base::page;
 use crate::config::PagerConfig;
-use crate::home::compression::stored_page;
+use crate::home::compression::stored_page::{self, StoredLengths};
 use crate::home::files::SpaceFile;
 use crate::home::protection::*;
 
@@ -44,7 +44,7 @@ fn as_stored(image: &Image) -> Stored<'_> {
     let is_even = image.id().no().0.is_multiple_of(2);
     let algorithm =
         if is_even && !image.lsn().get().is_multiple_of(5) { Algorithm::Lz4 } else { Algorithm::None };
-    Stored::of(image, Compression::of(algorithm), 512)
+    Stored::of(image, Compression::of(algorithm), StoredLengths::Multiples(512))
 }
 
 /// Where the copies are.
