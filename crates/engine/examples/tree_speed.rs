@@ -64,7 +64,7 @@ fn load(pager: &Pager, rows: i64) -> Result<Tree, Box<dyn std::error::Error>> {
         int_key(value, &mut key);
         Ok::<_, std::convert::Infallible>((key, Stamp::default(), vec![1; PAYLOAD_BYTES]))
     });
-    let tree = bulk_build(pager, SpaceId::DATA, owner, TreeKind::Clustered, entries)?;
+    let tree = bulk_build(pager, SpaceId::DATA, owner, TreeKind::Clustered, &[], entries)?;
     pager.checkpoint()?;
     Ok(tree)
 }
@@ -73,7 +73,7 @@ fn point_reads(pager: &Pager, tree: &Tree, rows: i64) -> Result<(), Box<dyn std:
     let (mut key, mut sum) = (Vec::new(), 0usize);
     for n in 0..READS as i64 {
         int_key(scatter(n).rem_euclid(rows), &mut key);
-        sum += tree.get(pager, &key, |entry| entry.payload().len())?.unwrap_or(0);
+        sum += tree.get(pager, &key, |entry| entry.payload(&mut Vec::new()).len())?.unwrap_or(0);
     }
     assert_eq!(sum, READS * PAYLOAD_BYTES);
     Ok(())
@@ -83,7 +83,7 @@ fn scan(pager: &Pager, tree: &Tree, direction: Direction) -> Result<(), Box<dyn 
     let mut scan = Scan::new(Bound::Unbounded, Bound::Unbounded, direction, 0);
     let mut sum = 0;
     while tree.next_batch(pager, &mut scan)? {
-        sum += (0..scan.len()).map(|index| scan.entry(index).payload().len()).sum::<usize>();
+        sum += (0..scan.len()).map(|index| scan.entry(index).payload(&mut Vec::new()).len()).sum::<usize>();
     }
     assert!(sum > 0);
     Ok(())

@@ -13,6 +13,7 @@
 //! | 22 | Rebuild | prefix length u16 |
 //! | 23 | KeepLeft | entries kept u16, right sibling u32, upper fence |
 //! | 24 | Newest | transaction u64 |
+//! | 25 | BuildByColumns | number of columns u16, their widths u8 each, then as Build |
 //!
 //! Invariants
 //! 1. A change is first encoded as a redo record. Then the code of redo decodes the record and applies it to
@@ -27,7 +28,10 @@ use varve_pager::page::page_kind;
 use varve_pager::{H, Mtr, RedoError, RedoOps};
 
 use crate::node::edit::{self, Frame};
-use crate::node::{KIND_NODE, KIND_OVERFLOW, NodeRef, STAMP_BYTES, Stamp, check};
+use crate::node::{
+    KIND_NODE, KIND_OVERFLOW, NodeRef, STAMP_BYTES, Stamp, VALUE_BYTES_MAX, check, columns_max, entry_bytes,
+    usable_bytes,
+};
 use crate::undo::page::{KIND_DIRECTORY, KIND_UNDO};
 
 /// First operation number that does not belong to trees.
@@ -41,6 +45,7 @@ const FLAGS: u8 = 21;
 const REBUILD: u8 = 22;
 const KEEP_LEFT: u8 = 23;
 const NEWEST: u8 = 24;
+const BUILD_BY_COLUMNS: u8 = 25;
 const FRAME_BYTES: usize = 24;
 
 /// Buffer of an encoded operation. Small operations stay on the stack.
@@ -82,7 +87,7 @@ pub fn push_entry(entries: &mut Vec<u8>, suffix: &[u8], value: &[u8]) {
 pub fn entries(node: NodeRef<'_>, range: std::ops::Range<usize>, prefix_bytes: usize) -> Vec<u8> {
     let mut out = Vec::with_capacity(node.live_bytes());
     for index in range {
-        push_entry(&mut out, &node.key(index)[prefix_bytes..], node.value(index));
+        push_entry(&mut out, &node.key(index)[prefix_bytes..], &node.whole_value(index));
     }
     out
 }
@@ -103,9 +108,13 @@ fn short(value: usize) -> [u8; 2] {
 pub fn encode(op: &NodeOp<'_>, out: &mut Payload) -> u8 {
     match *op {
         NodeOp::Build { frame, entries } => {
+            if !frame.widths.is_empty() {
+                out.extend_from_slice(&short(frame.widths.len()));
+                out.extend_from_slice(frame.widths);
+            }
             encode_frame(&frame, out);
             out.extend_from_slice(entries);
-            BUILD
+            if frame.widths.is_empty() { BUILD } else { BUILD_BY_COLUMNS }
         }
         NodeOp::Insert { slot, suffix, value } => {
             out.extend_from_slice(&short(slot));
@@ -215,7 +224,7 @@ impl<'a> Reader<'a> {
         let (right, leftmost, newest_txn) = (self.u32()?, self.u32()?, self.u64()?);
         let (lower, upper, prefix) = (self.u16()?, self.u16()?, self.u16()?);
         let (lower, upper, prefix) = (self.bytes(lower)?, self.bytes(upper)?, self.bytes(prefix)?);
-        Some(Frame { level, stamped, right, leftmost, newest_txn, lower, upper, prefix })
+        Some(Frame { level, stamped, right, leftmost, newest_txn, lower, upper, prefix, widths: &[] })
     }
 
     fn stamp(&mut self) -> Option<Stamp> {
@@ -233,6 +242,11 @@ pub fn decode(code: u8, payload: &[u8]) -> Option<NodeOp<'_>> {
     let mut from = Reader(payload);
     let op = match code {
         BUILD => NodeOp::Build { frame: from.frame()?, entries: from.rest() },
+        BUILD_BY_COLUMNS => {
+            let count = from.u16()?;
+            let widths = from.bytes(count).filter(|widths| !widths.is_empty())?;
+            NodeOp::Build { frame: Frame { widths, ..from.frame()? }, entries: from.rest() }
+        }
         INSERT => {
             let (slot, suffix_bytes) = (from.u16()?, from.u16()?);
             NodeOp::Insert { slot, suffix: from.bytes(suffix_bytes)?, value: from.rest() }
@@ -278,10 +292,12 @@ fn change_entry(page: &mut [u8], op: &NodeOp<'_>) -> Option<()> {
     match *op {
         NodeOp::Insert { slot, suffix, value } => {
             sound(slot <= node.len() && edit::has_gap(node, suffix.len(), value.len()))?;
+            sound(can_be_value(node, value))?;
             edit::insert(page, slot, suffix, value);
         }
         NodeOp::Replace { slot, value } => {
-            sound(check::has_entry(node, slot, 0) && edit::can_replace(node, slot, value.len()))?;
+            sound(check::has_entry(node, slot, 0) && can_be_value(node, value))?;
+            sound(edit::can_replace_by(node, slot, value))?;
             edit::replace(page, slot, value);
         }
         NodeOp::Remove { slot } => {
@@ -305,9 +321,17 @@ fn sound(holds: bool) -> Option<()> {
     holds.then_some(())
 }
 
+/// Whether an entry of the node can have this value. A leaf by columns relies on the stamp, and on the free
+/// bit in the value's length.
+fn can_be_value(node: NodeRef<'_>, value: &[u8]) -> bool {
+    !node.is_by_columns() || (STAMP_BYTES..=VALUE_BYTES_MAX).contains(&value.len())
+}
+
 fn build(page: &mut [u8], frame: &Frame<'_>, entries: &[u8]) -> Option<()> {
-    let fixed = frame.lower.len() + frame.upper.len() + frame.prefix.len();
-    sound(fixed <= crate::node::usable_bytes(page.len()))?;
+    sound(frame.fixed_bytes() <= usable_bytes(page.len()))?;
+    if !frame.widths.is_empty() {
+        return build_by_columns(page, frame, entries);
+    }
     edit::format(page, frame);
     let mut from = Reader(entries);
     while !from.0.is_empty() {
@@ -316,6 +340,22 @@ fn build(page: &mut [u8], frame: &Frame<'_>, entries: &[u8]) -> Option<()> {
         sound(edit::has_gap(NodeRef::new(page), suffix.len(), value.len()))?;
         edit::append(page, suffix, value);
     }
+    Some(())
+}
+
+fn build_by_columns(page: &mut [u8], frame: &Frame<'_>, entries: &[u8]) -> Option<()> {
+    sound(frame.level == 0 && frame.stamped && frame.widths.len() <= columns_max(page.len()))?;
+    let mut from = Reader(entries);
+    let (mut found, mut bytes) = (Vec::new(), frame.fixed_bytes());
+    while !from.0.is_empty() {
+        let (suffix_bytes, value_bytes) = (from.u16()?, from.u16()?);
+        sound((STAMP_BYTES..=VALUE_BYTES_MAX).contains(&value_bytes))?;
+        found.push((from.bytes(suffix_bytes)?, from.bytes(value_bytes)?));
+        bytes += entry_bytes(suffix_bytes, value_bytes);
+    }
+    sound(bytes <= usable_bytes(page.len()))?;
+    edit::format(page, frame);
+    edit::fill_by_columns(page, &found);
     Some(())
 }
 

@@ -26,6 +26,7 @@ mod key;
 mod log_reader;
 mod log_records;
 mod node;
+mod node_columns;
 mod node_model;
 mod numeric;
 mod nvm_region;
@@ -61,6 +62,7 @@ pub const TARGETS: &[(&str, FuzzTarget)] = &[
     ("log_reader", log_reader),
     ("log_records", log_records),
     ("node", node),
+    ("node_columns", node_columns),
     ("node_model", node_model),
     ("node_redo", node_redo),
     ("numeric", numeric),
@@ -94,6 +96,7 @@ pub use key::key;
 pub use log_reader::log_reader;
 pub use log_records::log_records;
 pub use node::{node, node_redo};
+pub use node_columns::node_columns;
 pub use node_model::node_model;
 pub use numeric::numeric;
 pub use nvm_region::nvm_region;

@@ -40,11 +40,13 @@ pub fn node(bytes: &[u8]) {
 }
 
 fn read_entry(node: NodeRef<'_>, index: usize) {
-    assert!(node.value(index).len() < node.page_bytes());
+    let value = node.whole_value(index);
+    assert!(value.len() < node.page_bytes());
     if node.is_leaf() {
         let entry = node.entry(index);
         assert_eq!(entry.key(), node.key(index));
-        std::hint::black_box((entry.stamp(), entry.payload(), entry.is_deleted()));
+        assert!(value.ends_with(entry.payload(&mut Vec::new())));
+        std::hint::black_box((entry.stamp(), entry.payload(&mut Vec::new()), entry.is_deleted()));
     }
 }
 

@@ -12,13 +12,13 @@ use varve_engine::redo::{self, NodeOp, Payload};
 
 use crate::input::{Input, PAGE_BYTES};
 
-type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+pub(crate) type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// Checks that the node has the same entries as the map, and that redo gives the same bytes.
 pub fn node_model(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let stamped = input.byte() & 1 == 0;
-    let mut pair = Pair::new(stamped);
+    let mut pair = Pair::new(stamped, &[]);
     let mut model = Model::new();
     while !input.is_empty() {
         let what = input.byte();
@@ -43,19 +43,20 @@ fn value(stamped: bool, bytes: usize) -> Vec<u8> {
 }
 
 /// A page, and one that is changed only by decoded operations.
-struct Pair {
+pub(crate) struct Pair {
     page: Vec<u8>,
     redone: Vec<u8>,
 }
 
 impl Pair {
-    fn new(stamped: bool) -> Self {
+    /// An empty leaf; by columns if there are `widths`.
+    pub(crate) fn new(stamped: bool, widths: &[u8]) -> Self {
         let mut pair = Self { page: vec![0xAA; PAGE_BYTES], redone: vec![0xAA; PAGE_BYTES] };
-        pair.apply(&NodeOp::Build { frame: Frame { stamped, ..Frame::EMPTY }, entries: &[] });
+        pair.apply(&NodeOp::Build { frame: Frame { stamped, widths, ..Frame::EMPTY }, entries: &[] });
         pair
     }
 
-    fn apply(&mut self, op: &NodeOp<'_>) {
+    pub(crate) fn apply(&mut self, op: &NodeOp<'_>) {
         let mut payload = Payload::new();
         let code = redo::encode(op, &mut payload);
         assert_eq!(redo::change(&mut self.page, op), Some(()), "{op:?} fits");
@@ -65,7 +66,7 @@ impl Pair {
         assert_eq!(redone, Some(()), "{op:?} fits again");
     }
 
-    fn node(&self) -> NodeRef<'_> {
+    pub(crate) fn node(&self) -> NodeRef<'_> {
         NodeRef::new(&self.page)
     }
 
@@ -81,7 +82,7 @@ impl Pair {
     }
 
     /// Inserts or replaces an entry if there is enough space, with a rebuild as in the tree.
-    fn put(&mut self, key: &[u8], value: &[u8]) -> bool {
+    pub(crate) fn put(&mut self, key: &[u8], value: &[u8]) -> bool {
         let node = self.node();
         let outside = key < node.lower_fence() || node.upper_fence().is_some_and(|fence| key >= fence);
         if outside {
@@ -90,7 +91,7 @@ impl Pair {
         let found = node.search(key);
         let fits = key.starts_with(node.prefix())
             && match found.exact {
-                true => edit::can_replace(node, found.slot, value.len()),
+                true => edit::can_replace_by(node, found.slot, value),
                 false => edit::has_gap(node, key.len() - node.prefix().len(), value.len()),
             };
         if !fits {
@@ -109,7 +110,7 @@ impl Pair {
         true
     }
 
-    fn remove(&mut self, key: &[u8]) -> bool {
+    pub(crate) fn remove(&mut self, key: &[u8]) -> bool {
         let found = self.node().search(key);
         if found.exact {
             self.apply(&NodeOp::Remove { slot: found.slot });
@@ -117,14 +118,14 @@ impl Pair {
         found.exact
     }
 
-    fn search(&self, key: &[u8], model: &Model) {
+    pub(crate) fn search(&self, key: &[u8], model: &Model) {
         let below = model.range(..key.to_vec()).count();
         let found = self.node().search(key);
         assert_eq!((found.slot, found.exact), (below, model.contains_key(key)));
     }
 
     /// Keeps the entries below `key`. The new fence is the key of the first removed entry.
-    fn split(&mut self, key: &[u8], model: &mut Model) {
+    pub(crate) fn split(&mut self, key: &[u8], model: &mut Model) {
         let upper = model.range(key.to_vec()..).next().map(|(key, _)| key.clone());
         let Some(upper) = upper.filter(|upper| !upper.is_empty()) else { return };
         let keep = model.range(..upper.clone()).count();
@@ -136,14 +137,14 @@ impl Pair {
         drop(model.split_off(&upper));
     }
 
-    fn check(&self, model: &Model) {
+    pub(crate) fn check(&self, model: &Model) {
         assert_eq!(node::check::damage(&self.page), None);
         assert!(self.page == self.redone, "redo gives other bytes");
         let node = self.node();
         assert_eq!(node.len(), model.len());
         for (index, (key, value)) in model.iter().enumerate() {
             assert_eq!(&node.key(index), key);
-            assert_eq!(node.value(index), &value[..]);
+            assert_eq!(node.whole_value(index), *value);
         }
     }
 }

@@ -202,6 +202,7 @@ impl Seeds {
         let steps: Vec<u8> = (0..60_u8).flat_map(|step| [step % 9, 3, 1, step % 7, step / 3, step]).collect();
         self.add("node_model", &[&[0], &steps]);
         self.add("node_model", &[&[1], &steps]);
+        self.add("node_columns", &[&[3, 4, 0, 8, 0], &steps]);
         self.add("allocation", &[&[0, 9, 0, 0, 0], &steps]);
         self.add("allocation", &[&[1, 9, 0, 1, 52, 0, 4, 30, 0, 0, 0, 1, 0, 1, 4, 17, 0, 0, 0], &steps]);
         for partitions in 0..5_u8 {

@@ -203,7 +203,7 @@ struct Contents {
 fn contents(pager: &Pager, tree: &Tree) -> Result<Contents, String> {
     let mut found = Contents::default();
     let mut visit = |_: &mut Checker, entry: varve_engine::node::EntryRef<'_>| {
-        let (key, payload) = (entry.key().to_vec(), hash_of(entry.payload()));
+        let (key, payload) = (entry.key().to_vec(), hash_of(entry.payload(&mut Vec::new())));
         found.digest ^= hash(&key, &payload.to_le_bytes());
         found.entries.insert(key, payload);
     };
@@ -222,7 +222,7 @@ fn examine(pager: &Pager, tree: &Tree, damages: &mut Vec<String>) -> Result<u64,
     let mut checker = Checker::new();
     let mut digest = 0;
     let mut visit = |_: &mut Checker, entry: varve_engine::node::EntryRef<'_>| {
-        digest ^= hash(&entry.key(), &hash_of(entry.payload()).to_le_bytes());
+        digest ^= hash(&entry.key(), &hash_of(entry.payload(&mut Vec::new())).to_le_bytes());
     };
     tree.check(pager, &mut checker, &mut visit).map_err(text)?;
     damages.extend(checker.damages().iter().cloned());

@@ -9,10 +9,11 @@
 //!
 //! This module knows nothing about latches, logs and other pages.
 
+use super::columns::{self, IN_COLUMNS};
 use super::read::head_of;
 use super::{
-    ENTRY_HEAD_BYTES, NODE_START, NodeRef, PREFIX_IMPLIED, SLOT_BYTES, SLOTS_START, STAMPED, Stamp, entry,
-    prefix_bytes_max,
+    BY_COLUMNS, ENTRY_HEAD_BYTES, NODE_START, NodeRef, PREFIX_IMPLIED, SLOT_BYTES, SLOTS_START, STAMP_BYTES,
+    STAMPED, Stamp, entry, prefix_bytes_max,
 };
 use crate::fixed;
 
@@ -35,6 +36,8 @@ pub struct Frame<'a> {
     pub upper: &'a [u8],
     /// Common prefix of the keys that the node will have.
     pub prefix: &'a [u8],
+    /// The widths in bytes of the columns of a leaf by columns; 0 is a variable width. Empty for other nodes.
+    pub widths: &'a [u8],
 }
 
 impl<'a> Frame<'a> {
@@ -48,6 +51,7 @@ impl<'a> Frame<'a> {
         lower: &[],
         upper: &[],
         prefix: &[],
+        widths: &[],
     };
 
     /// The frame of an existing node.
@@ -61,7 +65,14 @@ impl<'a> Frame<'a> {
             lower: node.lower_fence(),
             upper: node.upper_fence().unwrap_or(&[]),
             prefix: node.prefix(),
+            widths: node.widths(),
         }
+    }
+
+    /// The bytes of the page that the frame takes besides the header.
+    pub(crate) fn fixed_bytes(&self) -> usize {
+        let directory = columns::directory_bytes(self.widths.len());
+        self.lower.len() + self.upper.len() + self.prefix.len() + directory
     }
 }
 
@@ -92,13 +103,18 @@ pub fn format(page: &mut [u8], frame: &Frame<'_>) {
         page[end - part.len()..end].copy_from_slice(part);
         end -= part.len();
     }
+    if !frame.widths.is_empty() {
+        put_u16(page, 62, frame.widths.len());
+        end = columns::format(page, end, frame.widths);
+    }
     put_u32(page, 36, end as u32);
 }
 
 fn flags(frame: &Frame<'_>) -> u8 {
     let implied = frame.lower.starts_with(frame.prefix) && frame.upper.starts_with(frame.prefix);
     let stamped = if frame.stamped { STAMPED } else { 0 };
-    stamped | if implied { PREFIX_IMPLIED } else { 0 }
+    let by_columns = if frame.widths.is_empty() { 0 } else { BY_COLUMNS };
+    stamped | by_columns | if implied { PREFIX_IMPLIED } else { 0 }
 }
 
 /// Whether `suffix_bytes` and `value_bytes` more fit without compaction.
@@ -124,9 +140,15 @@ pub fn insert(page: &mut [u8], slot: usize, suffix: &[u8], value: &[u8]) {
 
 #[inline]
 fn push_entry(page: &mut [u8], suffix: &[u8], value: &[u8]) -> usize {
+    push_entry_of(page, value.len(), suffix, value)
+}
+
+/// Writes an entry to the heap, with `length` in place of its value's length.
+#[inline]
+fn push_entry_of(page: &mut [u8], length: usize, suffix: &[u8], value: &[u8]) -> usize {
     let offset = NodeRef::new(page).heap_start() - ENTRY_HEAD_BYTES - suffix.len() - value.len();
     let value_at = offset + ENTRY_HEAD_BYTES + suffix.len();
-    put_u16(page, offset, value.len());
+    put_u16(page, offset, length);
     page[offset + ENTRY_HEAD_BYTES..value_at].copy_from_slice(suffix);
     page[value_at..value_at + value.len()].copy_from_slice(value);
     put_u32(page, 36, offset as u32);
@@ -163,16 +185,35 @@ pub fn remove(page: &mut [u8], slot: usize) {
     put_u16(page, 60, 0);
 }
 
-/// Whether a value can be replaced without compaction.
+/// Whether a value can be replaced by any one of `value_bytes` without compaction.
 pub fn can_replace(node: NodeRef<'_>, slot: usize, value_bytes: usize) -> bool {
     let suffix_bytes = node.suffix(slot).len();
-    value_bytes <= node.value(slot).len() || node.gap_bytes() >= ENTRY_HEAD_BYTES + suffix_bytes + value_bytes
+    let fits_over = node.row_number(slot).is_none() && value_bytes <= node.value(slot).len();
+    fits_over || node.gap_bytes() >= ENTRY_HEAD_BYTES + suffix_bytes + value_bytes
 }
 
-/// Replaces a value: in place if it is not longer than the old one, else at a new place.
+/// Whether a value can be replaced by this one without compaction.
+pub fn can_replace_by(node: NodeRef<'_>, slot: usize, value: &[u8]) -> bool {
+    if can_replace(node, slot, value.len()) {
+        return true;
+    }
+    row_below(node, slot, value).is_some()
+}
+
+/// The number in the columns of an entry's row, if the row of `value` can overwrite it.
+fn row_below(node: NodeRef<'_>, slot: usize, value: &[u8]) -> Option<usize> {
+    let (number, columns) = (node.row_number(slot)?, node.columns()?);
+    columns.fits_over(number, value.get(STAMP_BYTES..)?).then_some(number)
+}
+
+/// Replaces a value: in place if it is not longer than the old one, else at a new place. A row in the columns
+/// is replaced in place if no column gets another length.
 pub fn replace(page: &mut [u8], slot: usize, value: &[u8]) {
     let node = NodeRef::new(page);
-    assert!(slot < node.len() && can_replace(node, slot, value.len()), "replace needs an entry and room");
+    assert!(slot < node.len() && can_replace_by(node, slot, value), "replace needs an entry and room");
+    if node.row_number(slot).is_some() {
+        return replace_in_columns(page, slot, value);
+    }
     let old = node.slot(slot);
     let old_value_bytes = node.value(slot).len();
     if value.len() <= old_value_bytes {
@@ -182,11 +223,29 @@ pub fn replace(page: &mut [u8], slot: usize, value: &[u8]) {
         add_garbage(page, old_value_bytes - value.len());
         return;
     }
+    replace_elsewhere(page, slot, value);
+}
+
+fn replace_elsewhere(page: &mut [u8], slot: usize, value: &[u8]) {
+    let node = NodeRef::new(page);
     let suffix = node.suffix(slot).to_vec();
     let freed = heap_bytes(node, slot);
     let offset = push_entry(page, &suffix, value);
     write_slot(page, slot, &suffix, offset);
     add_garbage(page, freed);
+}
+
+fn replace_in_columns(page: &mut [u8], slot: usize, value: &[u8]) {
+    let node = NodeRef::new(page);
+    match (row_below(node, slot, value), node.columns()) {
+        (Some(number), Some(all)) => {
+            let (directory, count) = (all.directory(), all.count());
+            let (stamp, row) = value.split_at(STAMP_BYTES);
+            columns::overwrite(page, directory, count, number, row);
+            write_value_start(page, slot, stamp);
+        }
+        _ => replace_elsewhere(page, slot, value),
+    }
 }
 
 /// Overwrites flags, transaction id and roll pointer of a clustered entry.
@@ -234,7 +293,7 @@ pub fn can_rebuild(node: NodeRef<'_>, prefix_bytes: usize) -> bool {
 pub fn can_keep_left(node: NodeRef<'_>, keep: usize, upper_bytes: usize) -> bool {
     let (old, new) = (node.prefix().len(), best_prefix(node, 0..keep).len());
     let entries: usize = (0..keep).map(|index| node.entry_bytes(index) + old).sum();
-    let fixed = new + node.lower_fence().len() + upper_bytes;
+    let fixed = new + node.lower_fence().len() + upper_bytes + node.directory_bytes();
     entries + fixed <= super::usable_bytes(node.page_bytes()) + keep * new
 }
 
@@ -262,6 +321,14 @@ pub fn keep_left(page: &mut [u8], keep: usize, right: u32, upper: &[u8]) {
 /// Formats the page with `frame`, and copies a range of another node's entries into it.
 fn rewrite(page: &mut [u8], frame: &Frame<'_>, from: NodeRef<'_>, range: std::ops::Range<usize>) {
     format(page, frame);
+    if from.is_by_columns() {
+        let entries =
+            range.map(|index| (from.key(index).split_off(frame.prefix.len()), from.whole_value(index)));
+        let entries: Vec<(Vec<u8>, Vec<u8>)> = entries.collect();
+        let entries: Vec<(&[u8], &[u8])> =
+            entries.iter().map(|(key, value)| (&key[..], &value[..])).collect();
+        return fill_by_columns(page, &entries);
+    }
     let mut key = Vec::new();
     for index in range {
         key.clear();
@@ -269,6 +336,31 @@ fn rewrite(page: &mut [u8], frame: &Frame<'_>, from: NodeRef<'_>, range: std::op
         key.extend_from_slice(from.suffix(index));
         append(page, &key[frame.prefix.len()..], from.value(index));
     }
+}
+
+/// Writes sorted entries (suffix, value) into an empty leaf by columns. Every row that can lie in the columns
+/// is placed there.
+pub fn fill_by_columns(page: &mut [u8], entries: &[(&[u8], &[u8])]) {
+    let node = NodeRef::new(page);
+    let Some(all) = node.columns() else { panic!("a leaf by rows has no columns") };
+    let (directory, widths) = (all.directory(), node.widths().to_vec());
+    let row_of = |value: &'_ &[u8]| columns::is_row(&widths, &value[STAMP_BYTES..]);
+    let is_placed: Vec<bool> = entries.iter().map(|(_, value)| row_of(value)).collect();
+    let placed = entries.iter().zip(&is_placed).filter(|(_, is_placed)| **is_placed);
+    let rows: Vec<&[u8]> = placed.map(|((_, value), _)| &value[STAMP_BYTES..]).collect();
+    let area_start = columns::place(page, directory, &widths, &rows);
+    put_u32(page, 36, area_start as u32);
+    let mut number = 0;
+    for (slot, ((suffix, value), is_placed)) in entries.iter().zip(is_placed).enumerate() {
+        let offset = match is_placed {
+            true => push_entry_of(page, IN_COLUMNS | number, suffix, &value[..STAMP_BYTES]),
+            false => push_entry(page, suffix, value),
+        };
+        number += usize::from(is_placed);
+        write_slot(page, slot, suffix, offset);
+    }
+    put_u16(page, 34, entries.len());
+    put_u16(page, 58, entries.len().saturating_sub(1));
 }
 
 /// Appends an entry after the last one. Nodes are filled from sorted input with it.

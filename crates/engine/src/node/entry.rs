@@ -6,7 +6,7 @@
 //!
 //! This module knows nothing about pages and slots.
 
-use super::STAMP_BYTES;
+use super::{Columns, STAMP_BYTES};
 use crate::fixed;
 
 /// Flag of an entry that its transaction has deleted, and that older snapshots may still need.
@@ -32,6 +32,8 @@ pub struct EntryRef<'a> {
     pub(crate) suffix: &'a [u8],
     pub(crate) value: &'a [u8],
     pub(crate) stamped: bool,
+    /// The columns with the entry's row, and its number there.
+    pub(crate) in_columns: Option<(Columns<'a>, usize)>,
 }
 
 impl<'a> EntryRef<'a> {
@@ -71,10 +73,22 @@ impl<'a> EntryRef<'a> {
         Stamp { txn: self.txn(), roll: self.roll(), flags: self.flags() }
     }
 
-    /// The row of a clustered entry; empty for a secondary one.
+    /// The row of a clustered entry; empty for a secondary one. A row that lies by columns is put together in
+    /// `spare`.
     #[inline]
-    pub fn payload(&self) -> &'a [u8] {
-        if self.stamped { &self.value[STAMP_BYTES..] } else { &[] }
+    pub fn payload<'s>(&self, spare: &'s mut Vec<u8>) -> &'s [u8]
+    where
+        'a: 's,
+    {
+        match self.in_columns {
+            None if self.stamped => &self.value[STAMP_BYTES..],
+            None => &[],
+            Some((columns, row)) => {
+                spare.clear();
+                columns.append_row(row, spare);
+                spare
+            }
+        }
     }
 
     /// The length of the key in bytes.

@@ -1,11 +1,12 @@
-//! The node of a B+tree: a slotted page with a common prefix, 4-byte key heads and fences.
+//! The node of a B+tree: a slotted page with a common prefix, 4-byte key heads and fences. The rows of a leaf
+//! may lie by columns (`columns.rs`).
 //!
 //! Layout after the pager's page header (little endian; page numbers are within the tree's space)
 //!
 //! | offset | bytes | what |
 //! |---|---|---|
 //! | 32 | 1 | level: 0 leaf |
-//! | 33 | 1 | bit 0: leaf entries carry a stamp (clustered tree); bit 1: the fences imply the prefix |
+//! | 33 | 1 | bit 0: leaf entries carry a stamp (clustered tree); bit 1: the fences imply the prefix; bit 2: a leaf by columns |
 //! | 34 | 2 | slot count |
 //! | 36 | 4 | heap start: lowest byte of the entries |
 //! | 40 | 4 | garbage: bytes of the heap that no slot refers to |
@@ -16,11 +17,12 @@
 //! | 56 | 2 | upper fence length, 0 = no upper bound |
 //! | 58 | 2 | slot of the last insert |
 //! | 60 | 2 | run: successive inserts that were each at the slot after the one before |
-//! | 62 | 2 | reserved, 0 |
+//! | 62 | 2 | number of columns of a leaf by columns, else 0 |
 //! | 64 | 8 | newest transaction that changed the leaf (secondary trees) |
 //! | 72 | 8 each | slots: head u32 (first four bytes of the suffix, read big endian), offset u16, suffix length u16 |
 //! | ... | | free |
 //! | heap start | | entries: value length u16, key suffix, value; in any order |
+//! | ... | | in a leaf by columns: the columns and their directory |
 //! | end - ... | | prefix, lower fence, upper fence |
 //!
 //! A leaf value of a clustered tree is: flags u8, transaction id 6 bytes, roll pointer 8 bytes, payload. A
@@ -30,7 +32,8 @@
 //! Invariants
 //! 1. Slots are in strictly ascending key order. Every key is prefix + suffix, and lower fence <= key < upper
 //!    fence.
-//! 2. heap start >= end of slots; live entries + garbage + prefix + fences = page end - heap start.
+//! 2. heap start >= end of slots; live entries with their rows in columns + garbage + directory + prefix +
+//!    fences = page end - heap start.
 //! 3. Every change is a function of `edit`, which depends only on the page's bytes and its arguments. So redo
 //!    gives the same bytes as the original change.
 //! 4. The search trusts the page, because checksums and `check` protect it. Damage can make it panic, but it
@@ -40,11 +43,14 @@
 //!
 //! This module does not know latches, logs, other pages, or what keys and payloads mean.
 pub mod check;
+mod columns;
 pub mod edit;
 mod entry;
 mod read;
 pub mod split;
 
+pub(crate) use columns::VALUE_BYTES_MAX;
+pub use columns::{Columns, columns_max};
 pub(crate) use entry::encode_stamp;
 pub use entry::{EntryRef, FLAG_DELETED, Stamp, TXN_MAX};
 pub use read::{KeyPosition, NodeRef, common_prefix_bytes, entry_bytes};
@@ -60,6 +66,8 @@ pub(crate) const SLOT_BYTES: usize = 8;
 pub(crate) const STAMPED: u8 = 0x01;
 /// Both fences begin with the prefix, so every key between them begins with it, too.
 pub(crate) const PREFIX_IMPLIED: u8 = 0x02;
+/// Rows of this leaf may lie by columns.
+pub(crate) const BY_COLUMNS: u8 = 0x04;
 /// The number of bytes of an entry without its suffix, value and slot.
 pub(crate) const ENTRY_HEAD_BYTES: usize = 2;
 /// Bytes of flags, transaction id and roll pointer in a clustered leaf value.
@@ -85,7 +93,8 @@ pub const fn prefix_bytes_max(page_bytes: usize) -> usize {
 }
 
 /// The most bytes that an entry with its slot may take. Two fences of `key_bytes_max`, a prefix and one such
-/// entry fit in a page, and a full page can always be split so that both halves fit (`split`).
+/// entry fit in a page, with the directory of a leaf by columns, and a full page can
+/// always be split so that both halves fit (`split`).
 pub const fn entry_bytes_max(page_bytes: usize) -> usize {
     usable_bytes(page_bytes) * 3 / 8
 }

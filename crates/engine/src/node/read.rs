@@ -11,7 +11,11 @@ use std::cmp::Ordering;
 
 use crate::fixed;
 
-use super::{ENTRY_HEAD_BYTES, EntryRef, PREFIX_IMPLIED, SLOT_BYTES, SLOTS_START, STAMPED};
+use super::columns::{IN_COLUMNS, directory_bytes};
+use super::{
+    BY_COLUMNS, Columns, ENTRY_HEAD_BYTES, EntryRef, PREFIX_IMPLIED, SLOT_BYTES, SLOTS_START, STAMP_BYTES,
+    STAMPED,
+};
 
 const HEAD_BYTES: usize = 4;
 const CACHE_LINE_BYTES: usize = 64;
@@ -109,6 +113,34 @@ impl<'a> NodeRef<'a> {
         self.page[33] & STAMPED != 0
     }
 
+    /// Whether this is a leaf by columns.
+    #[inline]
+    pub const fn is_by_columns(&self) -> bool {
+        self.page[33] & BY_COLUMNS != 0
+    }
+
+    /// The number of columns of a leaf by columns.
+    pub(crate) fn column_count(&self) -> usize {
+        self.u16_at(62)
+    }
+
+    /// The bytes of the directory of a leaf by columns; 0 for other nodes.
+    #[inline]
+    pub(crate) fn directory_bytes(&self) -> usize {
+        if self.is_by_columns() { directory_bytes(self.column_count()) } else { 0 }
+    }
+
+    /// The columns of a leaf by columns.
+    pub fn columns(&self) -> Option<Columns<'a>> {
+        let at = || self.page.len() - self.fixed_bytes();
+        self.is_by_columns().then(|| Columns::new(self.page, at(), self.column_count()))
+    }
+
+    /// The widths of the columns of a leaf by columns (`Frame::widths`); empty for other nodes.
+    pub fn widths(&self) -> &'a [u8] {
+        self.columns().map_or(&[], |columns| columns.widths())
+    }
+
     /// Number of entries.
     #[inline]
     pub fn len(&self) -> usize {
@@ -164,9 +196,10 @@ impl<'a> NodeRef<'a> {
         (bytes > 0).then(|| &self.page[self.page.len() - bytes..])
     }
 
-    /// Lengths of prefix, lower and upper fence, unchecked.
-    pub(crate) fn raw_lengths(&self) -> [usize; 3] {
-        [self.prefix_bytes(), self.u16_at(54), self.u16_at(56)]
+    /// The bytes behind the heap and the columns: directory, prefix and fences. They are not checked.
+    #[inline]
+    pub(crate) fn fixed_bytes(&self) -> usize {
+        self.prefix_bytes() + self.u16_at(54) + self.u16_at(56) + self.directory_bytes()
     }
 
     /// The slot of the last insert.
@@ -200,8 +233,7 @@ impl<'a> NodeRef<'a> {
 
     /// Bytes of slots and live entries.
     pub fn live_bytes(&self) -> usize {
-        let fixed = self.prefix_bytes() + self.u16_at(54) + self.u16_at(56);
-        super::usable_bytes(self.page.len()) - self.free_bytes() - fixed
+        super::usable_bytes(self.page.len()) - self.free_bytes() - self.fixed_bytes()
     }
 
     #[inline]
@@ -226,7 +258,33 @@ impl<'a> NodeRef<'a> {
         self.suffix_of(self.slot(index))
     }
 
-    /// The value of an entry.
+    /// The number in the columns of the row of an entry of a leaf by columns. `None` means that the entry has
+    /// the row itself.
+    pub fn row_number(&self, index: usize) -> Option<usize> {
+        let length = self.u16_at(self.slot(index).offset);
+        (self.is_by_columns() && length & IN_COLUMNS != 0).then_some(length & !IN_COLUMNS)
+    }
+
+    /// The value of an entry, wherever its row lies.
+    pub fn whole_value(&self, index: usize) -> Vec<u8> {
+        match (self.row_number(index), self.columns()) {
+            (Some(row), Some(columns)) => {
+                let mut value = self.stored_stamp(index).to_vec();
+                columns.append_row(row, &mut value);
+                value
+            }
+            _ => self.value(index).to_vec(),
+        }
+    }
+
+    /// The stamp of an entry of a clustered leaf.
+    fn stored_stamp(&self, index: usize) -> &'a [u8] {
+        let slot = self.slot(index);
+        let start = slot.offset + ENTRY_HEAD_BYTES + slot.suffix_bytes;
+        &self.page[start..start + STAMP_BYTES]
+    }
+
+    /// The value of an entry whose row is not in columns.
     #[inline]
     pub fn value(&self, index: usize) -> &'a [u8] {
         let slot = self.slot(index);
@@ -243,14 +301,29 @@ impl<'a> NodeRef<'a> {
     #[inline]
     pub fn entry(&self, index: usize) -> EntryRef<'a> {
         debug_assert!(self.is_leaf(), "entries are of leaves");
+        if self.is_by_columns() {
+            return self.entry_by_columns(index);
+        }
         let (suffix, value) = (self.suffix(index), self.value(index));
-        EntryRef { prefix: self.prefix(), suffix, value, stamped: self.is_stamped() }
+        EntryRef { prefix: self.prefix(), suffix, value, stamped: self.is_stamped(), in_columns: None }
     }
 
-    /// The number of bytes that an entry with its slot takes.
+    fn entry_by_columns(&self, index: usize) -> EntryRef<'a> {
+        let in_columns = self.row_number(index).and_then(|row| Some((self.columns()?, row)));
+        let value = if in_columns.is_some() { self.stored_stamp(index) } else { self.value(index) };
+        let (prefix, suffix) = (self.prefix(), self.suffix(index));
+        EntryRef { prefix, suffix, value, stamped: true, in_columns }
+    }
+
+    /// The number of bytes that an entry takes with its slot and its row.
     pub fn entry_bytes(&self, index: usize) -> usize {
         let slot = self.slot(index);
-        entry_bytes(slot.suffix_bytes, self.u16_at(slot.offset))
+        match (self.row_number(index), self.columns()) {
+            (Some(row), Some(columns)) => {
+                entry_bytes(slot.suffix_bytes, STAMP_BYTES + columns.row_bytes(row))
+            }
+            _ => entry_bytes(slot.suffix_bytes, self.u16_at(slot.offset)),
+        }
     }
 
     /// Page number of the child with this index, which is in 0..=len.

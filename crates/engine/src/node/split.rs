@@ -115,7 +115,7 @@ fn inner_halves_fit(node: NodeRef<'_>, sizes: &[usize], at: usize) -> bool {
 }
 
 fn halves_fit(node: NodeRef<'_>, left_bytes: usize, right_bytes: usize, separator_bytes: usize) -> bool {
-    let usable = usable_bytes(node.page_bytes()) - node.prefix_bytes();
+    let usable = usable_bytes(node.page_bytes()) - node.prefix_bytes() - node.directory_bytes();
     let (lower, upper) = (node.lower_fence().len(), node.upper_fence().map_or(0, <[u8]>::len));
     left_bytes + lower + separator_bytes <= usable && right_bytes + separator_bytes + upper <= usable
 }

@@ -65,7 +65,7 @@ impl PagedStore {
                 })
                 .transpose()
         });
-        bulk_build(&core.pager, SpaceId::DATA, def.place.owner, TreeKind::Secondary, entries)
+        bulk_build(&core.pager, SpaceId::DATA, def.place.owner, TreeKind::Secondary, &[], entries)
             .map_err(bulk_error)
     }
 
@@ -112,7 +112,7 @@ impl PagedStore {
         cx: &Context,
         mut on_row: impl FnMut(&[u8], &mut Version) -> Result<()>,
     ) -> Result<()> {
-        let (mut key, mut version) = (Vec::new(), Version::default());
+        let (mut key, mut version, mut spare) = (Vec::new(), Version::default(), Vec::new());
         let mut scan = Scan::new(Bound::Unbounded, Bound::Unbounded, Direction::Forward, 0);
         while self.tree.next_batch(&cx.core.pager, &mut scan)? {
             cx.check_cancel()?;
@@ -120,7 +120,7 @@ impl PagedStore {
                 let entry = scan.entry(at);
                 key.clear();
                 entry.append_key(&mut key);
-                version.set(entry.stamp(), entry.payload());
+                version.set(entry.stamp(), entry.payload(&mut spare));
                 on_row(&key, &mut version)?;
             }
         }
@@ -217,7 +217,7 @@ impl PagedStore {
         let mut sorted = sorter.finish()?;
         let mut last = None;
         let entries = std::iter::from_fn(|| target.next_row(cx, &mut sorted, &mut last).transpose());
-        bulk_build(&core.pager, SpaceId::DATA, owner, TreeKind::Clustered, entries).map_err(bulk_error)
+        bulk_build(&core.pager, SpaceId::DATA, owner, TreeKind::Clustered, &[], entries).map_err(bulk_error)
     }
 
     fn next_row(
@@ -250,9 +250,10 @@ impl PagedStore {
         key: &[u8],
         read: impl FnOnce(RowRef<'_>) -> T,
     ) -> Result<Option<T>> {
-        let found = self
-            .tree
-            .get(&core.pager, key, |entry| (!entry.is_deleted()).then(|| read(self.row(entry.payload()))))?;
+        let mut spare = Vec::new();
+        let found = self.tree.get(&core.pager, key, |entry| {
+            (!entry.is_deleted()).then(|| read(self.row(entry.payload(&mut spare))))
+        })?;
         Ok(found.flatten())
     }
 
@@ -271,9 +272,10 @@ impl PagedStore {
             return Ok(None);
         }
         let entry = self.tree.entry(&mtr, &at);
-        let stamp = entry.stamp();
-        let (result, image) = edit(self.row(entry.payload()))?;
-        assert_eq!(image.as_bytes().len(), entry.payload().len(), "a row of another size in place");
+        let (stamp, mut spare) = (entry.stamp(), Vec::new());
+        let payload = entry.payload(&mut spare);
+        let (result, image) = edit(self.row(payload))?;
+        assert_eq!(image.as_bytes().len(), payload.len(), "a row of another size in place");
         let put = self.tree.put(&mut mtr, &mut at, key, stamp, image.as_bytes());
         assert_eq!(put, crate::tree::Put::Done, "a row of the same size needs no room");
         Ok(Some(ChangedInPlace { result, durable_by: mtr.commit() }))

@@ -32,12 +32,13 @@ impl PagedStore {
     /// Checks the table, and returns the number of its rows.
     pub(crate) fn check(&self, core: &Core, checker: &mut Checker) -> Result<u64> {
         let mut expected = vec![Sum::default(); self.indexes.len()];
-        let mut rows = 0;
+        let (mut rows, mut spare) = (0, Vec::new());
         self.tree.check(&core.pager, checker, &mut |checker, entry| {
             let is_live = !entry.is_deleted();
             rows += u64::from(is_live);
-            if overflow::is_pointer(entry.payload()) {
-                overflow::check(&core.pager, &self.tree, entry.payload(), checker);
+            let payload = entry.payload(&mut spare);
+            if overflow::is_pointer(payload) {
+                overflow::check(&core.pager, &self.tree, payload, checker);
             }
             if let Err(what) = self.check_row(core, entry, &mut expected) {
                 checker.damage(format!("table {}: a row: {what}", self.def.name));
@@ -53,8 +54,9 @@ impl PagedStore {
         if entry.is_deleted() {
             return Ok(());
         }
-        let (mut spare, mut key) = (Vec::new(), Vec::new());
-        let row = RowRef::checked(&self.schema, self.whole_row(core, entry.payload(), &mut spare)?)?;
+        let (mut spare, mut whole, mut key) = (Vec::new(), Vec::new(), Vec::new());
+        let payload = entry.payload(&mut spare);
+        let row = RowRef::checked(&self.schema, self.whole_row(core, payload, &mut whole)?)?;
         let own_key = entry.key();
         if self.primary_key_of(row, &mut key)? && key != own_key {
             return Err(crate::error::Error::corrupt("it is not where its primary key belongs"));

@@ -168,9 +168,9 @@ impl PagedStore {
     /// Whether the row of another entry with the same value is a conflict.
     fn rival(&self, cx: &Context, index: &PagedIndex, entry: &[u8]) -> Result<Conflict> {
         let (core, (_, key)) = (&*cx.core, split_entry_key(entry)?);
-        let mut version = Version::default();
+        let (mut version, mut spare) = (Version::default(), Vec::new());
         let hold = self.tree.get(&core.pager, key, |found| {
-            version.set(found.stamp(), found.payload());
+            version.set(found.stamp(), found.payload(&mut spare));
             core.hold(TxnId::new(found.txn()), cx.id)
         })?;
         let hold = match hold {
@@ -181,7 +181,6 @@ impl PagedStore {
             }
             Some(hold) => hold,
         };
-        let mut spare = Vec::new();
         let row = self.row(self.whole_row(core, &version.payload, &mut spare)?);
         let mut current = Vec::new();
         index.entry_key(&self.def, row, key, &mut current)?;

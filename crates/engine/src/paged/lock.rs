@@ -238,12 +238,14 @@ impl PagedStore {
     ) -> ShareAttempt {
         let hold = cx.core.hold(TxnId::new(entry.stamp().txn), cx.id);
         let known = known.as_ref().filter(|known| known.above == entry.stamp());
+        let mut spare = Vec::new();
+        let payload = entry.payload(&mut spare);
         let copied = || {
             let mut version = Version::default();
-            version.set(entry.stamp(), entry.payload());
+            version.set(entry.stamp(), payload);
             version
         };
-        let is_pointer = !entry.is_deleted() && overflow::is_pointer(entry.payload());
+        let is_pointer = !entry.is_deleted() && overflow::is_pointer(payload);
         let row = match (hold, known) {
             (WriteAccess::Busy(owner), _) if entry.is_deleted() => return ShareAttempt::Wait(owner),
             (WriteAccess::Busy(_), Some(known)) if known.txn != TxnId::NONE => &*known.row,
@@ -251,7 +253,7 @@ impl PagedStore {
             _ if entry.is_deleted() => return ShareAttempt::Missing,
             (_, Some(known)) if known.txn == TxnId::NONE => &*known.row,
             _ if is_pointer => return ShareAttempt::Elsewhere(copied()),
-            _ => entry.payload(),
+            _ => payload,
         };
         if !is_it(self.row(row)) {
             return ShareAttempt::Missing;

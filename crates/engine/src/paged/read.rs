@@ -52,9 +52,10 @@ impl PagedStore {
             serial.read_point(self.tree.owner(), key);
         }
         let core = &*cx.core;
-        let version = &mut cx.buffers.version;
-        let first =
-            self.tree.get(&core.pager, key, |entry| self.first_look(core, &view, entry, version, found))?;
+        let (version, spare) = (&mut cx.buffers.version, &mut cx.buffers.row);
+        let first = self
+            .tree
+            .get(&core.pager, key, |entry| self.first_look(core, &view, entry, version, spare, found))?;
         match first {
             // If the rollback limit is exceeded, purge may have removed the row after the view was made.
             None | Some(First::NoRow) => core.purge.check_snapshot(view.snapshot).map(|()| false),
@@ -70,9 +71,10 @@ impl PagedStore {
         view: &View,
         entry: EntryRef<'_>,
         version: &mut Version,
+        spare: &mut Vec<u8>,
         found: &mut dyn FnMut(RowRef<'_>),
     ) -> First {
-        let payload = entry.payload();
+        let payload = entry.payload(spare);
         match core.sight(view, TxnId::new(entry.txn())) {
             Sight::Seen if entry.is_deleted() => First::NoRow,
             Sight::Seen if !overflow::is_pointer(payload) => {
@@ -150,7 +152,9 @@ impl PagedStore {
 
     /// Copies the newest version of a key. Returns false if there is none.
     pub(super) fn copy_newest(&self, core: &Core, key: &[u8], version: &mut Version) -> Result<bool> {
-        let found = self.tree.get(&core.pager, key, |entry| version.set(entry.stamp(), entry.payload()))?;
+        let mut spare = Vec::new();
+        let found =
+            self.tree.get(&core.pager, key, |entry| version.set(entry.stamp(), entry.payload(&mut spare)))?;
         Ok(found.is_some())
     }
 
@@ -233,7 +237,7 @@ impl PagedStore {
     ) -> Result<ControlFlow<()>> {
         let core = &*cx.core;
         let buffers = &mut cx.buffers;
-        let payload = entry.payload();
+        let payload = entry.payload(&mut buffers.row);
         buffers.key.clear();
         entry.append_key(&mut buffers.key);
         match core.sight(&view, TxnId::new(entry.txn())) {

@@ -102,8 +102,8 @@ impl PagedStore {
         if !at.found || !self.is_deletable(cx, mtr, at, key)? {
             return Ok(Step::End);
         }
-        let entry = self.tree.entry(mtr, at);
-        let (stamp, payload) = (entry.stamp(), entry.payload());
+        let (entry, mut spare) = (self.tree.entry(mtr, at), Vec::new());
+        let (stamp, payload) = (entry.stamp(), entry.payload(&mut spare));
         match decide(self.row(payload)) {
             Some(true) => {}
             Some(false) => return Ok(Step::Skipped),
@@ -117,7 +117,7 @@ impl PagedStore {
             None => cx.prepare_record(mtr)?,
         };
         let Some(room) = *prepared else { return Ok(Step::End) };
-        self.gather_of(cx, key, self.tree.entry(mtr, at).payload())?;
+        self.gather_of(cx, key, self.tree.entry(mtr, at).payload(&mut spare))?;
         let next = cx.next_stamp(FLAG_DELETED | inherited(&cx.core, stamp));
         self.tree.stamp(mtr, at, next);
         cx.append_record(mtr, room);
@@ -126,8 +126,8 @@ impl PagedStore {
 
     /// Whether this transaction can delete the row now, in the version that is in the leaf.
     fn is_deletable(&self, cx: &mut Context, mtr: &Mtr<'_>, at: &Position, key: &[u8]) -> Result<bool> {
-        let entry = self.tree.entry(mtr, at);
-        let (stamp, payload) = (entry.stamp(), entry.payload());
+        let (entry, mut spare) = (self.tree.entry(mtr, at), Vec::new());
+        let (stamp, payload) = (entry.stamp(), entry.payload(&mut spare));
         let hold = cx.core.hold(TxnId::new(stamp.txn), cx.id);
         // The floor ignores snapshots that purge has given up, so the snapshot is checked after the floor was
         // read.

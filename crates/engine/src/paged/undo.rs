@@ -226,7 +226,7 @@ impl PagedStore {
 
     /// Restores the clustered entry, and removes the record.
     fn put_back(&self, core: &Core, segment: &mut Segment, record: &RecordRef<'_>) -> Result<()> {
-        let key = record.key;
+        let (key, mut spare) = (record.key, Vec::new());
         loop {
             let mut mtr = core.pager.begin()?;
             let mut at = self.tree.locate_x(&core.pager, &mut mtr, key)?;
@@ -240,7 +240,8 @@ impl PagedStore {
             let before = record.before;
             // A deleted entry lost its payload if a row was inserted in its place and this insert was undone.
             let is_replaced = matches!(record.kind, Kind::Update | Kind::UpdatePlain)
-                || record.kind == Kind::Delete && self.tree.entry(&mtr, &at).payload() != before.payload;
+                || record.kind == Kind::Delete
+                    && self.tree.entry(&mtr, &at).payload(&mut spare) != before.payload;
             if is_replaced && !self.tree.has_room(&mtr, &at, key, before.payload.len()) {
                 drop(mtr);
                 self.tree.make_room(&core.pager, key, before.payload.len())?;

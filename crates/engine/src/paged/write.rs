@@ -214,8 +214,8 @@ impl PagedStore {
             }
             if !entry.is_deleted() {
                 if cx.serial.is_some() {
-                    let mut spare = Vec::new();
-                    let there = self.row(self.whole_row(core, entry.payload(), &mut spare)?);
+                    let (mut spare, mut whole) = (Vec::new(), Vec::new());
+                    let there = self.row(self.whole_row(core, entry.payload(&mut spare), &mut whole)?);
                     if self.is_unforeseen(cx, hold, key, there) {
                         return Err(Error::ReadWriteConflict);
                     }
@@ -409,8 +409,8 @@ impl PagedStore {
         if entry.is_deleted() {
             return Ok(Attempt::Done(ClusteredEnd::Unchanged(Outcome::Missing)));
         }
-        let mut spare = Vec::new();
-        let old_row = self.whole_row(core, entry.payload(), &mut spare)?;
+        let (mut spare, mut whole) = (Vec::new(), Vec::new());
+        let old_row = self.whole_row(core, entry.payload(&mut spare), &mut whole)?;
         let change = match progress.decided.take() {
             Some(decided) if decided.stamp == stamp => decided.change,
             _ => decide(self.row(old_row))?,
@@ -447,7 +447,7 @@ impl PagedStore {
         let known = progress.beneath.as_ref().filter(|known| known.above == entry.stamp());
         let Some(known) = known else {
             let mut version = Version::default();
-            version.set(entry.stamp(), entry.payload());
+            version.set(entry.stamp(), entry.payload(&mut Vec::new()));
             return Ok(Attempt::LookBeneath(owner, version));
         };
         let change = decide(self.row(&known.row))?;
@@ -538,9 +538,9 @@ impl PagedStore {
         kind: Kind,
         flags: u8,
     ) -> Result<Attempt<()>> {
-        let entry = self.tree.entry(mtr, at);
+        let (entry, mut spare) = (self.tree.entry(mtr, at), Vec::new());
         let stamp = entry.stamp();
-        let payload = if kind == Kind::Lock { &[] } else { entry.payload() };
+        let payload = if kind == Kind::Lock { &[] } else { entry.payload(&mut spare) };
         let chain = self.chain_of(payload);
         let before = Before { stamp, payload };
         let id = cx.id;
@@ -569,10 +569,10 @@ impl PagedStore {
             None if is_wide => return Ok(Attempt::NeedChain(image.clone())),
             _ => image.as_bytes(),
         };
-        let old = self.tree.entry(mtr, at);
-        let stamp = old.stamp();
-        let before = Before { stamp, payload: old.payload() };
-        let (id, chain) = (cx.id, self.chain_of(old.payload()));
+        let (old, mut spare) = (self.tree.entry(mtr, at), Vec::new());
+        let (stamp, old_payload) = (old.stamp(), old.payload(&mut spare));
+        let before = Before { stamp, payload: old_payload };
+        let (id, chain) = (cx.id, self.chain_of(old_payload));
         cx.encode_record(&RecordRef { kind, txn: id, tree: self.tree.owner(), chain, key, before });
         let flags = inherited(&cx.core, stamp);
         self.put_logged(cx, mtr, at, key, payload, flags)

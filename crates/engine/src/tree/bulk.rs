@@ -38,16 +38,17 @@ pub enum BulkError<E> {
 }
 
 /// Builds a tree in an empty segment from the given entries (key, stamp, payload). Their keys ascend
-/// strictly.
+/// strictly. The leaves lie by columns if there are `widths` (`Frame::widths`).
 pub fn bulk_build<E>(
     pager: &Pager,
     space: SpaceId,
     owner: u32,
     kind: TreeKind,
+    widths: &[u8],
     entries: impl IntoIterator<Item = Result<(Vec<u8>, Stamp, Vec<u8>), E>>,
 ) -> Result<Tree, BulkError<E>> {
     let tree = Tree::create_in(pager, space, owner, kind).map_err(BulkError::Tree)?;
-    let mut builder = Builder { pager, tree: &tree, levels: vec![], reserved: 0, newest_txn: 0 };
+    let mut builder = Builder { pager, tree: &tree, widths, levels: vec![], reserved: 0, newest_txn: 0 };
     let first = builder.new_page().map_err(BulkError::Tree)?;
     builder.levels.push(Level::new(first, 0));
     let limit = node::key_bytes_max(pager.page_size());
@@ -94,10 +95,10 @@ impl Level {
     }
 
     /// Whether the node would be too full with one more entry and an upper fence as long as its key.
-    fn is_full_for(&self, key: &[u8], value: &[u8], page_bytes: usize) -> bool {
+    fn is_full_for(&self, key: &[u8], value: &[u8], page_bytes: usize, directory: usize) -> bool {
         let shared = self.shared(key, page_bytes);
         let saved = shared * self.entries.len();
-        let fixed = shared + self.lower.len() + key.len();
+        let fixed = shared + self.lower.len() + key.len() + directory;
         let bytes = fixed + self.full_bytes - saved.min(self.full_bytes)
             + entry_bytes(key.len() - shared, value.len());
         bytes > usable_bytes(page_bytes) * FILL_PERCENT / 100
@@ -107,6 +108,8 @@ impl Level {
 struct Builder<'p> {
     pager: &'p Pager,
     tree: &'p Tree,
+    /// The widths of the columns of a leaf; empty for leaves by rows.
+    widths: &'p [u8],
     levels: Vec<Level>,
     reserved: u32,
     newest_txn: u64,
@@ -116,7 +119,9 @@ impl Builder<'_> {
     fn push(&mut self, level: usize, key: Vec<u8>, value: Vec<u8>) -> Result<(), TreeError> {
         let page_bytes = self.pager.page_size();
         let open = &self.levels[level];
-        if !open.entries.is_empty() && open.is_full_for(&key, &value, page_bytes) {
+        let directory =
+            if level == 0 { Frame { widths: self.widths, ..Frame::EMPTY }.fixed_bytes() } else { 0 };
+        if !open.entries.is_empty() && open.is_full_for(&key, &value, page_bytes, directory) {
             return self.close_and_push(level, key, value);
         }
         let open = &mut self.levels[level];
@@ -181,6 +186,7 @@ impl Builder<'_> {
             lower: &open.lower,
             upper,
             prefix: open.entries.first().map_or(&[], |(first, _)| &first[..shared]),
+            widths: if level == 0 { self.widths } else { &[] },
         };
         let mut mtr = self.pager.begin()?;
         let held = match page == self.tree.root {

@@ -113,11 +113,22 @@ impl Tree {
 
     /// Makes an empty tree in an existing, empty segment.
     pub fn create_in(pager: &Pager, space: SpaceId, owner: u32, kind: TreeKind) -> TreeResult<Self> {
+        Self::create_with(pager, space, owner, kind, &[])
+    }
+
+    /// As `create_in`. The leaves lie by columns if there are `widths` (`Frame::widths`).
+    pub fn create_with(
+        pager: &Pager,
+        space: SpaceId,
+        owner: u32,
+        kind: TreeKind,
+        widths: &[u8],
+    ) -> TreeResult<Self> {
         pager.reserve(space, 1)?;
         let mut mtr = pager.begin()?;
         let root = mtr.allocate(space, owner, None)?;
         let page = mtr.create(root, KIND_NODE, owner)?;
-        let frame = Frame { stamped: kind == TreeKind::Clustered, ..Frame::EMPTY };
+        let frame = Frame { stamped: kind == TreeKind::Clustered, widths, ..Frame::EMPTY };
         redo::apply(&mut mtr, page, &NodeOp::Build { frame, entries: &[] });
         mtr.commit();
         Ok(Self::open(root, owner, kind))

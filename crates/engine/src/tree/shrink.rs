@@ -69,7 +69,7 @@ impl Tree {
         let merged = merge(left_node, right_node);
         // An empty node is removed even if its neighbour is full, because tables that are used as queues
         // empty their leaves from the left.
-        let usable = usable_bytes(left_node.page_bytes());
+        let usable = usable_bytes(left_node.page_bytes()) - left_node.directory_bytes();
         let is_one_empty = left_node.live_bytes() == 0 || right_node.live_bytes() == 0;
         if merged.bytes > if is_one_empty { usable } else { usable * 4 / 5 } {
             return Ok(Then::Stop);
@@ -127,12 +127,12 @@ impl Tree {
 
 fn merge(left: NodeRef<'_>, right: NodeRef<'_>) -> Merged {
     let mut keys: Vec<(Vec<u8>, Vec<u8>)> = Vec::with_capacity(left.len() + right.len() + 1);
-    keys.extend((0..left.len()).map(|at| (left.key(at), left.value(at).to_vec())));
+    keys.extend((0..left.len()).map(|at| (left.key(at), left.whole_value(at))));
     if !left.is_leaf() {
         // The separator between the two becomes the key of the right node's leftmost child.
         keys.push((right.lower_fence().to_vec(), right.leftmost_child().to_le_bytes().to_vec()));
     }
-    keys.extend((0..right.len()).map(|at| (right.key(at), right.value(at).to_vec())));
+    keys.extend((0..right.len()).map(|at| (right.key(at), right.whole_value(at))));
     let prefix = match (keys.first(), keys.last()) {
         (Some((first, _)), Some((last, _))) => {
             let common = common_prefix_bytes(first, last).min(prefix_bytes_max(left.page_bytes()));

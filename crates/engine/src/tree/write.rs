@@ -184,7 +184,10 @@ pub(super) fn insert_or_replace(
 ) -> bool {
     let (page, slot, exact) = (position.page, position.slot, position.found);
     let node = NodeRef::new(mtr.page(page));
-    let room = room(node, slot, exact, key, value.len());
+    let room = match exact && edit::can_replace_by(node, slot, value) {
+        true => InsertSpace::Now,
+        false => room(node, slot, exact, key, value.len()),
+    };
     let prefix_bytes = node.prefix().len();
     match room {
         InsertSpace::None => return false,

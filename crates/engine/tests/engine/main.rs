@@ -24,6 +24,7 @@ mod key_order;
 mod large_rows;
 mod long_reader;
 mod no_space;
+mod node_columns;
 mod node_model;
 mod numeric_semantics;
 mod overflow_chains;

@@ -17,6 +17,7 @@ const EMPTY: Frame<'static> = Frame {
     lower: &[],
     upper: &[],
     prefix: &[],
+    widths: &[],
 };
 
 /// A page and a copy that is changed only by decoded operations.
@@ -211,7 +212,7 @@ proptest! {
     #[test]
     fn redo_on_a_damaged_page_is_refused_or_harmless(
         runs in prop::collection::vec((32usize..200, prop::collection::vec(any::<u8>(), 1..24)), 0..6),
-        ops in prop::collection::vec((16u8..25, prop::collection::vec(any::<u8>(), 0..40)), 1..6),
+        ops in prop::collection::vec((16u8..26, prop::collection::vec(any::<u8>(), 0..40)), 1..6),
     ) {
         let mut page = vec![0; 4096];
         for (at, bytes) in runs {

@@ -1,16 +1,16 @@
 //! Bulk building gives the same tree contents as inserting one by one, in well-filled pages.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use crate::common::{check, get, int_key, new_pager, put};
-use varve_engine::node::Stamp;
+use crate::common::{Random, any_row, check, get, int_key, new_pager, put};
+use varve_engine::node::{NodeRef, Stamp};
 use varve_engine::tree::{BulkError, Tree, TreeKind, bulk_build};
-use varve_pager::{Pager, SpaceId};
+use varve_pager::{Access, PageId, PageNo, Pager, SpaceId};
 
 type Entry = Result<(Vec<u8>, Stamp, Vec<u8>), String>;
 
 fn build(pager: &Pager, kind: TreeKind, entries: Vec<Entry>) -> Result<Tree, BulkError<String>> {
     let owner = pager.create_segment(SpaceId::DATA).unwrap();
-    bulk_build(pager, SpaceId::DATA, owner, kind, entries)
+    bulk_build(pager, SpaceId::DATA, owner, kind, &[], entries)
 }
 
 fn entries(count: i64, payload_bytes: usize) -> Vec<Entry> {
@@ -57,6 +57,31 @@ fn secondary_trees_are_dense() {
     let (found, pages) = check(&pager, &tree);
     assert_eq!(found.len(), 50_000);
     assert!(pages < 100, "{pages} pages for keys of two bytes behind their prefix");
+}
+
+/// All rows of a built tree lie by columns, in key order.
+#[test]
+fn leaves_by_columns() {
+    let widths = [8, 0, 4, 0, 1];
+    let mut random = Random::new(1);
+    let pager = new_pager(8192);
+    let rows: Vec<_> = (0..3000).map(|_| any_row(&mut random, &widths, 300).unwrap()).collect();
+    let input = rows.iter().enumerate();
+    let input = input.map(|(n, row)| Ok::<_, String>((int_key(n as i64), Stamp::default(), row.clone())));
+    let owner = pager.create_segment(SpaceId::DATA).unwrap();
+    let tree = bulk_build(&pager, SpaceId::DATA, owner, TreeKind::Clustered, &widths, input).unwrap();
+    let (found, pages) = check(&pager, &tree);
+    assert!(found.into_iter().map(|(_, row)| row).eq(rows));
+    let root = pager.fix_s(tree.root(), Access::Random).unwrap();
+    let root = NodeRef::new(&root);
+    assert_eq!((root.level(), root.len() + 2), (1, pages));
+    for child in 0..=root.len() {
+        let leaf = PageId::new(SpaceId::DATA, PageNo(root.child(child)));
+        let leaf = pager.fix_s(leaf, Access::Random).unwrap();
+        let leaf = NodeRef::new(&leaf);
+        assert!((0..leaf.len()).all(|slot| leaf.row_number(slot) == Some(slot)), "leaf {child}");
+        assert_eq!(leaf.columns().map(|columns| columns.rows()), Some(leaf.len()));
+    }
 }
 
 #[test]

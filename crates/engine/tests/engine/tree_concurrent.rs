@@ -49,7 +49,8 @@ fn scan(pager: &Pager, tree: &Tree, done: &AtomicBool, direction: Direction) {
         let (mut last, mut stable) = (None::<Vec<u8>>, 0);
         while tree.next_batch(pager, &mut scan).unwrap() {
             for index in 0..scan.len() {
-                let (key, value) = (scan.entry(index).key(), scan.entry(index).payload().to_vec());
+                let (key, value) =
+                    (scan.entry(index).key(), scan.entry(index).payload(&mut Vec::new()).to_vec());
                 let ordered = last.as_ref().is_none_or(|last| match direction {
                     Direction::Forward => *last < key,
                     Direction::Backward => *last > key,

@@ -19,6 +19,7 @@ const FRAME: Frame<'static> = Frame {
     lower: b"ka",
     upper: b"kz",
     prefix: b"k",
+    widths: &[],
 };
 
 fn payload_of(op: &NodeOp<'_>) -> (u8, Vec<u8>) {
@@ -61,6 +62,45 @@ fn node() {
         b"kz",
     ];
     assert_eq!(page[0xFD2..], tail.concat());
+}
+
+#[test]
+fn leaf_by_columns() {
+    let mut page = vec![0xEE; 4096];
+    let mut entries = Vec::new();
+    let row = [1, 0, 1, 2, 3, 4, 10, 0, b'h', b'i'];
+    redo::push_entry(&mut entries, b"b", &[&[7; 15][..], &row].concat());
+    redo::push_entry(&mut entries, b"c", &[&[8; 15][..], &[0x21]].concat());
+    let frame = Frame { widths: &[4, 0], ..FRAME };
+    redo::change(&mut page, &NodeOp::Build { frame, entries: &entries }).unwrap();
+    // Level, flags (stamped, prefix implied, by columns), slots, heap start.
+    assert_eq!(page[32..38], [0, 7, 2, 0, 0xC2, 0x0F]);
+    // The number of columns.
+    assert_eq!(page[62..64], [2, 0]);
+    assert_eq!(page[72..80], [0, 0, 0, b'b', 0xD5, 0x0F, 1, 0]);
+    assert_eq!(page[80..88], [0, 0, 0, b'c', 0xC2, 0x0F, 1, 0]);
+    let tail = [
+        &[16, 0][..],
+        b"c",
+        &[8; 15],
+        &[0x21],
+        // An entry whose row has the number 0 in the columns.
+        &[0, 0x80],
+        b"b",
+        &[7; 15],
+        // Head and NULL bits, the fixed column, the end of the variable value, and the value.
+        &[1, 0],
+        &[1, 2, 3, 4],
+        &[2, 0, b'h', b'i'],
+        // The directory: start of the heads, number of rows, widths, starts.
+        &[0xE7, 0x0F, 1, 0, 4, 0, 0xE9, 0x0F, 0xED, 0x0F],
+        b"k",
+        b"ka",
+        b"kz",
+    ];
+    assert_eq!(page[0xFC2..], tail.concat());
+    let (code, payload) = payload_of(&NodeOp::Build { frame, entries: b"..." });
+    assert_eq!((code, &payload[..5], payload.ends_with(b"kakzk...")), (25, &[2, 0, 4, 0, 0][..], true));
 }
 
 #[test]

@@ -3,20 +3,21 @@
 
 use std::collections::BTreeMap;
 
-use crate::common::{Random, check, int_key, new_directory, open_pager, put, remove};
+use crate::common::{Random, any_row, check, int_key, new_directory, open_pager, put, remove};
 use varve_engine::node::Stamp;
 use varve_engine::tree::{Tree, TreeKind};
 use varve_pager::SpaceId;
 
 #[test]
 fn redo_rebuilds_the_tree() {
-    for page_bytes in [4096, 16384] {
+    for (page_bytes, widths) in [(4096, &[][..]), (16384, &[]), (4096, &[8, 0, 4]), (16384, &[0, 2, 0])] {
         let directory = new_directory();
         let mut random = Random::new(3);
         let mut model = BTreeMap::new();
         let pager = open_pager(directory.clone(), page_bytes, 256 * page_bytes);
-        let tree = Tree::create(&pager, SpaceId::DATA, TreeKind::Clustered).unwrap();
-        let (root, owner) = (tree.root(), tree.owner());
+        let owner = pager.create_segment(SpaceId::DATA).unwrap();
+        let tree = Tree::create_with(&pager, SpaceId::DATA, owner, TreeKind::Clustered, widths).unwrap();
+        let root = tree.root();
         let mut open = Some((pager, tree));
         for round in 0..4 {
             let (pager, tree) = open.take().unwrap();
@@ -24,7 +25,10 @@ fn redo_rebuilds_the_tree() {
                 let key = int_key(random.below(2000) as i64);
                 if random.below(3) > 0 {
                     let len = random.below(200);
-                    let payload = random.bytes(len);
+                    let payload = match widths {
+                        [] => random.bytes(len),
+                        _ => any_row(&mut random, widths, 200).unwrap(),
+                    };
                     put(&pager, &tree, &key, Stamp::default(), &payload);
                     model.insert(key, payload);
                 } else {

@@ -37,7 +37,7 @@ pub fn put(pager: &Pager, tree: &Tree, key: &[u8], stamp: Stamp, payload: &[u8])
             tree.has_room(&mtr, &position, key, payload.len()),
             tree.put(&mut mtr, &mut position, key, stamp, payload) == Put::Done
         );
-        if position.found && tree.entry(&mtr, &position).payload() == payload {
+        if position.found && tree.entry(&mtr, &position).payload(&mut Vec::new()) == payload {
             mtr.commit();
             return;
         }
@@ -63,7 +63,7 @@ pub fn remove(pager: &Pager, tree: &Tree, key: &[u8]) -> bool {
 }
 
 pub fn get(pager: &Pager, tree: &Tree, key: &[u8]) -> Option<Vec<u8>> {
-    tree.get(pager, key, |entry| entry.payload().to_vec()).unwrap()
+    tree.get(pager, key, |entry| entry.payload(&mut Vec::new()).to_vec()).unwrap()
 }
 
 /// Keys with their payloads.
@@ -73,8 +73,10 @@ pub type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 pub fn check(pager: &Pager, tree: &Tree) -> (Entries, usize) {
     let mut checker = Checker::new();
     let mut entries = Vec::new();
-    tree.check(pager, &mut checker, &mut |_, entry| entries.push((entry.key(), entry.payload().to_vec())))
-        .unwrap();
+    tree.check(pager, &mut checker, &mut |_, entry| {
+        entries.push((entry.key(), entry.payload(&mut Vec::new()).to_vec()))
+    })
+    .unwrap();
     checker.compare_with_allocation(pager, tree.root().space(), tree.owner()).unwrap();
     assert_eq!(checker.damages(), [] as [String; 0]);
     (entries, checker.claimed().len())
@@ -102,6 +104,26 @@ impl Random {
     pub fn bytes(&mut self, len: usize) -> Vec<u8> {
         (0..len).map(|_| self.next() as u8).collect()
     }
+}
+
+/// An encoded row of columns with these widths (0: variable), of at most `limit` bytes, or `None` if even
+/// empty values do not fit.
+pub fn any_row(random: &mut Random, widths: &[u8], limit: usize) -> Option<Vec<u8>> {
+    let fixed: usize = widths.iter().map(|width| usize::from(*width)).sum();
+    let variable = widths.iter().filter(|width| **width == 0).count();
+    let mut row = vec![varve_engine::row::ROW_LAYOUT];
+    row.extend(random.bytes(widths.len().div_ceil(8) + fixed));
+    let ends_at = row.len();
+    row.resize(ends_at + 2 * variable, 0);
+    let mut left = limit.checked_sub(row.len())?;
+    for which in 0..variable {
+        let len = random.below(left.min(40) + 1);
+        left -= len;
+        row.extend(random.bytes(len));
+        let end = (row.len() as u16).to_le_bytes();
+        row[ends_at + 2 * which..ends_at + 2 * which + 2].copy_from_slice(&end);
+    }
+    Some(row)
 }
 
 /// The key of an integer, as `key::push` makes it.
