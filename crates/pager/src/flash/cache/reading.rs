@@ -283,7 +283,17 @@ impl FlashCache {
         let failed = self.read_cached(cached)?;
         misses
             .extend(failed.into_iter().map(|(first, want)| Run { first, want: std::slice::from_mut(want) }));
-        if misses.is_empty() { Ok(()) } else { self.around.below.read(&mut misses, why) }
+        if misses.is_empty() {
+            return Ok(());
+        }
+        let wanted =
+            |run: &Run<'_, '_>| run.want.iter().filter(|want| matches!(want, Want::Page { .. })).count();
+        let pages = misses.iter().map(wanted).sum();
+        let mut read = || self.around.below.read(&mut misses, why);
+        if why == Access::Random {
+            return read();
+        }
+        self.drive.throttle.read_home_run(pages, read)
     }
 
     /// After a read: reports which pages a scan reads, offers pages that came from the data files to the
@@ -306,7 +316,7 @@ impl FlashCache {
                     self.policy.scans.note(id);
                 }
                 if design.takes_read() {
-                    self.policy.heat.note(id, why);
+                    self.policy.heat.note(id, self.drive.throttle.saved_ns(why));
                 }
                 match got.from {
                     Tier::Home if design.takes_read() => self.take_read(id, why, frame),

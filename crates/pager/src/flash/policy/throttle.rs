@@ -5,19 +5,27 @@
 //! 1. While the number of pages in progress at the drive has reached the limit, other pages wait in memory
 //!    for their write. Each thread may still write one page at a time, so that every write ends at some time.
 //! 2. At the limit, a single page may be read from the data files instead. This happens if they have the
-//!    page, and recently answered reads no slower than the drive. Pages that are read in runs are not timed
-//!    and not redirected.
+//!    page, and recently answered reads no slower than the drive. Pages that are read in runs are not
+//!    redirected.
 //!
 //! The thesis compares only the number of requests with its limit. Its limit of 100 was right for its drive
 //! and disks. A drive as fast as memory finishes a hundred requests before a disk has turned once. So this
-//! throttle also compares the mean read times of the drive and of the data files.
+//! throttle also compares the mean read times of the drive and of the data files. The same times say how much
+//! a cached page saves, for the temperatures of extents.
 //!
 //! Not known here: which pages the data files have.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
+use crate::base::ids::Access;
 use crate::flash::policy::daily_writes::Clock;
+
+/// How many times as long a random read takes as the read of a page in a run, until a run was read: a disk's
+/// seek and half a turn, compared with the transfer of a page.
+const RANDOM_OF_RUN: u64 = 20;
+/// What a read takes until one was measured, in nanoseconds. Only ratios of temperatures count.
+const UNKNOWN_NS: u64 = 1_000_000;
 
 /// The weight of the last read in the mean is one part in this number.
 const MEMORY: u64 = 16;
@@ -47,6 +55,8 @@ pub(in crate::flash) struct Throttle {
     in_flight: AtomicUsize,
     here: Lately,
     home: Lately,
+    /// A page of a run that is read from the data files.
+    home_run: Lately,
     clock: Clock,
 }
 
@@ -65,8 +75,8 @@ impl Drop for InFlight<'_> {
 impl Throttle {
     /// Allows `limit` pages in progress.
     pub(in crate::flash) fn new(limit: usize, clock: Clock) -> Throttle {
-        let (here, home) = Default::default();
-        Throttle { limit, in_flight: AtomicUsize::new(0), here, home, clock }
+        let (here, home, home_run) = Default::default();
+        Throttle { limit, in_flight: AtomicUsize::new(0), here, home, home_run, clock }
     }
 
     /// Counts `pages` pages as in progress.
@@ -100,6 +110,25 @@ impl Throttle {
     /// Reads one page from the data files.
     pub(in crate::flash) fn read_home<T>(&self, read: impl FnOnce() -> T) -> T {
         self.timed(&self.home, read)
+    }
+
+    /// Reads a run of this many pages from the data files.
+    pub(in crate::flash) fn read_home_run<T>(&self, pages: usize, read: impl FnOnce() -> T) -> T {
+        let began = (self.clock)();
+        let found = read();
+        self.home_run.note((self.clock)().saturating_sub(began) / pages.max(1) as u32);
+        found
+    }
+
+    /// The time that a cached copy saves if the page is read: the time of the data files, less that of the drive.
+    /// It is at least a nanosecond, so that pages that are read often are warmer in any case.
+    pub(in crate::flash) fn saved_ns(&self, why: Access) -> u64 {
+        let random_ns = self.home.ns().unwrap_or(UNKNOWN_NS);
+        let home_ns = match why {
+            Access::Random => random_ns,
+            _ => self.home_run.ns().unwrap_or(random_ns / RANDOM_OF_RUN),
+        };
+        home_ns.saturating_sub(self.here.ns().unwrap_or(0)).max(1)
     }
 
     fn timed<T>(&self, lately: &Lately, read: impl FnOnce() -> T) -> T {
@@ -142,6 +171,22 @@ mod tests {
         let _in_flight = throttle.begin(4);
         (0..100).for_each(|_| throttle.read_here(|| take(100)));
         assert!(!throttle.is_home_sooner(), "it has forgotten");
+    }
+
+    /// A disk saves the more the longer it takes, and a drive that is slower than the data files saves nothing.
+    #[test]
+    fn savings_are_the_times_of_the_drives() {
+        let hands = Arc::new(Hands::default());
+        let throttle = Throttle::new(3, hands.clock());
+        let (random, run) = (|| throttle.saved_ns(Access::Random), || throttle.saved_ns(Access::Sequential));
+        assert_eq!((random(), run()), (UNKNOWN_NS, UNKNOWN_NS / RANDOM_OF_RUN), "nothing was read");
+        throttle.read_home(|| hands.pass_us(8_000));
+        throttle.read_here(|| hands.pass_us(100));
+        assert_eq!((random(), run()), (7_900_000, 300_000));
+        throttle.read_home_run(64, || hands.pass_us(9_600));
+        assert_eq!((random(), run()), (7_900_000, 50_000), "150 us for each page of the run");
+        (0..200).for_each(|_| throttle.read_here(|| hands.pass_us(10_000)));
+        assert_eq!((random(), run()), (1, 1));
     }
 
     #[test]
