@@ -12,8 +12,8 @@ use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::common::DataFusionError;
 use parking_lot::Mutex;
 use varve_spill::{
-    InputSize, JoinOutput, Joined, MemoryBudget, MemoryGrant, Result, Row, RowSource, SpillError, Spool,
-    SpoolSettings, SpoolWriter, TemporarySpace,
+    CandidatePairs, InputSize, JoinCondition, JoinOutput, Joined, MemoryBudget, MemoryGrant, Partners,
+    Result, Row, RowSource, Side, SpillError, Spool, SpoolSettings, SpoolWriter, TemporarySpace,
 };
 
 use crate::cells::BATCH_ROWS;
@@ -321,16 +321,23 @@ impl JoinOutput for JoinedBatches {
         self.exchange.lock().partitions += partitions;
     }
 
-    fn has_condition(&self) -> bool {
-        self.join.has_filter() && !self.filters_output
-    }
-
-    fn passes(&mut self, left: Row<'_>, right: Row<'_>) -> Result<bool> {
-        let (left, right) = if self.is_swapped { (right, left) } else { (left, right) };
-        self.join.passes(left.payload, right.payload).map_err(|error| failed(&self.exchange, error))
+    fn condition(&mut self) -> Option<&mut dyn JoinCondition> {
+        if self.join.has_filter() && !self.filters_output { Some(self) } else { None }
     }
 
     fn end(&mut self) -> Result<()> {
         if self.rows.count() > 0 { self.give() } else { Ok(()) }
+    }
+}
+
+impl JoinCondition for JoinedBatches {
+    fn decide(&mut self, pairs: &CandidatePairs<'_>, partners: &mut Partners) -> Result<()> {
+        let (left, right) =
+            if self.is_swapped { (Side::Right, Side::Left) } else { (Side::Left, Side::Right) };
+        let rows = |side| pairs.rows(side).map(|row| row.payload);
+        let satisfying = self.join.satisfying(rows(left), rows(right), pairs.count());
+        let satisfying = satisfying.map_err(|error| failed(&self.exchange, error))?;
+        satisfying.set_indices().for_each(|n| partners.set(n));
+        Ok(())
     }
 }

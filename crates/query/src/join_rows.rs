@@ -10,6 +10,7 @@
 use std::sync::Arc;
 
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, BooleanArray, UInt32Array};
+use datafusion::arrow::buffer::BooleanBuffer;
 use datafusion::arrow::compute::take;
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::arrow::record_batch::{RecordBatch, RecordBatchOptions};
@@ -210,11 +211,25 @@ impl JoinRows {
         Ok(passes.as_boolean().clone())
     }
 
-    /// Whether two rows satisfy the condition.
-    pub fn passes(&self, left: &[u8], right: &[u8]) -> Result<bool> {
-        let decode = |side: usize, row: &[u8]| self.coders[side].decode(std::iter::once(row));
-        let passes = self.passing(&[decode(0, left)?, decode(1, right)?], 1)?;
-        Ok(passes.is_valid(0) && passes.value(0))
+    /// Decides which pairs satisfy the condition: a bit for each of them. `left` and `right` are the rows of
+    /// the inputs, one for each pair.
+    pub fn satisfying<'r>(
+        &self,
+        left: impl Iterator<Item = &'r [u8]>,
+        right: impl Iterator<Item = &'r [u8]>,
+        pairs: usize,
+    ) -> Result<BooleanBuffer> {
+        let needs = |side: JoinSide| {
+            let mut columns = self.filter.iter().flat_map(|filter| filter.column_indices());
+            columns.any(|column| column.side == side)
+        };
+        let left = if needs(JoinSide::Left) { self.coders[0].decode(left)? } else { Vec::new() };
+        let right = if needs(JoinSide::Right) { self.coders[1].decode(right)? } else { Vec::new() };
+        let passing = self.passing(&[left, right], pairs)?;
+        Ok(match passing.nulls() {
+            Some(nulls) => passing.values() & nulls.inner(),
+            None => passing.values().clone(),
+        })
     }
 }
 

@@ -3,16 +3,16 @@
 //!
 //! | join | replaced by |
 //! |---|---|
-//! | inner join with an equality; others with nothing but equalities | `SpillJoinPlan` |
-//! | other joins with an equality and a condition | DataFusion's merge join; `SpillJoinPlan` if forced |
+//! | inner, left, right, full, semi or anti join with an equality | `SpillJoinPlan` |
+//! | mark join | DataFusion's merge join, or nothing if a method is forced |
 //! | NOT IN with NULLs | nothing: only the hash join can do it |
 
 use std::sync::Arc;
 
 use datafusion::arrow::compute::SortOptions;
+use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{JoinType, Result};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::joins::{HashJoinExec, SortMergeJoinExec};
@@ -64,11 +64,7 @@ impl SpillingJoins {
             JoinsBy::Spilling => None,
             JoinsBy::Method(method) => Some(method),
         };
-        // The condition of an outer join is checked for each pair of rows alone, which is slow.
-        let is_fast = join.filter.is_none() || join.join_type == JoinType::Inner;
-        if (method.is_some() || is_fast)
-            && let Some(spilling) = SpillJoinPlan::instead_of(join, method)?
-        {
+        if let Some(spilling) = SpillJoinPlan::instead_of(join, method)? {
             return Ok(Some(Arc::new(spilling)));
         }
         if method.is_some() || join.null_aware || join.projection.is_some() {

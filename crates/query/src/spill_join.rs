@@ -6,8 +6,8 @@
 //!
 //! Invariants
 //! 1. The result is that of DataFusion's hash join, except for the order of rows.
-//! 2. Memory of a join is `work_mem`, one batch of each input and of the output, and room for 16 rows that are
-//!    longer than all others. It is reserved in the pool of all queries.
+//! 2. Memory of a join is `work_mem`, one batch of each input, of the output and of the columns of a condition,
+//!    and room for 16 rows that are longer than all others. `work_mem` and this room are reserved in the pool.
 //! 3. Each step of the join is followed by a check for a cancel request.
 //! 4. Files and memory are given back when the rows are dropped, so also after an error and a cancel request.
 

@@ -61,33 +61,28 @@ impl BitWriter {
     }
 }
 
-/// Reads a list of bits. If there is no list, all bits are 0.
+/// Reads a list of bits.
 pub(crate) struct BitReader {
-    reader: Option<RowReader>,
+    reader: RowReader,
     next: usize,
 }
 
 impl BitReader {
-    pub(crate) fn new(
-        list: Option<RowList>,
-        memory: &Arc<MemoryBudget>,
-        page_bytes: usize,
-    ) -> Result<BitReader> {
-        let open = |list| RowReader::open(list, memory, page_bytes, SpillPurpose::Lists);
-        Ok(BitReader { reader: list.map(open).transpose()?, next: 0 })
+    pub(crate) fn open(list: RowList, memory: &Arc<MemoryBudget>, page_bytes: usize) -> Result<BitReader> {
+        let reader = RowReader::open(list, memory, page_bytes, SpillPurpose::Lists)?;
+        Ok(BitReader { reader, next: 0 })
     }
 
     pub(crate) fn next(&mut self) -> Result<bool> {
-        let Some(reader) = &mut self.reader else { return Ok(false) };
         if self.next.is_multiple_of(8 * GROUP_BYTES) {
             self.next = 0;
-            if !reader.advance()? {
+            if !self.reader.advance()? {
                 return Err(SpillError::Caller(
                     "the probe input has more rows than in its first scan".into(),
                 ));
             }
         }
-        let byte = reader.row().payload.get(self.next / 8).copied().unwrap_or(0);
+        let byte = self.reader.row().payload.get(self.next / 8).copied().unwrap_or(0);
         let bit = byte >> (self.next % 8) & 1 == 1;
         self.next += 1;
         Ok(bit)

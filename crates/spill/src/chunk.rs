@@ -25,8 +25,13 @@ const HAS_MATCHED: u32 = 1;
 pub(crate) const CHUNK_ROW_BYTES: usize = CELL_HEAD_BYTES + BUCKET_BYTES;
 
 /// The position of a row in a chunk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Cell(u32);
+
+impl Cell {
+    /// The place of the first row.
+    pub(crate) const FIRST: Cell = Cell(0);
+}
 
 /// A chunk of rows.
 pub(crate) struct HashChunk {
@@ -56,6 +61,19 @@ impl HashChunk {
     /// Removes all rows.
     pub(crate) fn clear(&mut self) {
         (self.top, self.rows) = (0, 0);
+    }
+
+    /// Removes the rows that were loaded before `cell`. The other rows move, and the table must be built anew.
+    pub(crate) fn remove_before(&mut self, cell: Cell) {
+        let begin = (cell.0 as usize).min(self.top);
+        self.bytes.copy_within(begin..self.top, 0);
+        self.top -= begin;
+        self.rows = 0;
+        let mut next = self.first_cell();
+        while let Some(cell) = next {
+            self.rows += 1;
+            next = self.next_cell(cell);
+        }
     }
 
     /// Adds a row. Returns false if there is no room. The table is built later.
@@ -148,7 +166,17 @@ impl HashChunk {
 
     /// Returns the row that was loaded first.
     pub(crate) fn first_cell(&self) -> Option<Cell> {
-        (self.top > 0).then_some(Cell(0))
+        self.first_from(Cell::FIRST)
+    }
+
+    /// Returns the place of the next row that is loaded.
+    pub(crate) fn end(&self) -> Cell {
+        Cell(self.top as u32)
+    }
+
+    /// Returns the row that was loaded first at this place or after it.
+    pub(crate) fn first_from(&self, cell: Cell) -> Option<Cell> {
+        ((cell.0 as usize) < self.top).then_some(cell)
     }
 
     /// Returns the row that was loaded after this row.

@@ -43,8 +43,9 @@ pub use aggregate::{AggregateSettings, Aggregator, MergeStates};
 pub use allocation::{DriveTimes, FUDGE, JoinPages, NestedLoopsBuffers, PartitionBuffers, SortMergeBuffers};
 pub use error::{Result, SpillError};
 pub use join::{
-    BlockIo, InputSize, IoCount, Join, JoinCost, JoinInput, JoinKind, JoinMethod, JoinOutput, JoinSettings,
-    JoinShape, Joined, OwnedInput, PartitionFiles, PhaseCost, ProcessorTimes, Side,
+    BlockIo, CandidatePairs, InputSize, IoCount, Join, JoinCondition, JoinCost, JoinInput, JoinKind,
+    JoinMethod, JoinOutput, JoinSettings, JoinShape, Joined, OwnedInput, PartitionFiles, Partners, PhaseCost,
+    ProcessorTimes, Side,
 };
 pub use memory::{MemoryBudget, MemoryGrant};
 pub use row::{Row, RowSource};

@@ -12,9 +12,9 @@ use std::sync::Arc;
 
 use varve_device::{Directory, FileDirectory, FileOptions};
 use varve_spill::{
-    AggregateSettings, Aggregator, BlockIo, DriveTimes, InputSize, Join, JoinInput, JoinKind, JoinMethod,
-    JoinSettings, Joined, MemoryBudget, MergeStates, PartitionFiles, Result, Row, RowSource, RunMethod, Side,
-    SortSettings, Sorter, TemporarySpace,
+    AggregateSettings, Aggregator, BlockIo, CandidatePairs, DriveTimes, InputSize, Join, JoinCondition,
+    JoinInput, JoinKind, JoinMethod, JoinOutput, JoinSettings, Joined, MemoryBudget, MergeStates,
+    PartitionFiles, Partners, Result, Row, RowSource, RunMethod, Side, SortSettings, Sorter, TemporarySpace,
 };
 
 thread_local! {
@@ -90,6 +90,25 @@ impl MergeStates for First {
     }
 }
 
+/// An output that keeps no row, with a condition that half of the pairs pass.
+struct Half;
+
+impl JoinOutput for Half {
+    fn joined(&mut self, _row: Joined<'_>) -> Result<()> {
+        Ok(())
+    }
+    fn condition(&mut self) -> Option<&mut dyn JoinCondition> {
+        Some(self)
+    }
+}
+
+impl JoinCondition for Half {
+    fn decide(&mut self, pairs: &CandidatePairs<'_>, partners: &mut Partners) -> Result<()> {
+        (0..pairs.count()).step_by(2).for_each(|n| partners.set(n));
+        Ok(())
+    }
+}
+
 /// Runs an operator with a budget, and checks what it allocated at most.
 fn check(
     what: &str,
@@ -129,7 +148,7 @@ fn operators_allocate_no_more_than_their_budget() {
             check("sort", budget_bytes, |space, memory| sort(space, memory, runs));
         }
         for method in JoinMethod::ALL.into_iter().filter(|method| *method != JoinMethod::NestedLoops) {
-            check(&format!("{method:?}"), budget_bytes, |space, memory| {
+            let join = |space: &Arc<TemporarySpace>, memory: &Arc<MemoryBudget>, has_condition: bool| {
                 let times = DriveTimes::DISK;
                 let (io, partition_files) = (BlockIo::Blocked, PartitionFiles::Shared);
                 let settings = JoinSettings { page_bytes: 4096, io, partition_files, times };
@@ -140,8 +159,15 @@ fn operators_allocate_no_more_than_their_budget() {
                 let size = |rows| InputSize { rows, bytes: rows * 72 };
                 let left = JoinInput { source: &mut left, size: size(12_000) };
                 let right = JoinInput { source: &mut right, size: size(20_000) };
-                join.run(left, right, &mut |_: Joined<'_>| Ok(()))
-            });
+                match has_condition {
+                    true => join.run(left, right, &mut Half),
+                    false => join.run(left, right, &mut |_: Joined<'_>| Ok(())),
+                }
+            };
+            for has_condition in [false, true] {
+                let name = format!("{method:?} {has_condition}");
+                check(&name, budget_bytes, |space, memory| join(space, memory, has_condition));
+            }
         }
         check("aggregate", budget_bytes, |space, memory| {
             let settings = AggregateSettings { page_bytes: 4096, block_pages: 4 };

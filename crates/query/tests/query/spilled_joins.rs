@@ -59,6 +59,9 @@ const JOINS: [&str; 22] = [
     "select a.id, b.id, c.id from l a join r b on a.k = b.k and a.t = b.t left join l c on c.t = b.t and c.k = a.k",
 ];
 
+/// So little memory that no side of a join fits.
+const POOL_BYTES: usize = 3 << 20;
+
 fn spilling(memory_bytes: usize) -> (tempfile::TempDir, Arc<SqlDatabase>) {
     let home = tempfile::tempdir().unwrap();
     let spill = Some(home.path().to_owned());
@@ -171,6 +174,36 @@ fn the_cost_model_knows_the_drive() {
     assert!(disk.iter().zip(&flash).all(|(disk, flash)| disk.1 > 5.0 * flash.1), "{disk:?} {flash:?}");
     let measured = predicted_ms(None);
     assert!(measured.iter().all(|(_, ms)| *ms > 0.0), "{measured:?}");
+}
+
+/// Joins with a condition beside their keys: with unique keys, with equal keys on both sides, and of each kind.
+const CONDITIONS: [&str; 8] = [
+    "select count(*), sum(x.a), sum(y.a) from t x left join t y on x.c = y.c and x.b < y.a",
+    "select count(*), sum(x.a), sum(y.a) from t x right join t y on x.c = y.c and x.b < y.a",
+    "select count(*), sum(x.a), sum(y.a) from t x full join t y on x.c = y.c and x.b < y.a",
+    "select count(*), sum(x.a) from t x where exists (select from t y where x.c = y.c and x.b < y.a)",
+    "select count(*), sum(x.a) from t x where not exists (select from t y where x.c = y.c and x.b < y.a)",
+    "select count(*), sum(x.a), sum(y.a) from t x left join t y on x.k = y.k and x.c < y.c and y.a % 7 = x.a % 5",
+    "select count(*), sum(x.a), sum(y.a) from t x full join t y on x.k = y.k and x.c > y.c and y.b > 7 * x.b",
+    "select count(*), sum(x.a) from t x where not exists (select from t y where x.k = y.k and x.c < y.c and x.b < y.b)",
+];
+
+/// They are planned again, too, and spill. The answers are those with enough memory.
+#[test]
+fn joins_with_conditions_beyond_memory_spill() {
+    let ((_home, small), (_other, large)) = (spilling(POOL_BYTES), spilling(256 << 20));
+    let (mut small, mut large) = (session(&small), session(&large));
+    for session in [&mut small, &mut large] {
+        lines(session, "create table t (a int primary key, b int, k int, c text)");
+        let rows = "insert into t select i, (i::bigint * 7919) % 10007, i / 40, repeat('x', 400) || i from generate_series(1, 10000) as i";
+        assert_eq!(lines(session, rows), ["= INSERT 0 10000"]);
+    }
+    for sql in CONDITIONS {
+        let expected = lines(&mut large, sql);
+        assert_eq!(lines(&mut small, sql), expected, "{sql}");
+        let shown = lines(&mut small, &format!("explain (analyze, timing off) {sql}")).join("\n");
+        assert!(shown.contains("Join Method: ") && shown.contains("Disk Usage: "), "{sql}\n{shown}");
+    }
 }
 
 #[test]

@@ -1,73 +1,21 @@
-//! Kinds of joins, and which rows each kind returns. This module also ends the steps of a join.
+//! The output of a join. This module passes rows to it, and ends the steps of a join.
 //!
 //! Invariants
-//! 1. A semi join and an anti join return rows of the left input only, each at most once.
-//! 2. A step ends when the output is full, when an input waits, or after `STEP_ROWS` rows.
+//! 1. A step ends when the output is full, when an input waits, or after `STEP_ROWS` rows.
 
-use crate::error::Result;
+use std::sync::Arc;
+
+use crate::error::{Result, SpillError};
+use crate::memory::MemoryBudget;
 use crate::row::{Row, RowSource};
 use crate::step::pause;
 
 use super::RowPair;
+use super::candidates::{CandidatePairs, Candidates, Partners};
+use super::kind::{JoinKind, Side};
 
 /// The maximum number of rows that are read in one step.
 const STEP_ROWS: u32 = 4096;
-
-/// An input of a join.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Side {
-    /// The left input.
-    Left,
-    /// The right input.
-    Right,
-}
-
-impl Side {
-    /// Returns the other side.
-    pub fn other(self) -> Side {
-        match self {
-            Side::Left => Side::Right,
-            Side::Right => Side::Left,
-        }
-    }
-}
-
-/// Which rows a join returns. Two rows are partners if their keys are equal and they pass the condition of
-/// the join, if there is one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum JoinKind {
-    /// Pairs of partners.
-    Inner,
-    /// Pairs of partners, and left rows without a partner.
-    Left,
-    /// Pairs of partners, and right rows without a partner.
-    Right,
-    /// Pairs of partners, and rows of both sides without a partner.
-    Full,
-    /// Left rows with a partner.
-    Semi,
-    /// Left rows without a partner.
-    Anti,
-}
-
-impl JoinKind {
-    /// All kinds.
-    pub const ALL: [JoinKind; 6] =
-        [JoinKind::Inner, JoinKind::Left, JoinKind::Right, JoinKind::Full, JoinKind::Semi, JoinKind::Anti];
-
-    fn returns_pairs(self) -> bool {
-        !matches!(self, JoinKind::Semi | JoinKind::Anti)
-    }
-
-    fn returns_alone(self, side: Side, has_partner: bool) -> bool {
-        matches!(
-            (self, side, has_partner),
-            (JoinKind::Semi, Side::Left, true)
-                | (JoinKind::Anti | JoinKind::Left | JoinKind::Full, Side::Left, false)
-                | (JoinKind::Right | JoinKind::Full, Side::Right, false)
-        )
-    }
-}
 
 /// A row of the result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,21 +44,23 @@ pub trait JoinOutput: Send {
     /// space.
     fn divided(&mut self, _partitions: usize) {}
 
-    /// Returns whether the join has a condition. If it has one, two rows with equal keys are partners only if
-    /// [`JoinOutput::passes`] returns true.
-    fn has_condition(&self) -> bool {
-        false
-    }
-
-    /// Returns whether two rows with equal keys pass the condition.
-    fn passes(&mut self, _left: Row<'_>, _right: Row<'_>) -> Result<bool> {
-        Ok(true)
+    /// Returns the condition of the join, if it has one beside the equality of keys. It is the same in all
+    /// calls.
+    fn condition(&mut self) -> Option<&mut dyn JoinCondition> {
+        None
     }
 
     /// Is called when the join has ended.
     fn end(&mut self) -> Result<()> {
         Ok(())
     }
+}
+
+/// A condition of a join beside the equality of keys.
+pub trait JoinCondition {
+    /// Decides which pairs of rows pass the condition. The join calls it before it returns these rows, and
+    /// only while the output is not full.
+    fn decide(&mut self, pairs: &CandidatePairs<'_>, partners: &mut Partners) -> Result<()>;
 }
 
 impl<F: FnMut(Joined<'_>) -> Result<()> + Send> JoinOutput for F {
@@ -124,15 +74,23 @@ pub(super) struct Emitter<'a> {
     kind: JoinKind,
     build: Side,
     has_condition: bool,
+    /// The batch of candidates, if the join has a condition. A scan takes it, and returns it at its end.
+    candidates: Option<Candidates>,
     /// The number of rows that were read in this step.
     rows: u32,
     output: &'a mut dyn JoinOutput,
 }
 
 impl<'a> Emitter<'a> {
-    pub(super) fn new(kind: JoinKind, build: Side, output: &'a mut dyn JoinOutput) -> Emitter<'a> {
-        let has_condition = output.has_condition();
-        Emitter { kind, build, has_condition, rows: 0, output }
+    pub(super) fn new(
+        kind: JoinKind,
+        build: Side,
+        memory: &Arc<MemoryBudget>,
+        output: &'a mut dyn JoinOutput,
+    ) -> Result<Emitter<'a>> {
+        let has_condition = output.condition().is_some();
+        let candidates = if has_condition { Some(Candidates::new(memory)?) } else { None };
+        Ok(Emitter { kind, build, has_condition, candidates, rows: 0, output })
     }
 
     /// Counts a row of the step. Ends the step if it has read `STEP_ROWS` rows.
@@ -179,13 +137,23 @@ impl<'a> Emitter<'a> {
         self.has_condition
     }
 
-    /// Returns whether two rows with equal keys are partners.
-    #[inline]
-    pub(super) fn are_partners(&mut self, pair: RowPair<'_>) -> Result<bool> {
-        match (self.has_condition, self.build) {
-            (false, _) => Ok(true),
-            (true, Side::Left) => self.output.passes(pair.build, pair.probe),
-            (true, Side::Right) => self.output.passes(pair.probe, pair.build),
+    pub(super) fn build(&self) -> Side {
+        self.build
+    }
+
+    pub(super) fn take_candidates(&mut self) -> Option<Candidates> {
+        self.candidates.take()
+    }
+
+    pub(super) fn return_candidates(&mut self, candidates: Option<Candidates>) {
+        self.candidates = candidates;
+    }
+
+    /// Asks the caller which candidates are partners.
+    pub(super) fn decide(&mut self, pairs: &CandidatePairs<'_>, partners: &mut Partners) -> Result<()> {
+        match self.output.condition() {
+            Some(condition) => condition.decide(pairs, partners),
+            None => Err(SpillError::Defect("a condition was lost")),
         }
     }
 

@@ -34,7 +34,8 @@ use crate::space::{SpillPurpose, TemporaryFile};
 use crate::writer::{RowList, RowWriter, WriterShape};
 
 use super::emit::Emitter;
-use super::nested_loops::{LoopsBuffers, probe_chunk, return_chunk};
+use super::nested_loops::{LoopsBuffers, return_chunk};
+use super::probe_scan::{ProbeScan, SameKey};
 use super::{InputSize, Join, JoinInput, JoinMethod, PartitionFiles, STRUCTURES_SHARE};
 
 /// The maximum number of levels of partitions.
@@ -264,14 +265,13 @@ impl Join {
         if lists.len() > division.overflow() {
             writers.push(self.writer(division)?);
         }
+        let mut scan = if chunk.is_some() { Some(ProbeScan::only(emitter)) } else { None };
         while emitter.advance(probe).await? {
             let row = probe.row();
             let hash = hash(row.key, division.seed);
             let is_resident = division.is_resident(hash);
-            if is_resident && let Some(chunk) = &mut chunk {
-                let has_partner = probe_chunk(chunk, row, hash, emitter).await?;
-                emitter.probe_row(row, has_partner)?;
-                emitter.make_room().await?;
+            if is_resident && let (Some(chunk), Some(scan)) = (&mut chunk, &mut scan) {
+                scan.join_row(chunk, row, SameKey::Bucket(hash), emitter).await?;
                 continue;
             }
             let partition = if is_resident { division.overflow() } else { division.partition_of(hash) };
@@ -283,7 +283,8 @@ impl Join {
             }
         }
         probe.release();
-        if let Some(chunk) = &chunk {
+        if let (Some(chunk), Some(scan)) = (&mut chunk, scan) {
+            scan.end(chunk, emitter).await?;
             return_chunk(chunk, emitter).await?;
         }
         let probes = writers.into_iter().map(RowWriter::finish);

@@ -14,10 +14,13 @@
 //!
 //! Source: Do 2012, section 2.3.
 
+mod candidates;
 mod cost;
 mod emit;
 mod hash;
+mod kind;
 mod nested_loops;
+mod probe_scan;
 mod sort_merge;
 
 use std::sync::Arc;
@@ -29,8 +32,10 @@ use crate::row::{Row, RowSource};
 use crate::space::TemporarySpace;
 use crate::step::{self, Steps};
 
+pub use candidates::{CandidatePairs, Partners};
 pub use cost::{IoCount, JoinCost, JoinShape, PhaseCost, ProcessorTimes};
-pub use emit::{JoinKind, JoinOutput, Joined, Side};
+pub use emit::{JoinCondition, JoinOutput, Joined};
+pub use kind::{JoinKind, Side};
 
 /// The memory divided by this number is left for structures other than buffers and tables.
 const STRUCTURES_SHARE: usize = 16;
@@ -168,7 +173,7 @@ impl Join {
             Side::Left => (left, right),
             Side::Right => (right, left),
         };
-        let mut emitter = emit::Emitter::new(self.kind, self.build, output);
+        let mut emitter = emit::Emitter::new(self.kind, self.build, &self.memory, output)?;
         match self.method {
             JoinMethod::NestedLoops => self.nested_loops(build, probe, &mut emitter).await?,
             JoinMethod::SortMerge => self.sort_merge(build, probe, &mut emitter).await?,

@@ -9,14 +9,15 @@
 
 use crate::allocation::JoinPages;
 use crate::bits::{self, BitReader, BitWriter};
-use crate::chunk::{CHUNK_ROW_BYTES, HashChunk};
+use crate::chunk::{CHUNK_ROW_BYTES, Cell, HashChunk};
 use crate::error::Result;
 use crate::row::{RowSource, hash};
 use crate::spool::{SpoolSettings, SpoolWriter};
 use crate::writer::RowList;
 
 use super::emit::Emitter;
-use super::{InputSize, Join, JoinInput, RowPair};
+use super::probe_scan::{ProbeScan, SameKey};
+use super::{InputSize, Join, JoinInput};
 
 /// The seed of the hashes in hash tables. Partitions use other seeds.
 pub(super) const SEED: u64 = 0;
@@ -41,53 +42,15 @@ enum Loaded {
     SomeAreLeft,
 }
 
-/// Whether this is the first or the last scan of the probe input.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Scan {
-    pub is_first: bool,
-    pub is_last: bool,
-}
-
-/// Looks up a probe row in a chunk, and passes its pairs to the emitter. Returns whether the row has a
-/// partner.
-#[inline]
-pub(super) async fn probe_chunk(
-    chunk: &mut HashChunk,
-    probe: crate::row::Row<'_>,
-    probe_hash: u64,
-    emitter: &mut Emitter<'_>,
-) -> Result<bool> {
-    if probe.never_matches {
-        return Ok(false);
-    }
-    let is_marked = emitter.marks_build();
-    let mut has_partner = false;
-    let mut next = chunk.find(probe_hash, probe.key);
-    while let Some(cell) = next {
-        let pair = RowPair { build: chunk.row(cell), probe };
-        if emitter.has_condition() {
-            // Pairs that the condition rules out fill no output.
-            emitter.count_row().await;
-        }
-        if emitter.are_partners(pair)? {
-            has_partner = true;
-            emitter.pair(pair)?;
-            if is_marked {
-                chunk.mark(cell);
-            } else if !emitter.returns_pairs() {
-                break;
-            }
-            emitter.make_room().await?;
-        }
-        next = chunk.find_next(cell, probe_hash, probe.key);
-    }
-    Ok(has_partner)
-}
-
 /// Passes those rows of a chunk to the emitter that the kind of join returns alone.
 pub(super) async fn return_chunk(chunk: &HashChunk, emitter: &mut Emitter<'_>) -> Result<()> {
+    return_rows(chunk, chunk.end(), emitter).await
+}
+
+/// Does the same for the rows that were loaded before `end`.
+pub(super) async fn return_rows(chunk: &HashChunk, end: Cell, emitter: &mut Emitter<'_>) -> Result<()> {
     let mut next = if emitter.marks_build() { chunk.first_cell() } else { None };
-    while let Some(cell) = next {
+    while let Some(cell) = next.filter(|cell| *cell < end) {
         emitter.build_row(chunk.row(cell), chunk.has_matched(cell))?;
         emitter.make_room().await?;
         next = chunk.next_cell(cell);
@@ -166,7 +129,6 @@ impl Join {
         let mut chunk = HashChunk::new(&self.memory, buffers.chunk.min(most_bytes))?;
         let mut bits: Option<RowList> = None;
         let mut has_row = advance_matching(build, emitter).await?;
-        let mut is_first = true;
         loop {
             let loaded = load(build, &mut chunk, &mut has_row, emitter).await?;
             if loaded == Loaded::All {
@@ -174,50 +136,39 @@ impl Join {
             }
             chunk.build();
             probe.rewind(&self.memory, buffers.probe_read)?;
-            let scan = Scan { is_first, is_last: loaded == Loaded::All };
-            bits = self.scan_probe(probe, &mut chunk, bits, scan, emitter).await?;
+            bits = self.scan_probe(probe, &mut chunk, bits, loaded == Loaded::All, emitter).await?;
             probe.release();
             return_chunk(&chunk, emitter).await?;
             if loaded == Loaded::All {
                 return Ok(());
             }
             chunk.clear();
-            is_first = false;
         }
     }
 
-    /// Scans the probe input for one chunk. Returns the bits of the rows that have matched so far.
+    /// Scans the probe input for one chunk. `bits` are those of the previous scan, if there was one. Returns
+    /// the bits of the rows that have matched so far, unless this is the last scan.
     pub(super) async fn scan_probe(
         &self,
         probe: &mut dyn RowSource,
         chunk: &mut HashChunk,
         bits: Option<RowList>,
-        scan: Scan,
+        is_last: bool,
         emitter: &mut Emitter<'_>,
     ) -> Result<Option<RowList>> {
         let page_bytes = self.settings.page_bytes;
-        let has_bits = emitter.marks_probe() && !(scan.is_first && scan.is_last);
-        let mut before = BitReader::new(bits, &self.memory, page_bytes)?;
-        let mut after = match has_bits && !scan.is_last {
+        let open = |bits| BitReader::open(bits, &self.memory, page_bytes);
+        let before = bits.map(open).transpose()?;
+        let after = match emitter.marks_probe() && !is_last {
             true => Some(BitWriter::new(&self.space, &self.memory, page_bytes)?),
             false => None,
         };
+        let mut scan = ProbeScan::one_of_several(before, after, is_last, emitter);
         while emitter.advance(probe).await? {
             let row = probe.row();
-            let has_partner = probe_chunk(chunk, row, hash(row.key, SEED), emitter).await?;
-            let had_partner = has_bits && before.next()?;
-            if let Some(after) = &mut after {
-                after.push(has_partner || had_partner)?;
-            }
-            if has_partner && !had_partner {
-                emitter.probe_row(row, true)?;
-            }
-            if scan.is_last && !has_partner && !had_partner {
-                emitter.probe_row(row, false)?;
-            }
-            emitter.make_room().await?;
+            scan.join_row(chunk, row, SameKey::Bucket(hash(row.key, SEED)), emitter).await?;
         }
-        after.map(BitWriter::finish).transpose()
+        scan.end(chunk, emitter).await
     }
 }
 

@@ -5,14 +5,16 @@
 //!    for rows with equal keys.
 //! 2. If the build rows with one key do not fit in this part, they are joined in chunks. The probe rows with
 //!    this key are then stored in a list in the temporary space.
-//! 3. If the join has a condition, the rows with one key are joined in the same way as by block nested loops.
+//! 3. If the join has a condition, the build rows of several keys stay in memory, until no more fit. So a
+//!    batch of candidates has pairs of many keys. If the build rows with one key do not fit, the rows with
+//!    this key are joined in the same way as by block nested loops.
 //!
 //! Source: Do 2012, section 2.3.2.
 
 use std::sync::Arc;
 
 use crate::bits;
-use crate::chunk::HashChunk;
+use crate::chunk::{Cell, HashChunk};
 use crate::error::Result;
 use crate::merge::{MergeShape, Merger, reduce};
 use crate::reader::RowReader;
@@ -22,7 +24,8 @@ use crate::space::SpillPurpose;
 use crate::writer::{RowList, RowWriter, WriterShape};
 
 use super::emit::Emitter;
-use super::nested_loops::{SEED, Scan, probe_chunk, return_chunk};
+use super::nested_loops::{SEED, return_chunk, return_rows};
+use super::probe_scan::{ProbeScan, SameKey};
 use super::{Join, JoinInput, RowPair, Side};
 
 /// The memory divided by this number is left for rows with equal keys.
@@ -47,6 +50,11 @@ struct Merging<'a, 'o> {
     build: Sorted,
     probe: Sorted,
     group: HashChunk,
+    /// The first build row with the current key. Rows of earlier keys are before it, if the join has a
+    /// condition.
+    begin: Cell,
+    /// The scan of all probe rows whose key has few build rows, if the join has a condition.
+    scan: Option<ProbeScan>,
     emitter: &'a mut Emitter<'o>,
 }
 
@@ -152,7 +160,8 @@ impl Join {
         let open = |runs| Merger::new(runs, &self.memory, shape, 0, SpillPurpose::Runs);
         let build = Sorted { merger: open(build)?, has_row: false };
         let probe = Sorted { merger: open(probe)?, has_row: false };
-        Merging { join: self, build, probe, group, emitter }.run().await
+        let scan = if emitter.has_condition() { Some(ProbeScan::only(emitter)) } else { None };
+        Merging { join: self, build, probe, group, begin: Cell::FIRST, scan, emitter }.run().await
     }
 }
 
@@ -173,6 +182,8 @@ impl Merging<'_, '_> {
                 std::cmp::Ordering::Equal => self.join_group().await?,
             }
         }
+        self.begin = self.group.end();
+        self.end_groups().await?;
         while self.build.has_row && self.emitter.wants_build(false) {
             self.build_alone().await?;
         }
@@ -217,7 +228,7 @@ impl Merging<'_, '_> {
 
     /// Returns whether the current build row has the key of the group.
     fn is_in_group(&self) -> bool {
-        let key = self.group.first_cell().map(|cell| self.group.row(cell).key);
+        let key = self.group.first_from(self.begin).map(|cell| self.group.row(cell).key);
         self.build.has_row && key.is_none_or(|key| key == self.build.merger.row().key)
     }
 
@@ -228,6 +239,10 @@ impl Merging<'_, '_> {
             let row = self.build.merger.row();
             // All hashes are equal, so all rows are in one bucket.
             if !self.group.load(row, hash(row.key, SEED)) {
+                if self.begin > Cell::FIRST {
+                    self.end_groups().await?;
+                    continue;
+                }
                 return if self.group.is_empty() { Err(self.group.too_small(row)) } else { Ok(false) };
             }
             if have_partners {
@@ -249,25 +264,35 @@ impl Merging<'_, '_> {
 
     /// Joins the rows of both inputs with the current key, if the join has a condition.
     async fn join_group_if(&mut self) -> Result<()> {
-        self.group.clear();
+        self.begin = self.group.end();
         if self.load_group(false).await? {
             return self.join_whole_group_if().await;
         }
+        // The group is alone in memory.
+        if let Some(scan) = self.scan.take() {
+            scan.end(&mut self.group, self.emitter).await?;
+        }
         let Some(list) = self.probe_group_to_list().await? else { return Ok(()) };
+        self.scan_list(list).await?;
+        self.group.clear();
+        self.scan = Some(ProbeScan::only(self.emitter));
+        Ok(())
+    }
+
+    /// Joins the probe rows in a list to the chunks of build rows with the same key.
+    async fn scan_list(&mut self, list: RowList) -> Result<()> {
         let Join { memory, settings, .. } = self.join;
         let mut reader = RowReader::new(list);
-        let (mut bits, mut is_first, mut is_last) = (None, true, false);
+        let (mut bits, mut is_last) = (None, false);
         loop {
             self.group.build();
             reader.rewind(memory, settings.page_bytes)?;
-            let scan = Scan { is_first, is_last };
-            bits = self.join.scan_probe(&mut reader, &mut self.group, bits, scan, self.emitter).await?;
+            bits = self.join.scan_probe(&mut reader, &mut self.group, bits, is_last, self.emitter).await?;
             reader.release();
             return_chunk(&self.group, self.emitter).await?;
             if is_last {
                 return Ok(());
             }
-            is_first = false;
             is_last = self.next_chunk_of_group(false).await?;
         }
     }
@@ -275,18 +300,26 @@ impl Merging<'_, '_> {
     /// Joins the rows of both inputs with the current key, if the join has a condition and all build rows
     /// with this key are in memory.
     async fn join_whole_group_if(&mut self) -> Result<()> {
-        self.group.build();
-        let Some(first) = self.group.first_cell() else { return Ok(()) };
+        let Some(first) = self.group.first_from(self.begin) else { return Ok(()) };
         while self.probe.has_row && self.group.row(first).key == self.probe.merger.row().key {
             let probe = self.probe.merger.row();
-            let probe_hash = hash(probe.key, SEED);
-            let has_partner = probe_chunk(&mut self.group, probe, probe_hash, self.emitter).await?;
-            self.emitter.probe_row(probe, has_partner)?;
+            if let Some(scan) = &mut self.scan {
+                scan.join_row(&mut self.group, probe, SameKey::From(first), self.emitter).await?;
+            }
             self.emitter.count_row().await;
-            self.emitter.make_room().await?;
             self.probe.advance()?;
         }
-        return_chunk(&self.group, self.emitter).await
+        Ok(())
+    }
+
+    /// Decides all candidates, and removes the build rows of earlier keys from memory.
+    async fn end_groups(&mut self) -> Result<()> {
+        let Some(scan) = &mut self.scan else { return Ok(()) };
+        scan.decide_all(&mut self.group, self.emitter).await?;
+        return_rows(&self.group, self.begin, self.emitter).await?;
+        self.group.remove_before(self.begin);
+        self.begin = Cell::FIRST;
+        Ok(())
     }
 
     /// Writes the probe rows with the current key to a list.

@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex};
 
 use varve_device::{ErrorKind, Fault, Operation, Rule, When};
 use varve_spill::{
-    BlockIo, DriveTimes, InputSize, Join, JoinInput, JoinKind, JoinMethod, JoinOutput, JoinSettings, Joined,
-    MemoryBudget, OwnedInput, PartitionFiles, Result, Row, RowSource, Side, SpillPurpose, Steps,
+    BlockIo, CandidatePairs, DriveTimes, InputSize, Join, JoinCondition, JoinInput, JoinKind, JoinMethod,
+    JoinOutput, JoinSettings, Joined, MemoryBudget, OwnedInput, PartitionFiles, Partners, Result, Row,
+    RowSource, Side, SpillPurpose, Steps,
 };
 
 use crate::bench::{Bench, OwnedRow, RowShape, Source, kind, rows};
@@ -111,6 +112,8 @@ struct Collect {
     output: Arc<Mutex<Pairs>>,
     case: Case,
     room: usize,
+    /// Sizes of batches of candidates.
+    batches: Arc<Mutex<Vec<usize>>>,
 }
 
 impl JoinOutput for Collect {
@@ -125,12 +128,23 @@ impl JoinOutput for Collect {
         self.room = if is_full { OUTPUT_ROOM } else { self.room };
         Ok(is_full)
     }
-    fn has_condition(&self) -> bool {
-        self.case.has_condition
+    fn condition(&mut self) -> Option<&mut dyn JoinCondition> {
+        if self.case.has_condition { Some(self) } else { None }
     }
-    fn passes(&mut self, left: Row<'_>, right: Row<'_>) -> Result<bool> {
-        assert_eq!(left.key, right.key);
-        Ok(are_partners(left.payload, right.payload))
+}
+
+impl JoinCondition for Collect {
+    fn decide(&mut self, pairs: &CandidatePairs<'_>, partners: &mut Partners) -> Result<()> {
+        assert!(pairs.count() > 0);
+        assert_eq!(pairs.rows(Side::Left).count(), pairs.count());
+        for (n, (left, right)) in pairs.rows(Side::Left).zip(pairs.rows(Side::Right)).enumerate() {
+            assert_eq!(left.key, right.key);
+            if are_partners(left.payload, right.payload) {
+                partners.set(n);
+            }
+        }
+        self.batches.lock().unwrap().push(pairs.count());
+        Ok(())
     }
 }
 
@@ -179,6 +193,17 @@ fn steps(mut join: Steps<'_>, output: &Mutex<Pairs>) -> Result<()> {
 }
 
 fn run(bench: &Bench, case: Case, left_rows: &[OwnedRow], right_rows: &[OwnedRow]) -> Result<Pairs> {
+    run_noting(bench, case, left_rows, right_rows, &Arc::default())
+}
+
+/// Also notes how many candidates each batch had.
+fn run_noting(
+    bench: &Bench,
+    case: Case,
+    left_rows: &[OwnedRow],
+    right_rows: &[OwnedRow],
+    batches: &Arc<Mutex<Vec<usize>>>,
+) -> Result<Pairs> {
     let memory = MemoryBudget::new(case.budget);
     let join = case.join(bench, &memory);
     let source = |rows, side| match case.is_once && side != case.build {
@@ -190,7 +215,7 @@ fn run(bench: &Bench, case: Case, left_rows: &[OwnedRow], right_rows: &[OwnedRow
     let left = JoinInput { source: &mut left_source, size: size(left_rows, case.expected) };
     let right = JoinInput { source: &mut right_source, size: size(right_rows, case.expected) };
     let output = Arc::<Mutex<Pairs>>::default();
-    let mut collect = Collect { output: output.clone(), case, room: OUTPUT_ROOM };
+    let mut collect = Collect { output: output.clone(), case, room: OUTPUT_ROOM, batches: batches.clone() };
     let result = match case.has_steps {
         false => join.clone().run(left, right, &mut collect),
         true => {
@@ -259,6 +284,77 @@ fn conditions_beside_keys() {
     }
 }
 
+/// Most rows of both sides have one key, and none of the sides fits in memory. So each method joins rows with
+/// one key in chunks, and the bits of probe rows are in the temporary space.
+#[test]
+fn conditions_on_one_key_with_more_rows_than_memory_on_both_sides() {
+    let one_key = |rows, seed| {
+        let mut rows = self::rows(RowShape { skew: 1, nulls: 50, ..shape(rows, 30) }, seed);
+        rows.extend(self::rows(shape(40, 60), seed + 100));
+        rows
+    };
+    let (left, right) = (one_key(170, 39), one_key(220, 40));
+    for budget in [8 << 10, 10 << 10] {
+        check_all(Case { budget, has_condition: true, is_once: true, ..CASE }, &left, &right);
+        check_all(Case { budget, has_condition: true, ..CASE }, &left, &right);
+    }
+}
+
+/// A row that is longer than the copies of a batch is decided before the input moves on.
+#[test]
+fn conditions_on_long_rows() {
+    let left = rows(RowShape { payload_bytes_max: 6_000, ..shape(160, 40) }, 41);
+    let right = rows(RowShape { payload_bytes_max: 5_000, ..shape(150, 40) }, 42);
+    for budget in [80 << 10, 130 << 10, 400 << 10] {
+        check_all(Case { budget, has_condition: true, ..CASE }, &left, &right);
+        check_all(Case { budget, has_condition: true, has_steps: true, ..CASE }, &left, &right);
+    }
+}
+
+fn kinds_and_sides() -> impl Iterator<Item = (JoinKind, Side)> {
+    JoinKind::ALL.into_iter().flat_map(|kind| [(kind, Side::Left), (kind, Side::Right)])
+}
+
+/// The condition is asked for many pairs at once, also if all keys are different.
+#[test]
+fn conditions_are_decided_in_batches() {
+    for keys in [3_000, 400] {
+        let (left, right) = (rows(shape(3_000, keys), 43), rows(shape(3_000, keys), 44));
+        let pairs = model(JoinKind::Inner, false, &left, &right).len();
+        for method in JoinMethod::ALL {
+            for (kind, build) in kinds_and_sides() {
+                let (bench, batches) = (Bench::new(), Arc::<Mutex<Vec<usize>>>::default());
+                let case = Case { method, kind, build, budget: 96 << 10, has_condition: true, ..CASE };
+                run_noting(&bench, case, &left, &right, &batches).unwrap();
+                let batches = batches.lock().unwrap();
+                let (count, sum) = (batches.len(), batches.iter().sum::<usize>());
+                assert!(sum <= pairs && sum * 2 > pairs / 2, "{case:?}: {sum} of {pairs}");
+                assert!(sum / count >= 25, "{case:?}: {sum} pairs in {count} batches");
+            }
+        }
+    }
+}
+
+/// A row that needs one partner is not compared with all rows of a frequent key.
+#[test]
+fn a_semi_join_ends_early_on_a_frequent_key() {
+    let one_key = |seed| rows(RowShape { nulls: 0, ..shape(600, 1) }, seed);
+    let (left, right) = (one_key(45), one_key(46));
+    for method in JoinMethod::ALL {
+        for (kind, build) in [JoinKind::Semi, JoinKind::Anti]
+            .into_iter()
+            .flat_map(|kind| [(kind, Side::Left), (kind, Side::Right)])
+        {
+            let (bench, batches) = (Bench::new(), Arc::<Mutex<Vec<usize>>>::default());
+            let case = Case { method, kind, build, budget: 4 << 20, has_condition: true, ..CASE };
+            let output = run_noting(&bench, case, &left, &right, &batches).unwrap();
+            assert!(output == model(kind, true, &left, &right), "{case:?}");
+            let pairs: usize = batches.lock().unwrap().iter().sum();
+            assert!(pairs <= 600 * 64 + 16_384, "{case:?}: {pairs} pairs");
+        }
+    }
+}
+
 #[test]
 fn step_by_step_as_at_once() {
     let (left, right) = (rows(shape(500, 300), 35), rows(RowShape { skew: 5, ..shape(700, 300) }, 36));
@@ -277,7 +373,8 @@ fn a_join_that_is_dropped_leaves_nothing() {
             let memory = MemoryBudget::new(32 << 10);
             let case = Case { method, has_steps: true, ..CASE };
             let join = case.join(&bench, &memory);
-            let collect = Collect { output: Default::default(), case, room: OUTPUT_ROOM };
+            let collect =
+                Collect { output: Default::default(), case, room: OUTPUT_ROOM, batches: Default::default() };
             let owned = |rows| OwnedInput {
                 source: Box::new(Waiting { rows: Source::new(rows), has_waited: false, n: 0 }),
                 size: size(rows, 1.0),
@@ -344,11 +441,15 @@ fn hybrid_writes_less_than_grace() {
     }
 }
 
+fn with_and_without_condition() -> impl Iterator<Item = (JoinMethod, bool)> {
+    JoinMethod::ALL.into_iter().flat_map(|method| [(method, false), (method, true)])
+}
+
 #[test]
 fn a_failing_device_is_an_error_and_leaves_nothing() {
     let (left, right) = (rows(shape(800, 500), 12), rows(shape(900, 500), 13));
-    for method in JoinMethod::ALL {
-        let case = Case { method, kind: JoinKind::Full, budget: 32 << 10, ..CASE };
+    for (method, has_condition) in with_and_without_condition() {
+        let case = Case { method, kind: JoinKind::Full, budget: 32 << 10, has_condition, ..CASE };
         let clean = Bench::new();
         let expected = run(&clean, case, &left, &right).unwrap();
         let operations = clean.device.operation_count();
@@ -370,9 +471,9 @@ fn a_failing_device_is_an_error_and_leaves_nothing() {
 #[test]
 fn wrong_bytes_are_found() {
     let (left, right) = (rows(shape(800, 500), 14), rows(shape(900, 500), 15));
-    for method in JoinMethod::ALL {
-        let case = Case { method, budget: 32 << 10, ..CASE };
-        let expected = model(case.kind, false, &left, &right);
+    for (method, has_condition) in with_and_without_condition() {
+        let case = Case { method, budget: 32 << 10, has_condition, kind: JoinKind::Full, ..CASE };
+        let expected = model(case.kind, has_condition, &left, &right);
         for n in 1..60 {
             for (operation, fault) in [
                 (Operation::Read, Fault::BitFlip { bit: n * 977 }),
