@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use varve_engine::node::Stamp;
 use varve_engine::redo::EngineRedo;
+use varve_engine::row::ROW_LAYOUT;
 use varve_engine::tree::{Checker, Put, Tree, TreeKind};
 use varve_pager::page::PAGE_HEADER_BYTES;
 use varve_pager::{Access, Lsn, PageId, PageNo, Pager, SpaceId};
@@ -31,6 +32,8 @@ pub struct Trees {
     pub part: Part,
     /// The page size in bytes.
     pub page_bytes: usize,
+    /// The widths of the columns of the leaves, 0 is variable. Empty if the leaves lie by rows.
+    pub widths: &'static [u8],
 }
 
 /// After a recovery there are 1, 2, 4, ... more commits.
@@ -39,7 +42,12 @@ const COMMITS_AFTER_BITS: u64 = 8;
 impl Trees {
     /// A workload with this number of inserts and removals.
     pub fn new(commits: usize) -> Trees {
-        Trees { commits, part: Part::Doublewrite, page_bytes: PAGE_BYTES }
+        Trees { commits, part: Part::Doublewrite, page_bytes: PAGE_BYTES, widths: &[] }
+    }
+
+    /// As `new`, with leaves by columns.
+    pub fn by_columns(commits: usize) -> Trees {
+        Trees { widths: &[8, 0, 4, 0], ..Trees::new(commits) }
     }
 
     fn open(&self, devices: &Devices) -> Result<Pager, String> {
@@ -60,8 +68,9 @@ impl Trees {
     ) -> Done {
         let Contents { entries: model, digest } = contents;
         let entry_factor = (self.page_bytes / PAGE_BYTES) as u64;
+        let widths = self.widths;
         let mut worker =
-            Worker { pager, tree, bench, model, digest, last: None, growing: true, entry_factor };
+            Worker { pager, tree, bench, model, digest, last: None, growing: true, entry_factor, widths };
         while worker.bench.history.digests().len() <= commits {
             worker.step()?;
         }
@@ -110,6 +119,7 @@ struct Worker<'a> {
     growing: bool,
     /// Entries are larger in larger pages, so that splits are as frequent.
     entry_factor: u64,
+    widths: &'static [u8],
 }
 
 impl Worker<'_> {
@@ -148,7 +158,11 @@ impl Worker<'_> {
     fn put(&mut self) -> Done {
         let key = self.some_key();
         let len = self.entry_factor * if self.bench.rng.one_in(10) { 900 } else { 150 };
-        let payload: Vec<u8> = (0..self.bench.rng.below(len)).map(|_| self.bench.rng.draw() as u8).collect();
+        let mut payload: Vec<u8> =
+            (0..self.bench.rng.below(len)).map(|_| self.bench.rng.draw() as u8).collect();
+        if !self.widths.is_empty() {
+            payload = row(self.widths, &payload);
+        }
         loop {
             let mut mtr = self.pager.begin().map_err(text)?;
             let mut at = self.tree.locate_x(self.pager, &mut mtr, &key).map_err(text)?;
@@ -188,6 +202,21 @@ impl Worker<'_> {
     }
 }
 
+/// An encoded row whose variable columns share these bytes.
+fn row(widths: &[u8], bytes: &[u8]) -> Vec<u8> {
+    let fixed_bytes: usize = widths.iter().map(|width| usize::from(*width)).sum();
+    let variable = widths.iter().filter(|width| **width == 0).count();
+    let mut row = vec![ROW_LAYOUT];
+    row.resize(1 + widths.len().div_ceil(8) + fixed_bytes, bytes.len() as u8);
+    let values_at = row.len() + 2 * variable;
+    for which in 1..=variable {
+        let end = values_at + bytes.len() * which / variable;
+        row.extend_from_slice(&(end as u16).to_le_bytes());
+    }
+    row.extend_from_slice(bytes);
+    row
+}
+
 fn hash_of(payload: &[u8]) -> u64 {
     hash_bytes(4, payload)
 }
@@ -211,8 +240,10 @@ fn contents(pager: &Pager, tree: &Tree) -> Result<Contents, String> {
     Ok(found)
 }
 
-fn make_tree(pager: &Pager) -> Result<Tree, String> {
-    let tree = Tree::create(pager, SpaceId::DATA, TreeKind::Clustered).map_err(text)?;
+fn make_tree(pager: &Pager, widths: &[u8]) -> Result<Tree, String> {
+    let owner = pager.create_segment(SpaceId::DATA).map_err(text)?;
+    let kind = TreeKind::Clustered;
+    let tree = Tree::create_with(pager, SpaceId::DATA, owner, kind, widths).map_err(text)?;
     note_place(pager, &tree)?;
     Ok(tree)
 }
@@ -239,7 +270,7 @@ fn examine(pager: &Pager, tree: &Tree, damages: &mut Vec<String>) -> Result<u64,
 impl Subject for Trees {
     fn work(&self, bench: &mut Workbench) -> Done {
         let pager = self.open(&bench.devices)?;
-        let tree = make_tree(&pager)?;
+        let tree = make_tree(&pager, self.widths)?;
         self.steps(&pager, tree, bench, Contents::default(), self.commits)
     }
 
@@ -253,7 +284,7 @@ impl Subject for Trees {
         bench.history.opened();
         let tree = match find_tree(&pager)? {
             Some(tree) => tree,
-            None => make_tree(&pager)?,
+            None => make_tree(&pager, self.widths)?,
         };
         let commits = 1 << bench.rng.below(COMMITS_AFTER_BITS);
         self.steps(&pager, tree, bench, contents, commits)

@@ -49,6 +49,14 @@ fn trees() {
 }
 
 #[test]
+fn trees_by_columns() {
+    let events = ["tree: split", "tree: merge", "tree: root grown", "recovery: change redone"];
+    check("trees by columns", images(), &events, |page_bytes| {
+        Box::new(Trees { page_bytes, ..Trees::by_columns(900) })
+    });
+}
+
+#[test]
 fn the_engine() {
     let events = ["checkpoint", "purge: record", "recovery: change redone", "rollback: row"];
     check("engine", images(), &events, |page_bytes| Box::new(Engine { page_bytes, ..Engine::new(150) }));
