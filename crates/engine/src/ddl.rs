@@ -17,13 +17,14 @@ use varve_pager::SpaceId;
 
 use crate::catalog::sequence_range::StoredSequence;
 use crate::catalog::{
-    Catalog, Check, Definition, Derived, Identity, IndexDef, IndexId, NewIndex, NewTable, ObjectChange,
-    ObjectId, Partitions, PrimaryKey, SchemaDef, StorageOptions, Table, TableDef, TableId,
+    Catalog, Check, Definition, Derived, Identity, IndexDef, IndexId, Layout, NewIndex, NewTable,
+    ObjectChange, ObjectId, Partitions, PrimaryKey, SchemaDef, StorageOptions, Table, TableDef, TableId,
 };
 use crate::error::{Error, ObjectKind, Result};
 use crate::ids::TreeAddress;
 use crate::in_memory::{self, MemoryStore};
 use crate::modes::LockMode;
+use crate::node::columns_max;
 use crate::paged::PagedStore;
 use crate::row::RowSchema;
 use crate::system_tables;
@@ -118,7 +119,7 @@ impl Transaction {
                     def.set_stored_tables(&txn.cx.new_stored_tables(kind, &def)?);
                     in_memory::refuse_key(&def, def.primary_key.as_ref().map(|key| &*key.columns))?;
                 }
-                None => def.place = txn.new_tree(TreeKind::Clustered, def.storage)?,
+                None => def.place = txn.new_tree_of_rows(&def)?,
             }
             for check in &mut def.checks {
                 let id = ObjectId(txn.new_object_id()?);
@@ -173,12 +174,12 @@ impl Transaction {
                 txn.cx.replace_stored_tables(&mut def)?;
                 return txn.store_table(def, false).map(|_| ());
             }
-            def.place = txn.new_tree(TreeKind::Clustered, old.storage)?;
+            def.place = txn.new_tree_of_rows(&old)?;
             txn.cx.core.catalog.trees.note_rewriter(def.place.owner, txn.cx.id);
             txn.give_up(old.place)?;
             for index in &mut def.indexes {
                 txn.give_up(index.place)?;
-                let place = txn.new_tree(TreeKind::Secondary, old.storage)?;
+                let place = txn.new_tree_of_keys(old.storage)?;
                 *index = Arc::new(IndexDef { place, ..IndexDef::clone(index) });
             }
             txn.store_table(def, false).map(|_| ())
@@ -410,10 +411,30 @@ impl Transaction {
         Ok(owner)
     }
 
-    fn new_tree(&mut self, kind: TreeKind, storage: StorageOptions) -> Result<TreeAddress> {
+    fn new_tree_of_keys(&mut self, storage: StorageOptions) -> Result<TreeAddress> {
         let owner = self.new_segment(storage)?;
-        let tree = Tree::create_in(&self.cx.core.pager, SpaceId::DATA, owner, kind)?;
+        let tree = Tree::create_in(&self.cx.core.pager, SpaceId::DATA, owner, TreeKind::Secondary)?;
         Ok(TreeAddress { root: tree.root().no().0, owner })
+    }
+
+    fn new_tree_of_rows(&mut self, def: &TableDef) -> Result<TreeAddress> {
+        let widths = self.leaf_widths(def)?;
+        let owner = self.new_segment(def.storage)?;
+        let pager = &self.cx.core.pager;
+        let tree = Tree::create_with(pager, SpaceId::DATA, owner, TreeKind::Clustered, &widths)?;
+        Ok(TreeAddress { root: tree.root().no().0, owner })
+    }
+
+    /// The widths of a table's columns for its leaves. An error if a leaf by columns cannot have them all.
+    pub(crate) fn leaf_widths(&self, def: &TableDef) -> Result<Vec<u8>> {
+        let (widths, most) = (def.leaf_widths(), columns_max(self.cx.core.pager.page_size()));
+        if widths.len() > most {
+            return invalid(format!(
+                "tables WITH (layout = 'pax') can have at most {most} columns with pages of this size, not {}",
+                widths.len()
+            ));
+        }
+        Ok(widths)
     }
 
     /// Drops the rows and indexes of a table when this transaction commits.
@@ -481,6 +502,11 @@ fn check_table(new: &NewTable) -> Result<()> {
             return Err(Error::Undefined { kind: ObjectKind::Engine, name: engine.clone() });
         }
         in_memory::refuse_kinds(new, engine)?;
+        if new.storage.layout == Layout::Columns {
+            return Err(Error::Unsupported {
+                what: format!("WITH (layout = 'pax') for a table of engine {engine}"),
+            });
+        }
     }
     match &new.primary_key {
         Some(key) => check_key_columns(&key.columns, new.columns.len()),

@@ -145,7 +145,17 @@ impl Transaction {
 
     /// Sets how the table's pages are stored after this transaction's commit. Existing pages change when they
     /// are written again, or [rewritten](Self::rewrite).
+    /// If the layout changes, the table is rewritten.
     pub fn set_storage(&mut self, table: TableId, storage: StorageOptions) -> Result<Arc<TableDef>> {
+        let old = self.exclusive(table)?;
+        if storage.layout != old.storage.layout {
+            if !old.is_paged() {
+                let what = format!("SET (layout) for a table of engine {}", old.engine);
+                return Err(Error::Unsupported { what });
+            }
+            let def = TableDef { storage, ..TableDef::clone(&old) };
+            return self.whole(|txn| txn.rebuild(&old, def, None));
+        }
         self.alter(table, |txn, def| {
             if let (Some(_), false) = (storage.compression, def.is_paged()) {
                 let what = format!("SET (compression) for a table of engine {}", def.engine);
@@ -293,6 +303,7 @@ impl Transaction {
             store.rebuild(&mut self.cx, &mut def, columns)?;
             return self.store_table(def, false);
         }
+        self.leaf_widths(&def)?;
         let owner = self.new_segment(def.storage)?;
         let tree = PagedStore::needed(&table)?.rebuild(&mut self.cx, &def, owner, columns)?;
         def.place = TreeAddress { root: tree.root().no().0, owner };

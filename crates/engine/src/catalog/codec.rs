@@ -21,7 +21,9 @@ use std::sync::{Arc, OnceLock};
 use varve_pager::{Algorithm, Compression};
 
 use super::databases::{DatabaseDef, POSTGRES};
-use super::defs::{ColumnDef, IndexDef, PrimaryKey, SchemaDef, SequenceDef, StorageOptions, TableDef};
+use super::defs::{
+    ColumnDef, IndexDef, Layout, PrimaryKey, SchemaDef, SequenceDef, StorageOptions, TableDef,
+};
 use super::derived::{Derived, KeyPart};
 use super::objects::{About, RoleDef, ViewDef};
 use crate::ids::TreeAddress;
@@ -47,6 +49,8 @@ const HAS_NOT_VALID: u8 = 2;
 const HAS_COMPRESSION: u8 = 4;
 /// A list of places in further partitions follows after these.
 const HAS_SPREAD: u8 = 8;
+/// The rows lie by columns. Programs that do not know the flag refuse the table.
+const IS_BY_COLUMNS: u8 = 16;
 
 /// Flags of an index.
 const IS_CONSTRAINT: u8 = 1;
@@ -231,7 +235,8 @@ impl Writer {
             flag(def.is_unlogged, IS_UNLOGGED)
                 | flag(!def.not_valid.is_empty(), HAS_NOT_VALID)
                 | flag(compression.is_some(), HAS_COMPRESSION)
-                | flag(!def.spread.is_empty(), HAS_SPREAD),
+                | flag(!def.spread.is_empty(), HAS_SPREAD)
+                | flag(def.storage.layout == Layout::Columns, IS_BY_COLUMNS),
         );
         if !def.not_valid.is_empty() {
             self.list(def.not_valid.iter(), |out, id| out.id(*id));
@@ -482,7 +487,8 @@ impl Reader<'_> {
             0 => Box::default(),
             _ => self.list(Self::place).filter(|places| !places.is_empty())?.into(),
         };
-        if flags & !(IS_UNLOGGED | HAS_NOT_VALID | HAS_COMPRESSION | HAS_SPREAD) != 0 {
+        let layout = if flags & IS_BY_COLUMNS == 0 { Layout::Rows } else { Layout::Columns };
+        if flags & !(IS_UNLOGGED | HAS_NOT_VALID | HAS_COMPRESSION | HAS_SPREAD | IS_BY_COLUMNS) != 0 {
             return None;
         }
         Some(TableDef {
@@ -498,7 +504,7 @@ impl Reader<'_> {
             partitions,
             is_unlogged: flags & IS_UNLOGGED != 0,
             not_valid,
-            storage: StorageOptions { compression },
+            storage: StorageOptions { compression, layout },
             engine,
             place,
             spread,

@@ -6,7 +6,9 @@ use varve_pager::{Algorithm, Compression};
 
 use super::codec::{Definition, decode, encode};
 use super::databases::{DatabaseDef, POSTGRES};
-use super::defs::{ColumnDef, IndexDef, PrimaryKey, SchemaDef, SequenceDef, StorageOptions, TableDef};
+use super::defs::{
+    ColumnDef, IndexDef, Layout, PrimaryKey, SchemaDef, SequenceDef, StorageOptions, TableDef,
+};
 use super::derived::{Derived, KeyPart};
 use super::objects::{
     About, Action, Bound, Check, Comment, Edge, ForeignKey, Grant, Identity, Membership, Part,
@@ -58,7 +60,10 @@ fn table() -> TableDef {
         partitions: Some(partitions()),
         is_unlogged: true,
         not_valid: [ObjectId(21)].into(),
-        storage: StorageOptions { compression: Some(Compression { algorithm: Algorithm::Zstd, level: 19 }) },
+        storage: StorageOptions {
+            compression: Some(Compression { algorithm: Algorithm::Zstd, level: 19 }),
+            layout: Layout::Columns,
+        },
         engine: "paged".into(),
         place: TreeAddress { root: 3, owner: 4 },
         spread: [TreeAddress { root: 1 << 16, owner: 4 }].into(),

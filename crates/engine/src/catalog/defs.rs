@@ -66,11 +66,23 @@ pub struct PrimaryKey {
     pub columns: Vec<usize>,
 }
 
+/// How the rows of a table lie in its leaves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Layout {
+    /// One row behind the other.
+    #[default]
+    Rows,
+    /// By columns (decision 0404).
+    Columns,
+}
+
 /// How the pages of a table are stored: those of its rows, of its long values and of its indexes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StorageOptions {
     /// The compression; `None` means the server's setting.
     pub compression: Option<Compression>,
+    /// The layout of the leaves of its rows.
+    pub layout: Layout,
 }
 
 /// A secondary index.
@@ -345,6 +357,15 @@ impl TableDef {
     /// The layout of the columns in a row.
     pub fn row_schema(&self) -> &Arc<RowSchema> {
         &self.row_schema
+    }
+
+    /// The widths of its columns in leaves by columns (`Frame::widths`). Empty if its leaves lie by rows.
+    pub(crate) fn leaf_widths(&self) -> Vec<u8> {
+        let width = |column: &ColumnDef| column.column_type.fixed_width_bytes().unwrap_or(0) as u8;
+        match self.storage.layout {
+            Layout::Rows => Vec::new(),
+            Layout::Columns => self.columns.iter().map(width).collect(),
+        }
     }
 
     /// Whether its rows are in pages. Those of the memory-oriented engines are in persistent memory.

@@ -36,8 +36,8 @@ use crate::partitions::StoredTables;
 use crate::table_engine::TableStore;
 use crate::table_lock::TableLock;
 pub use defs::{
-    ColumnDef, IndexDef, NewIndex, NewSequence, NewTable, PrimaryKey, SchemaDef, SequenceDef, SequenceState,
-    StorageOptions, TableDef,
+    ColumnDef, IndexDef, Layout, NewIndex, NewSequence, NewTable, PrimaryKey, SchemaDef, SequenceDef,
+    SequenceState, StorageOptions, TableDef,
 };
 pub(crate) use derived::Keys;
 pub use derived::{DeriveKey, Derived, Deriver, KeyPart};

@@ -217,7 +217,8 @@ impl PagedStore {
         let mut sorted = sorter.finish()?;
         let mut last = None;
         let entries = std::iter::from_fn(|| target.next_row(cx, &mut sorted, &mut last).transpose());
-        bulk_build(&core.pager, SpaceId::DATA, owner, TreeKind::Clustered, &[], entries).map_err(bulk_error)
+        bulk_build(&core.pager, SpaceId::DATA, owner, TreeKind::Clustered, &def.leaf_widths(), entries)
+            .map_err(bulk_error)
     }
 
     fn next_row(

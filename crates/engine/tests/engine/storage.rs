@@ -1,4 +1,4 @@
-//! Tables can have different compression settings, which their pages in the data file show.
+//! Tables can have different compression settings and layouts, which their pages in the data file show.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -7,15 +7,16 @@ use std::sync::Arc;
 
 use crate::database::*;
 use varve_device::MemoryDirectory;
+use varve_engine::node::{NodeRef, columns_max};
 use varve_engine::{
-    Algorithm, ColumnType, Compression, Database, NewTable, PrimaryKey, StorageOptions, TableDef,
+    Algorithm, ColumnType, Compression, Database, Layout, NewTable, PrimaryKey, StorageOptions, TableDef,
 };
 
 const PAGE_BYTES: u64 = 8192;
 const KIND_FREE: u8 = 0;
 
 fn how(algorithm: Algorithm) -> StorageOptions {
-    StorageOptions { compression: Some(Compression::of(algorithm)) }
+    StorageOptions { compression: Some(Compression::of(algorithm)), ..StorageOptions::default() }
 }
 
 fn create_with(database: &Arc<Database>, name: &str, storage: StorageOptions) -> Arc<TableDef> {
@@ -210,5 +211,70 @@ fn a_killed_database_reads_its_compressed_tables() {
     write_all(&database);
     let codes: Vec<u8> = codes_after(&directory, before).into_keys().collect();
     assert_eq!(codes, [Algorithm::Lz4.code(), Algorithm::Zstd.code()]);
+    is_sound(&database);
+}
+
+/// How many leaves lie by columns in the data file, of pages with owners after `last`.
+fn leaves_by_columns(directory: &MemoryDirectory, last: u32) -> usize {
+    let images = directory.images();
+    let (_, file) = images.iter().find(|(name, _)| name == "data.varve").unwrap();
+    let mut page = vec![0; PAGE_BYTES as usize];
+    let is_by_columns = |no: &u64| {
+        file.read(no * PAGE_BYTES, &mut page);
+        let owner = u32::from_le_bytes([page[20], page[21], page[22], page[23]]);
+        let is_node = page[18] == varve_engine::node::KIND_NODE && owner > last;
+        is_node && NodeRef::new(&page).columns().is_some_and(|columns| columns.rows() > 0)
+    };
+    (0..file.len_bytes() / PAGE_BYTES).filter(is_by_columns).count()
+}
+
+#[test]
+fn rows_lie_by_columns_if_the_table_says_so() {
+    let (directory, database) = fresh();
+    write_all(&database);
+    let last = last_owner(&directory);
+    let by_columns = StorageOptions { layout: Layout::Columns, ..StorageOptions::default() };
+    let rows = create_with(&database, "by_rows", StorageOptions::default());
+    load(&database, &rows, (0..3000).map(|i| (i, i)));
+    write_all(&database);
+    assert_eq!(leaves_by_columns(&directory, last), 0);
+    let def = create_with(&database, "t", by_columns);
+    load(&database, &def, (0..3000).map(|i| (i, i)));
+    let def = index_on_v(&database, &def, "t_v", false);
+    write_all(&database);
+    assert!(leaves_by_columns(&directory, last) > 5, "leaves that were split");
+    database.shutdown().unwrap();
+    drop(database);
+    let database = open(&directory);
+    let def = database.begin(RC).catalog().table_by_id(def.id).unwrap();
+    assert_eq!(def.storage, by_columns);
+    touch(&database, &def, 0..3000);
+    assert_eq!(by_v(&mut begin(&database, RC), &def, 3).len(), 1);
+    is_sound(&database);
+    let def = alter(&database, &def, StorageOptions::default());
+    assert_eq!(all(&database, &def).len(), 3000);
+    let def = alter(&database, &def, by_columns);
+    assert_eq!(all(&database, &def), (0..3000).map(|i| (i, i + 1)).collect::<Vec<_>>());
+    is_sound(&database);
+}
+
+#[test]
+fn a_leaf_by_columns_has_a_limit_of_columns() {
+    let (_, database) = fresh();
+    let most = columns_max(PAGE_BYTES as usize);
+    let storage = StorageOptions { layout: Layout::Columns, ..StorageOptions::default() };
+    let new = |count: usize| {
+        let columns = (0..count).map(|n| column(&format!("c{n}"), ColumnType::Int4)).collect();
+        NewTable { storage, ..NewTable::new("public", format!("t{count}"), columns) }
+    };
+    let mut txn = database.begin(RC);
+    txn.create_table(new(most)).unwrap();
+    let error = txn.create_table(new(most + 1)).unwrap_err();
+    assert!(error.to_string().contains(&format!("at most {most} columns")), "{error}");
+    let wide = NewTable { storage: StorageOptions::default(), ..new(most + 1) };
+    let wide = txn.create_table(wide).unwrap();
+    let error = txn.set_storage(wide.id, storage).unwrap_err();
+    assert!(error.to_string().contains(&format!("at most {most} columns")), "{error}");
+    txn.commit().unwrap();
     is_sound(&database);
 }

@@ -78,8 +78,9 @@ impl Worker<'_> {
     fn create_table(&mut self, session: &mut Session, name: String) -> Done {
         let late = self.dice(3) == 0;
         let key = (!late).then(|| primary_key(&name));
-        let storage = if self.stores { self.some_storage() } else { StorageOptions::default() };
-        let new = NewTable { storage, ..new_table(&name, key) };
+        let new = new_table(&name, key);
+        let storage = if self.stores { self.some_storage(new.storage) } else { new.storage };
+        let new = NewTable { storage, ..new };
         let def = session.txn.create_table(new).map_err(text)?;
         session.effects.push(Effect::CreateTable(name.clone()));
         session.effects.push(Effect::Fact(format!("{name}/storage"), stored_as(storage)));
@@ -106,17 +107,17 @@ impl Worker<'_> {
         if self.dice(4) == 0 {
             return session.txn.rewrite(def.id).map(|_| ()).map_err(text);
         }
-        let storage = self.some_storage();
+        let storage = self.some_storage(def.storage);
         session.txn.set_storage(def.id, storage).map_err(text)?;
         session.effects.push(Effect::Fact(format!("{name}/storage"), stored_as(storage)));
         Ok(())
     }
 
     /// A random fast algorithm, so that the tests take less time.
-    fn some_storage(&mut self) -> StorageOptions {
+    fn some_storage(&mut self, now: StorageOptions) -> StorageOptions {
         let quick = [Algorithm::None, Algorithm::Lz4, Algorithm::Snappy, Algorithm::Zlib, Algorithm::Zstd];
         let algorithm = quick.get(self.dice(quick.len() as u64 + 1) as usize);
-        StorageOptions { compression: algorithm.map(|algorithm| Compression::of(*algorithm)) }
+        StorageOptions { compression: algorithm.map(|algorithm| Compression::of(*algorithm)), ..now }
     }
 
     fn create_index(&mut self, session: &mut Session, def: &TableDef) -> Done {

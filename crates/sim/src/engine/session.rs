@@ -12,8 +12,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use varve_engine::{
-    ColumnDef, ColumnType, Datum, NewTable, PrimaryKey, RowRef, ScanIndex, ScanSpec, Table, TableDef,
-    Transaction,
+    ColumnDef, ColumnType, Datum, Layout, NewTable, PrimaryKey, RowRef, ScanIndex, ScanSpec, StorageOptions,
+    Table, TableDef, Transaction,
 };
 
 use super::{SCHEMA, text};
@@ -111,7 +111,7 @@ pub(super) fn primary_key(table: &str) -> PrimaryKey {
     PrimaryKey { name: format!("{table}_pkey"), columns: vec![0] }
 }
 
-/// A test table.
+/// A test table. Its name decides whether its rows lie by columns.
 pub(super) fn new_table(name: &str, primary_key: Option<PrimaryKey>) -> NewTable {
     let column = |name, column_type| ColumnDef { not_null: true, ..ColumnDef::new(name, column_type) };
     let columns = vec![
@@ -120,7 +120,10 @@ pub(super) fn new_table(name: &str, primary_key: Option<PrimaryKey>) -> NewTable
         column("balance", ColumnType::Int8),
         column("body", ColumnType::Text),
     ];
-    NewTable { primary_key, ..NewTable::new(SCHEMA, name, columns) }
+    let is_by_columns = name.bytes().fold(0, |sum, byte| sum ^ byte.count_ones()) % 2 == 1;
+    let layout = if is_by_columns { Layout::Columns } else { Layout::Rows };
+    let storage = StorageOptions { layout, ..StorageOptions::default() };
+    NewTable { primary_key, storage, ..NewTable::new(SCHEMA, name, columns) }
 }
 
 /// Scans a table. Returns the XOR of the hashes of all rows, and the largest id.

@@ -56,9 +56,11 @@ impl Binder<'_> {
         of: &PartitionOf,
         value_of: ValueOf<'_>,
     ) -> Result<(Arc<TableDef>, Part)> {
-        if storage::of_new_table(&t.options)? != StorageOptions::default() {
+        let options = storage::of_new_table(&t.options)?;
+        if options != StorageOptions::default() {
             let hint = "Set it for the partitioned table: its partitions are stored together.";
-            return Err(SqlError::unsupported("compression of a partition alone").with_hint(hint));
+            let what = if options.compression.is_some() { "compression" } else { "layout" };
+            return Err(SqlError::unsupported(format!("{what} of a partition alone")).with_hint(hint));
         }
         let (schema, name) = object_name(&t.name)?;
         let (parent_schema, parent) = object_name(&of.parent)?;

@@ -1,12 +1,13 @@
 //! Binds storage parameters: the options of WITH, SET and RESET of a table. `compression` names the codec of
-//! the table's pages, and `compression_level` is the level of this codec.
+//! the table's pages, and `compression_level` is the level of this codec. `layout` says whether the rows of a
+//! leaf lie by columns.
 //!
 //! Invariants
 //! 1. Errors have the same text as in PostgreSQL for options of the same type.
 //!
 //! This module knows nothing about the layout of pages and the syntax of the options.
 
-use varve_engine::{Algorithm, Compression, StorageOptions};
+use varve_engine::{Algorithm, Compression, Layout, StorageOptions};
 
 use crate::ast::StorageOption;
 use crate::error::{Result, SqlError, SqlState};
@@ -23,13 +24,14 @@ const WITHOUT_MEANING: [&str; 7] = [
     "oids",
 ];
 
-/// The values of the options about compression in a list of options.
+/// The values of Varve's own options in a list of options.
 #[derive(Default)]
 struct Said {
     algorithm: Option<Algorithm>,
     level: Option<String>,
     resets_algorithm: bool,
     resets_level: bool,
+    layout: Option<Layout>,
 }
 
 /// The options of CREATE TABLE.
@@ -50,10 +52,12 @@ pub(super) fn changed(now: StorageOptions, options: &[StorageOption]) -> Result<
         match name {
             "compression" => said.algorithm = Some(algorithm(value)?),
             "compression_level" => said.level = Some(value.to_owned()),
+            "layout" => said.layout = Some(layout(value)?),
             _ => {}
         }
     }
-    Ok(StorageOptions { compression: compression(now.compression, &said)? })
+    let layout = said.layout.unwrap_or(now.layout);
+    Ok(StorageOptions { compression: compression(now.compression, &said)?, layout })
 }
 
 /// The options of the table after RESET of these options. As in PostgreSQL, unknown names are no error.
@@ -68,7 +72,8 @@ pub(super) fn reset(now: StorageOptions, options: &[StorageOption]) -> Result<St
         resets_level: is_reset("compression_level"),
         ..Said::default()
     };
-    Ok(StorageOptions { compression: compression(now.compression, &said)? })
+    let layout = if is_reset("layout") { Layout::default() } else { now.layout };
+    Ok(StorageOptions { compression: compression(now.compression, &said)?, layout })
 }
 
 fn invalid(message: String) -> SqlError {
@@ -84,7 +89,7 @@ fn check_name(name: &str, value: &str) -> Result<()> {
             return Err(invalid(format!("unrecognized parameter namespace \"{namespace}\"")));
         }
     };
-    let is_own = matches!(name, "compression" | "compression_level");
+    let is_own = matches!(name, "compression" | "compression_level" | "layout");
     match bare {
         "fillfactor" if bare == name => integer(name, value, 10, 100).map(|_| ()),
         "oids" if matches!(value, "true" | "on" | "1") => {
@@ -117,6 +122,15 @@ fn integer(name: &str, value: &str, least: i64, greatest: i64) -> Result<i64> {
     }
     Err(invalid(format!("value {value} out of bounds for option \"{name}\""))
         .with_detail(format!("Valid values are between \"{least}\" and \"{greatest}\".")))
+}
+
+fn layout(value: &str) -> Result<Layout> {
+    match value.to_ascii_lowercase().as_str() {
+        "row" => Ok(Layout::Rows),
+        "pax" => Ok(Layout::Columns),
+        _ => Err(invalid(format!("invalid value for enum option \"layout\": {value}"))
+            .with_detail("Valid values are \"row\" and \"pax\".")),
+    }
 }
 
 fn algorithm(value: &str) -> Result<Algorithm> {

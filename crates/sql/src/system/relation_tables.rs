@@ -6,7 +6,8 @@
 use std::collections::HashSet;
 
 use varve_engine::{
-    ColumnType, Compression, Datum, PartitionMethod, Rights, SequenceDef, StorageOptions, TableId, Value,
+    ColumnType, Compression, Datum, Layout, PartitionMethod, Rights, SequenceDef, StorageOptions, TableId,
+    Value,
 };
 
 use super::constraints::Demand;
@@ -393,7 +394,10 @@ fn pg_depend(world: &SystemContext, rows: &mut Rows<'_>) {
 
 /// The storage parameters for `pg_class.reloptions`. Empty if none are set.
 fn storage_options(storage: StorageOptions) -> Vec<String> {
-    let Some(Compression { algorithm, level }) = storage.compression else { return Vec::new() };
-    let level = (level != 0).then(|| format!("compression_level={level}"));
-    [format!("compression={algorithm}")].into_iter().chain(level).collect()
+    let compression = storage.compression.into_iter().flat_map(|Compression { algorithm, level }| {
+        let level = (level != 0).then(|| format!("compression_level={level}"));
+        [format!("compression={algorithm}")].into_iter().chain(level)
+    });
+    let layout = (storage.layout == Layout::Columns).then(|| "layout=pax".to_owned());
+    compression.chain(layout).collect()
 }

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use varve_device::MemoryDirectory;
 use varve_engine::{
-    Change, ColumnDef, ColumnType, Database, Datum, Error, Isolation, NewIndex, NewTable, Options, Outcome,
-    PrimaryKey, Result, RowImage, ScanIndex, ScanSpec, Table, TableDef, Transaction, key,
+    Change, ColumnDef, ColumnType, Database, Datum, Error, Isolation, Layout, NewIndex, NewTable, Options,
+    Outcome, PrimaryKey, Result, RowImage, ScanIndex, ScanSpec, StorageOptions, Table, TableDef, Transaction,
+    key,
 };
 use varve_pager::PagerConfig;
 
@@ -52,6 +53,16 @@ pub fn create_in(txn: &mut Transaction, name: &str, keyed: bool) -> Result<Arc<T
     let key = PrimaryKey { name: format!("{name}_pkey"), columns: vec![0] };
     let primary_key = keyed.then_some(key);
     txn.create_table(NewTable { primary_key, ..NewTable::new("public", name, columns) })
+}
+
+/// As `create`, WITH (layout = 'pax').
+pub fn create_by_columns(database: &Arc<Database>, name: &str) -> Arc<TableDef> {
+    let def = create(database, name);
+    let mut txn = database.begin(RC);
+    let storage = StorageOptions { layout: Layout::Columns, ..def.storage };
+    let def = txn.set_storage(def.id, storage).unwrap();
+    txn.commit().unwrap();
+    def
 }
 
 /// `CREATE [UNIQUE] INDEX name ON def (v)`, committed; gives the new definition.

@@ -1,6 +1,8 @@
 //! Definitions of tables: what is made and dropped with them, and what is refused.
 
-use varve_engine::{Compression, DatabaseDef, Error, NewIndex, ObjectKind, StorageOptions, TEMPLATE1, Value};
+use varve_engine::{
+    Compression, DatabaseDef, Error, Layout, NewIndex, ObjectKind, StorageOptions, TEMPLATE1, Value,
+};
 
 use super::*;
 
@@ -135,7 +137,8 @@ fn what_the_engines_do_not_have_is_refused_by_name() {
     let (_, database) = empty(1);
     let mut txn = begin(&database, RC);
     let columns = || vec![column("id", ColumnType::Int4)];
-    let compressed = StorageOptions { compression: Some(Compression::default()) };
+    let compressed =
+        StorageOptions { compression: Some(Compression::default()), ..StorageOptions::default() };
     let new = NewTable {
         engine: Some("nvm_inplace".into()),
         storage: compressed,
@@ -145,6 +148,16 @@ fn what_the_engines_do_not_have_is_refused_by_name() {
     assert_eq!(
         (error.sqlstate(), &*error.to_string()),
         ("0A000", "WITH (compression) for a table of engine nvm_inplace is not supported")
+    );
+    let by_columns = NewTable {
+        engine: Some("nvm_inplace".into()),
+        storage: StorageOptions { layout: Layout::Columns, ..StorageOptions::default() },
+        ..NewTable::new("public", "c", columns())
+    };
+    let error = txn.create_table(by_columns).unwrap_err();
+    assert_eq!(
+        (error.sqlstate(), &*error.to_string()),
+        ("0A000", "WITH (layout = 'pax') for a table of engine nvm_inplace is not supported")
     );
     let unknown = NewTable { engine: Some("heapless".into()), ..NewTable::new("public", "c", columns()) };
     let error = txn.create_table(unknown).unwrap_err();
