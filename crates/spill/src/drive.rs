@@ -120,7 +120,7 @@ mod tests {
             let drive = Emulated::wrap(files.clone(), profile, 1.0);
             let measured = DriveTimes::measure(drive.as_ref()).unwrap();
             assert_eq!(files.list().unwrap(), Vec::<String>::new());
-            // A busy machine makes times longer, and shorter never.
+            // A busy machine makes the times of long requests longer.
             let is_near = |found: f64, expected: f64| found < expected * 1.1 && found > expected / 20.0;
             assert!(
                 is_near(measured.read_bytes_per_us, expected.read_bytes_per_us),
@@ -130,7 +130,8 @@ mod tests {
                 is_near(measured.write_bytes_per_us, expected.write_bytes_per_us),
                 "{name} {measured:?} {expected:?}"
             );
-            assert!(measured.latency_us > expected.latency_us * 0.8, "{name} {measured:?} {expected:?}");
+            // It also delays the requests unevenly. Then the emulated drive catches up in short requests.
+            assert!(measured.latency_us > expected.latency_us * 0.5, "{name} {measured:?} {expected:?}");
         }
     }
 
