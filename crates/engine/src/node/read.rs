@@ -260,9 +260,13 @@ impl<'a> NodeRef<'a> {
 
     /// The number in the columns of the row of an entry of a leaf by columns. `None` means that the entry has
     /// the row itself.
+    #[inline]
     pub fn row_number(&self, index: usize) -> Option<usize> {
+        if !self.is_by_columns() {
+            return None;
+        }
         let length = self.u16_at(self.slot(index).offset);
-        (self.is_by_columns() && length & IN_COLUMNS != 0).then_some(length & !IN_COLUMNS)
+        (length & IN_COLUMNS != 0).then_some(length & !IN_COLUMNS)
     }
 
     /// The value of an entry, wherever its row lies.
@@ -318,12 +322,12 @@ impl<'a> NodeRef<'a> {
     /// The number of bytes that an entry takes with its slot and its row.
     pub fn entry_bytes(&self, index: usize) -> usize {
         let slot = self.slot(index);
-        match (self.row_number(index), self.columns()) {
-            (Some(row), Some(columns)) => {
-                entry_bytes(slot.suffix_bytes, STAMP_BYTES + columns.row_bytes(row))
-            }
-            _ => entry_bytes(slot.suffix_bytes, self.u16_at(slot.offset)),
+        if let Some(row) = self.row_number(index)
+            && let Some(columns) = self.columns()
+        {
+            return entry_bytes(slot.suffix_bytes, STAMP_BYTES + columns.row_bytes(row));
         }
+        entry_bytes(slot.suffix_bytes, self.u16_at(slot.offset))
     }
 
     /// Page number of the child with this index, which is in 0..=len.
