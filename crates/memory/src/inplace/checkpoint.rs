@@ -18,6 +18,8 @@
 //!
 //! Invariants
 //! 1. The file named `checkpoint` and the log file that it names are whole.
+//! 2. A file is removed at a start only if the log file that the checkpoint names is there. Otherwise the number
+//!    is damaged, and the file that would be removed may be the log.
 //!
 //! What it does not know: how records are applied (`recovery.rs`).
 
@@ -59,7 +61,8 @@ fn damaged(what: &'static str) -> StoreError {
 pub(super) fn read(files: &mut Files) -> StoreResult<Checkpoint> {
     let names = files.names();
     let mut found = Checkpoint { log: 0, records: Vec::new() };
-    if names.iter().any(|name| **name == *NAME) {
+    let has_checkpoint = names.iter().any(|name| **name == *NAME);
+    if has_checkpoint {
         let file = files.open_file(NAME)?;
         let mut bytes = vec![0; files.len_bytes(file)? as usize];
         files.read_at(file, 0, &mut bytes)?;
@@ -73,6 +76,9 @@ pub(super) fn read(files: &mut Files) -> StoreResult<Checkpoint> {
         }
     }
     let log = name_of(found.log);
+    if has_checkpoint && !names.iter().any(|name| **name == *log) {
+        return Err(damaged("the number of the log in a checkpoint"));
+    }
     for name in names.iter().filter(|name| ***name != *NAME && ***name != *log) {
         files.remove(name)?;
     }
@@ -97,7 +103,8 @@ fn unpack<'b>(bytes: &'b [u8], records: &mut Vec<u8>) -> Option<&'b [u8]> {
 ///
 /// Errors: the region is full. Then the old checkpoint and the log stay valid.
 pub(super) fn write(heap: &Heap, log: &mut Wal) -> StoreResult<()> {
-    let (old, next) = (log.number(), log.number() + 1);
+    let old = log.number();
+    let next = old.checked_add(1).ok_or(damaged("the number of the log in a checkpoint"))?;
     let written = write_files(heap, &mut log.files, next);
     written.inspect_err(|_| remove_after_error(&mut log.files, &[UNFINISHED, &name_of(next)]))?;
     log.begin(next)?;

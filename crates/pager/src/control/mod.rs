@@ -370,6 +370,7 @@ pub struct Control {
 
 impl Control {
     /// Makes the control file of a new database, in state `Creating`. The file gets its final name
+    /// when it is complete, so that a crash leaves no half of it under this name.
     pub fn create(directory: &dyn Directory, first: Superblock) -> Result<Control> {
         let file = directory.open(UNFINISHED_FILE, OpenHow::or_create(Space::Control))?;
         file.set_len(2 * SLOT_BYTES as u64)?;
@@ -422,6 +423,7 @@ impl Control {
     }
 
     /// Changes the contents, and makes them durable before it returns. On failure
+    /// the old contents stay in force.
     pub fn update(&self, change: impl FnOnce(&mut Superblock)) -> Result<()> {
         let mut current = self.current.lock();
         let mut next = current.clone();

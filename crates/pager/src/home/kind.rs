@@ -10,7 +10,7 @@ pub enum HomeLayout {
     /// Each page has a fixed address.
     #[default]
     InPlace,
-    /// Each write of a page goes to a new address, and a map says where the page is
+    /// Each write of a page goes to a new address, and a map says where the page is.
     Packed(PackedConfig),
 }
 

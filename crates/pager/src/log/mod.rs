@@ -262,7 +262,7 @@ impl Log {
         self.segments.is_prepared(self.last_segment_for(groups))
     }
 
-    /// As `has_segments_for`, for log records that can't be left out. Missing segments are made. Other
+    /// As `has_segments_for`, but for log records that must be written. Missing segments are made. Other
     /// threads may take the space at once, so the caller checks again. Returns `false` if a full device has
     /// no space. The caller holds no latch.
     pub fn make_segments_for(&self, groups: &[usize]) -> Result<bool, LogError> {
@@ -376,7 +376,8 @@ impl Log {
         }
     }
 
-    /// Releases the log before `upto`. The control file
+    /// Releases the log before `upto`. The control file must already say durably that a start reads from `upto`
+    /// or later.
     pub fn truncate(&self, upto: Lsn) -> Result<(), LogError> {
         assert!(upto <= self.end().max(self.block_start()), "truncation at {upto}, beyond the log's end");
         self.flush(upto.min(self.end()))?;

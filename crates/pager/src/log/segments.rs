@@ -27,7 +27,8 @@ use crate::base::lsn::LSN_MAX;
 const NAME_PREFIX: &str = "log.";
 const UNFINISHED_SUFFIX: &str = ".new";
 /// File numbers are used in turn and then again from the start. There are far more numbers than a log has
-/// files. A name with a date (`log.20261122`) is not a log file.
+/// files. A copy that a user has named with a date (`log.20261122`) has a number beyond this limit, so it is
+/// not taken for a log file.
 const SLOTS_MAX: u32 = 1_000_000;
 const FILL_BYTES: usize = 1 << 20;
 /// If the log has fewer files than this, a full device is an error. Otherwise an old file is reused.

@@ -305,7 +305,7 @@ impl NvmBuffer {
     }
 
     /// Frees a damaged slot whose page the data files have. Only this process knows that they have it. The
-    /// next start would take
+    /// next start would take the slot for the only copy of the page, and refuse to open the database.
     fn retire_replaced(&self, version: &Version) {
         let leaving = self.book.lock().leave_if_clean(version);
         self.counters.replaced.fetch_add(leaving.len() as u64, Relaxed);

@@ -42,7 +42,7 @@ pub struct NvmFlush {
     pub high_water: u32,
     /// The threads stop when the percentage is down to this.
     pub low_water: u32,
-    /// Whether one thread slowly writes the remaining pages
+    /// Whether one thread slowly writes the remaining pages while no page is changed or read.
     pub when_idle: bool,
 }
 

@@ -30,6 +30,7 @@ const TRIES: usize = 2000;
 /// After this many attempts that failed because a device is full, a thread returns the error.
 const REFUSED_TRIES: usize = 16;
 /// After this many attempts a thread returns the error if the log has stopped. Dirty
+/// pages cannot be written then, but other threads may release clean frames.
 const STOPPED_TRIES: usize = 16;
 
 /// The result of one search for victims.

@@ -7,11 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use varve_device::{Directory, MemoryDirectory, RecordLog, Region, RegionFacts, RegionTally, Result};
-use varve_memory::{Allocator, Direction, KeyRange, Pointer, Store, TableNo};
+use varve_memory::{
+    Allocator, Direction, FileCosts, Files, Inplace, InplaceSettings, KeyRange, Pointer, Store, TableNo,
+};
 
 use super::life::{self, Plan};
 use super::model::{INDEXES, Model, TABLE};
-use super::{ENGINES, Engine};
+use super::{ENGINES, Engine, ROOT, owner};
 use crate::life::{DATABASE, REGION};
 use crate::rng::Rng;
 use crate::traced::Calls;
@@ -198,4 +200,43 @@ fn damaged_bytes_are_an_error_and_never_a_panic_or_a_loop() {
 #[ignore = "a long search, which `make crash` runs"]
 fn many_damaged_regions() {
     check(std::env::var("TRIALS").ok().and_then(|value| value.parse().ok()).unwrap_or(5000));
+}
+
+/// A checkpoint with a damaged number names a log file that is not there. A start once took the true log for an
+/// unfinished file, removed it, and lost the changes since the checkpoint.
+#[test]
+fn a_start_removes_no_log_if_the_checkpoint_names_another_one()
+-> std::result::Result<(), Box<dyn std::error::Error>> {
+    let region = MemoryDirectory::new().map(REGION, 1 << 20)?;
+    drop(Allocator::format(Arc::clone(&region), DATABASE)?);
+    // A start clears what is not in files.
+    let allocator = || Allocator::open(Arc::clone(&region), DATABASE).map(Arc::new);
+    let open = || Inplace::open(allocator()?, ROOT, owner(1), InplaceSettings::default());
+    let names = || Files::open(allocator()?, ROOT, owner(1), FileCosts::default()).map(|files| files.names());
+    let mut store = open()?;
+    let table = store.create_table(owner(9), 1)?;
+    store.insert(table, &[b"a"], b"first")?;
+    store.commit()?;
+    store.checkpoint()?;
+    store.insert(table, &[b"b"], b"second")?;
+    store.commit()?;
+    store.sync()?;
+    drop(store);
+    let before = names()?;
+    assert!(before.iter().any(|name| **name == *"log.1"), "{before:?}");
+    // The number is the second word of the file, whose bytes are somewhere in the region.
+    let magic = u64::from_le_bytes(*b"VINPCHK1");
+    let heads = (0..region.len_bytes() / 8).map(|word| word * 8).filter(|at| region.load_word(*at) == magic);
+    let heads: Vec<u64> = heads.collect();
+    for (at, number) in heads.iter().flat_map(|at| [(*at, 0), (*at, 2), (*at, u64::MAX)]) {
+        region.store_word(at + 8, number);
+        let error = open().err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(error.contains("the number of the log in a checkpoint"), "{number}: {error}");
+        assert_eq!(names()?, before);
+    }
+    heads.iter().for_each(|at| region.store_word(at + 8, 1));
+    let store = open()?;
+    let mut row = Vec::new();
+    assert!(store.get(table, 0, b"b", &mut row)? && row == b"second");
+    Ok(())
 }

@@ -28,6 +28,7 @@ pub(in crate::flash) struct Policy {
     /// Recognizes pages of scans.
     pub(in crate::flash) scans: Scans,
     /// The gate. Threads that take pages hold it shared. It is held exclusively while
+    /// the design changes.
     pub(in crate::flash) gate: RwLock<()>,
     /// Held during a change of the design or the size.
     pub(in crate::flash) switching: Mutex<()>,

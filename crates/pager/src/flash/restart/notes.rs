@@ -9,7 +9,7 @@
 //!
 //! What it does not know: who writes and reads it.
 
-/// Kind of the note record
+/// Kind of the note record.
 pub(in crate::flash) const NOTE_FLASH: u8 = 6;
 
 pub(in crate::flash) const EPOCH_BYTES: usize = 8;

@@ -519,7 +519,7 @@ impl Partition {
     }
 
     /// Whether more than a twentieth of the slots is free. While this is so, the cache takes every clean page
-    /// that leaves the pool
+    /// that leaves the pool (Do 2012, section 3.3.1, "aggressive filling").
     pub(super) fn is_filling(&self) -> bool {
         self.free.len() * 20 > self.slots.len()
     }

@@ -160,6 +160,7 @@ impl WriteAhead for NoLog {
 pub(in crate::flash) struct Stoppable {
     cause: OnceLock<PagerError>,
     /// The reason with which another thread stops the log, just before
+    /// the next call of `stop`.
     pub(in crate::flash) first: Mutex<Option<PagerError>>,
 }
 
@@ -199,6 +200,7 @@ impl Random {
 }
 
 /// Reads a run with holes. Returns whether each page has the LSN
+/// in `known`.
 pub(in crate::flash) fn read(cache: &FlashCache, first: u32, holes: &[bool], known: &[u64]) -> bool {
     let mut buffers: Vec<AlignedBuf> = holes.iter().map(|_| AlignedBuf::new(PAGE_BYTES)).collect();
     let mut want: Vec<Want<'_>> = buffers

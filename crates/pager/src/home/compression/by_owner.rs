@@ -36,7 +36,7 @@ pub(crate) struct Compressions {
 /// Counts of the written pages that were to be compressed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StoredPages {
-    /// The number of pages; a page counts
+    /// The number of pages. A page counts each time that it is written.
     pub pages: u64,
     /// Their length in bytes without compression.
     pub plain_bytes: u64,
@@ -51,10 +51,10 @@ type Owner = (SpaceId, u32);
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Table {
     by_owner: HashMap<Owner, Compression>,
-    /// Compressions according to the log. They count until the engine has set the table.
+    /// Compressions according to the log. They are used until the engine has set `by_owner`.
     noted: Forms,
-    /// Compressions of stored pages, for owners that the log does not name. They count until the engine has
-    /// set the table.
+    /// Compressions of stored pages, for owners that the log does not name. They are used until the engine has
+    /// set `by_owner`.
     learned: HashMap<Owner, Compression>,
     /// The compression of all other owners.
     default: Compression,

@@ -138,7 +138,7 @@ pub(crate) struct PackedSpace {
     is_full: AtomicBool,
     /// Another attempt to make the file longer is due.
     asks_again: AtomicBool,
-    /// The number of pages that may be written
+    /// The number of pages that may be written (`room.rs`).
     granted: AtomicU32,
     /// The hollow extent where the next search begins.
     hollow_from: AtomicU32,

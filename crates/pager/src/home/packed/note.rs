@@ -20,7 +20,7 @@ use crate::base::ids::{PageNo, SpaceId};
 use crate::base::lsn::Lsn;
 use crate::log::record::{put_varint, take_varint};
 
-/// Kind of the note record (kinds below
+/// Kind of the note record (kinds below 16 belong to the pager).
 pub(crate) const NOTE_MAP: u8 = 3;
 
 /// The most pages in one note record, because it must fit into a small log segment.

@@ -461,7 +461,7 @@ impl Doublewrite {
 }
 
 /// Repairs torn pages from the copies in the existing file. Its layout may differ from the configured one.
-/// `announce` is called with each page
+/// `announce` is called with each page before it is repaired.
 pub(super) fn repair(
     place: CopyFile<'_>,
     page_size: u32,

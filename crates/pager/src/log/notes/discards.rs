@@ -10,7 +10,7 @@
 
 use crate::base::ids::{PageId, PageRange};
 
-/// Kind of the note record
+/// Kind of the note record.
 pub(crate) const NOTE_DISCARD: u8 = 1;
 
 const RANGE_BYTES: usize = 12;

@@ -22,7 +22,7 @@ use crate::base::compression::{Algorithm, Compression};
 use crate::base::ids::SpaceId;
 use crate::log::record::{put_varint, take_varint};
 
-/// Kind of the note record
+/// Kind of the note record.
 pub(crate) const NOTE_FORMS: u8 = 4;
 
 /// How an owner's pages are stored. `None` means the default.

@@ -19,7 +19,7 @@ use crate::base::image::Image;
 use crate::base::lsn::Lsn;
 use crate::log::record::{put_varint, take_varint};
 
-/// Kind of the note record
+/// Kind of the note record.
 pub(crate) const NOTE_WRITTEN: u8 = 2;
 
 /// A planted fault. With this fault the log gets no records of written pages, because these records would

@@ -118,8 +118,8 @@ fn parts(template: &str) -> Vec<Part<'_>> {
     out
 }
 
-/// Whether the text begins with this pattern. Patterns for words are listed in each spelling. The other ones
-/// may be in upper or lower case.
+/// Whether the text begins with this pattern. Upper and lower case make a difference for patterns of words:
+/// the list of patterns has MONTH, Month and month. All other patterns, such as YYYY, match in any case.
 fn fits(rest: &str, pattern: &str) -> bool {
     const SPELLED: [&str; 8] = ["MONTH", "MON", "DAY", "DY", "A.M.", "AM", "RM", "TZ"];
     let spelled = SPELLED.iter().any(|word| word.eq_ignore_ascii_case(pattern))
