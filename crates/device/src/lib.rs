@@ -83,6 +83,6 @@ pub use region_emulated::EmulatedRegion;
 pub use region_files::{HEAD_BYTES, RegionExtents, RegionFiles};
 pub use region_part::RegionPart;
 pub use sys::thread_cpu_ns;
-pub use trace::{IoTrace, TraceEntry};
+pub use trace::{IoTrace, TRACE_ENTRY_BYTES, TraceEntry};
 pub use tracked::Tracked;
 pub use volatile::VolatileMachine;

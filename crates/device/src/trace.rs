@@ -34,6 +34,10 @@ pub struct TraceEntry {
     pub why: Purpose,
 }
 
+/// The bytes of an entry in memory.
+pub const TRACE_ENTRY_BYTES: usize = size_of::<TraceEntry>();
+const _: () = assert!(TRACE_ENTRY_BYTES <= 48);
+
 struct Recording {
     since: Instant,
     entries_max: usize,

@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Read;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::Deserialize;
@@ -17,11 +17,7 @@ use varve_bench::{BenchError, Result};
 use varve_device::{Purpose, Space, Timed, TraceEntry};
 
 use crate::experiment::chart::{self, Axes, Caption, Panel, Series};
-use crate::experiment::trace::end_to_end;
-
-/// The most requests of a panel that are drawn.
-const DRAWN_MAX: usize = 20_000;
-const MIB: f64 = (1 << 20) as f64;
+use crate::experiment::trace::{DRAWN_MAX, MIB, end_to_end, thinned};
 
 /// What to draw.
 #[derive(Debug, Args)]
@@ -41,17 +37,19 @@ impl TraceArgs {
     pub fn execute(&self) -> Result<()> {
         let text: Box<dyn Read> = match self.file.to_str() {
             Some("-") => Box::new(std::io::stdin()),
-            _ => Box::new(std::fs::File::open(&self.file).map_err(|error| {
-                std::io::Error::new(error.kind(), format!("{}: {error}", self.file.display()))
-            })?),
+            _ => Box::new(std::fs::File::open(&self.file).map_err(|error| at(&self.file, error))?),
         };
         let only = self.space.as_deref().map(|name| by_name("space", name, &Space::ALL, Space::name));
         let only = only.transpose().map_err(BenchError::Arguments)?;
         let requests = read(text)?;
         let svg =
             draw(requests.iter().filter(|request| only.is_none_or(|space| request.entry.space == space)))?;
-        Ok(std::fs::write(&self.out, svg)?)
+        Ok(std::fs::write(&self.out, svg).map_err(|error| at(&self.out, error))?)
     }
+}
+
+fn at(path: &Path, error: std::io::Error) -> std::io::Error {
+    std::io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
 /// A line of the view.
@@ -88,23 +86,39 @@ fn by_name<T: Copy>(
 
 fn read(text: impl Read) -> Result<Vec<Request>> {
     let mut requests = Vec::new();
-    let mut lines = csv::Reader::from_reader(text);
-    for (line, number) in lines.deserialize::<Line>().zip(2..) {
-        let failed = |why: String| BenchError::Arguments(format!("line {number} of the trace: {why}"));
-        let line = line.map_err(|error| failed(error.to_string()))?;
-        let entry = TraceEntry {
-            start_ns: (line.start_us * 1e3) as u64,
-            took_ns: (line.duration_us * 1e3) as u64,
-            space: by_name("space", &line.space, &Space::ALL, Space::name).map_err(failed)?,
-            file: line.file,
-            offset: line.offset_bytes,
-            len_bytes: line.length_bytes,
-            what: by_name("operation", &line.operation, &Timed::ALL, Timed::name).map_err(failed)?,
-            why: by_name("purpose", &line.purpose, &Purpose::ALL, Purpose::name).map_err(failed)?,
-        };
-        requests.push(Request { device: line.device, entry });
+    let mut records = csv::Reader::from_reader(text);
+    let failed = |why: String| BenchError::Arguments(format!("the trace: {why}"));
+    let header = records.headers().map_err(|error| failed(error.to_string()))?.clone();
+    for record in records.into_records() {
+        let record = record.map_err(|error| failed(error.to_string()))?;
+        let number = record.position().map_or(0, csv::Position::line);
+        let line: Line =
+            record.deserialize(Some(&header)).map_err(|error| failed(format!("line {number}: {error}")))?;
+        let request = line.request().map_err(|why| failed(format!("line {number}: {why}")))?;
+        requests.push(request);
     }
     Ok(requests)
+}
+
+impl Line {
+    fn request(self) -> std::result::Result<Request, String> {
+        let ns = |what: &str, us: f64| match us.is_finite() && us >= 0.0 {
+            true => Ok((us * 1e3) as u64),
+            false => Err(format!("{what} is {us}, and no time")),
+        };
+        self.offset_bytes.checked_add(self.length_bytes).ok_or("no file is that long")?;
+        let entry = TraceEntry {
+            start_ns: ns("start_us", self.start_us)?,
+            took_ns: ns("duration_us", self.duration_us)?,
+            space: by_name("space", &self.space, &Space::ALL, Space::name)?,
+            file: self.file,
+            offset: self.offset_bytes,
+            len_bytes: self.length_bytes,
+            what: by_name("operation", &self.operation, &Timed::ALL, Timed::name)?,
+            why: by_name("purpose", &self.purpose, &Purpose::ALL, Purpose::name)?,
+        };
+        Ok(Request { device: self.device, entry })
+    }
 }
 
 /// Draws requests, with one panel for each device and space.
@@ -138,9 +152,8 @@ fn draw<'a>(requests: impl Iterator<Item = &'a Request>) -> Result<String> {
 
 /// One series for each purpose and direction.
 fn series(entries: &[TraceEntry]) -> Vec<Series> {
-    let every = entries.len().div_ceil(DRAWN_MAX).max(1);
     let mut series: BTreeMap<(usize, bool), Series> = BTreeMap::new();
-    for entry in entries.iter().step_by(every) {
+    for entry in thinned(entries.iter(), entries.len()) {
         let is_read = entry.what == Timed::Read;
         let name = || format!("{}, {}", entry.why.name(), if is_read { "read" } else { "write" });
         let one = series.entry((entry.why as usize, is_read));
@@ -185,6 +198,33 @@ mod tests {
         assert!(message.contains("line 2") && message.contains("there is no space \"nowhere\""), "{message}");
         assert!(error_of("device,start_us\nd,1\n").contains("line 2"));
         assert!(error_of(&format!("{HEADER}d,1,1,read,data,data page,1,-1,8192\n")).contains("line 2"));
+        for times in ["-1,1", "NaN,1", "1,inf"] {
+            let message = error_of(&format!("{HEADER}d,{times},read,data,data page,1,0,8192\n"));
+            assert!(message.contains("line 2") && message.contains("no time"), "{times}: {message}");
+        }
+        let beyond = format!("{HEADER}d,1,1,read,data,data page,1,{},8192\n", u64::MAX);
+        assert!(error_of(&beyond).contains("line 2: no file is that long"), "{}", error_of(&beyond));
         assert!(draw(std::iter::empty()).is_err());
+    }
+
+    /// Of too many requests, a panel has a part, and the caption says so.
+    #[test]
+    fn too_many_requests_are_thinned() {
+        let entry = |n: usize| TraceEntry {
+            start_ns: n as u64,
+            took_ns: 1,
+            space: Space::Log,
+            file: 1,
+            offset: 0,
+            len_bytes: 512,
+            what: Timed::Write,
+            why: Purpose::Log,
+        };
+        let request = |n| Request { device: "d".into(), entry: entry(n) };
+        let requests: Vec<Request> = (0..=2 * DRAWN_MAX).map(request).collect();
+        let svg = draw(requests.iter()).unwrap();
+        assert!(svg.contains("every n-th request is drawn"));
+        assert!(svg.matches("<circle").count() <= DRAWN_MAX, "{}", svg.matches("<circle").count());
+        assert!(!draw(requests[..DRAWN_MAX].iter()).unwrap().contains("every n-th request is drawn"));
     }
 }

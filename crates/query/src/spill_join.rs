@@ -48,12 +48,13 @@ const LONG_ROWS: usize = 16;
 const PROBE_FACTOR: u64 = 4;
 
 /// What the last run of a join has done.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Ran {
     /// The method.
     pub method: Option<JoinMethod>,
-    /// The predicted times of the methods in microseconds, if the cost model has chosen among them.
-    pub predicted_us: Option<[(JoinMethod, f64); JoinMethod::ALL.len()]>,
+    /// The methods among which the cost model has chosen, with their predicted times in microseconds. Empty if it
+    /// has not chosen.
+    pub predicted_us: Vec<(JoinMethod, f64)>,
     /// Partitions on the drive.
     pub partitions: usize,
     /// The most memory that it had, in bytes.
@@ -141,7 +142,7 @@ impl SpillJoinPlan {
 
     /// The method that is forced, or what the last run has done.
     pub fn ran(&self) -> Ran {
-        let ran = *self.ran.lock();
+        let ran = self.ran.lock().clone();
         Ran { method: ran.method.or(self.method), ..ran }
     }
 
@@ -450,8 +451,10 @@ impl Running {
             None if is_in_memory => JoinMethod::Hybrid,
             None => {
                 let shape = JoinShape { build, probe, input_fill: 1.0, is_one_drive: true };
-                self.ran.lock().predicted_us = Some(join.predict_us(shape, times, ProcessorTimes::TODAY));
-                join.choose(shape, times, ProcessorTimes::TODAY, false)
+                let predicted_us = join.predict_us(shape, times, ProcessorTimes::TODAY, false);
+                let cheapest = JoinMethod::cheapest(&predicted_us);
+                self.ran.lock().predicted_us = predicted_us;
+                cheapest
             }
         };
         self.ran.lock().method = Some(join.method);

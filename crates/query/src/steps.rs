@@ -154,9 +154,9 @@ fn spilling(join: &SpillJoinPlan) -> Step {
         _ => joined("Hash", "Hash Join", join.kind()),
     };
     let step = step.note("Join Method", ran.method.map_or("chosen by cost", method_name));
-    let step = match ran.predicted_us {
-        Some(times) => step.note("Predicted Times", predicted(&times)),
-        None => step,
+    let step = match &*ran.predicted_us {
+        [] => step,
+        times => step.note("Predicted Times", predicted(times)),
     };
     if ran.peak_bytes == 0 {
         return step;
@@ -165,10 +165,9 @@ fn spilling(join: &SpillJoinPlan) -> Step {
     if ran.partitions == 0 { step } else { step.note("Partitions", ran.partitions.to_string()) }
 }
 
-/// The predicted times of the methods among which the cost model has chosen. Block nested loops is not one.
+/// Predicted times of methods, in milliseconds.
 fn predicted(times: &[(JoinMethod, f64)]) -> String {
-    let possible = times.iter().filter(|(method, _)| *method != JoinMethod::NestedLoops);
-    let shown = possible.map(|(method, us)| format!("{} {:.1} ms", method_name(*method), us / 1e3));
+    let shown = times.iter().map(|(method, us)| format!("{} {:.1} ms", method_name(*method), us / 1e3));
     shown.collect::<Vec<_>>().join(", ")
 }
 

@@ -55,7 +55,7 @@ pub struct TemporaryDirectory {
     path: PathBuf,
     emulated: Option<Arc<dyn Directory>>,
     opened: Mutex<Option<Arc<dyn Directory>>>,
-    /// The times of its drive, after the first call of `drive`.
+    /// The times of its drive, after the first measurement. It is locked while the drive is measured.
     drive: Mutex<Option<DriveTimes>>,
 }
 
@@ -67,21 +67,22 @@ impl TemporaryDirectory {
         TemporaryDirectory { path, emulated, opened: Mutex::default(), drive }
     }
 
-    /// The times of the drive. The first call measures them, unless the drive is emulated.
+    /// The times of the drive. The first call measures them, unless the drive is emulated. Then its query waits
+    /// for the measurement, which takes about half a second on a disk. Other queries do not wait. Until the
+    /// times are known, they take the drive for the flash drive of Do 2012.
     ///
     /// Direct I/O is used for the measurement, because files that are much larger than the kernel's cache have
-    /// the speed of the drive. A drive that can't be measured, because it is full for example, is taken for
-    /// the flash drive of Do 2012. The next call tries again.
+    /// the speed of the drive. The file of 8 MiB exists only meanwhile, and no quota counts it. A drive that
+    /// can't be measured, because it is full for example, stays taken for that flash drive.
     pub fn drive(&self) -> DriveTimes {
-        let mut drive = self.drive.lock();
+        let Some(mut drive) = self.drive.try_lock() else { return DriveTimes::FLASH };
         if let Some(times) = *drive {
             return times;
         }
         let directory = FileDirectory::open(&self.path, FileOptions::default());
-        match directory.map_err(SpillError::from).and_then(|directory| DriveTimes::measure(&*directory)) {
-            Ok(times) => *drive.insert(times),
-            Err(_) => DriveTimes::FLASH,
-        }
+        let measured =
+            directory.map_err(SpillError::from).and_then(|directory| DriveTimes::measure(&*directory));
+        *drive.insert(measured.unwrap_or(DriveTimes::FLASH))
     }
 
     fn directory(&self) -> Result<Arc<dyn Directory>> {

@@ -1,22 +1,22 @@
 //! Finds the times of a drive: by measuring it, or from a device profile. The cost model needs them.
 //!
 //! Invariants
-//! 1. A measurement leaves no file. After a crash, [`crate::TemporarySpace::open`] removes the file.
+//! 1. A measurement leaves no file. If a crash leaves one, the next measurement removes it.
 //! 2. All times are greater than 0, so that the cost model can divide by them.
 
 use std::time::Instant;
 
 use twox_hash::XxHash64;
-use varve_device::{AlignedBuf, Directory, Durability, OpenHow, Profile, Purpose, Space};
+use varve_device::{AlignedBuf, BlockFile, Directory, Durability, OpenHow, Profile, Purpose, Space};
 
 use crate::allocation::DriveTimes;
 use crate::error::Result;
 
-/// The temporary space removes files with this prefix, in case that a measurement crashes.
 const FILE: &str = "spill-measured";
 /// A request long enough that the access time hardly counts.
 const BLOCK_BYTES: usize = 1 << 20;
-const BLOCKS: u64 = 8;
+/// The length of the file.
+const LEN_BYTES: u64 = 8 << 20;
 /// Random reads of one page each.
 const READS: u64 = 33;
 const PAGE_BYTES: u64 = 4096;
@@ -32,6 +32,9 @@ impl DriveTimes {
     /// The seek of a disk can't be told from its rotational delay here, so `latency_us` has both. If the
     /// directory does not use direct I/O, the result is the speed of the kernel's page cache.
     pub fn measure(directory: &dyn Directory) -> Result<DriveTimes> {
+        if directory.exists(FILE)? {
+            directory.remove(FILE)?;
+        }
         let measured = measure(directory);
         match directory.remove(FILE) {
             Err(error) if measured.is_ok() => Err(error.into()),
@@ -60,44 +63,56 @@ impl DriveTimes {
 
 fn measure(directory: &dyn Directory) -> Result<DriveTimes> {
     let file = directory.open(FILE, OpenHow::new_file(Space::Temporary))?;
-    let len_bytes = BLOCKS * BLOCK_BYTES as u64;
-    file.set_len(len_bytes)?;
+    file.set_len(LEN_BYTES)?;
     let mut block = AlignedBuf::new(BLOCK_BYTES);
     // A drive may store zeros faster than other bytes.
-    let random = |n: u64| XxHash64::oneshot(0, &n.to_le_bytes());
     for (n, word) in (0..).zip(block.chunks_exact_mut(8)) {
         word.copy_from_slice(&random(n).to_le_bytes());
     }
-    let offsets = || (0..BLOCKS).map(|n| n * BLOCK_BYTES as u64);
+    let speed = |us: f64| (LEN_BYTES as f64 / us).min(SPEED_MAX);
+    let write_bytes_per_us = speed(write_blocks_us(&*file, &block)?);
+    let read_bytes_per_us = speed(read_blocks_us(&*file, &mut block)?);
+    let page_bytes = PAGE_BYTES.max(u64::from(file.sector_bytes()));
+    let page_us = read_page_us(&*file, &mut block[..page_bytes as usize])?;
+    let latency_us = (page_us - page_bytes as f64 / read_bytes_per_us).max(LATENCY_MIN_US);
+    Ok(DriveTimes { seek_us: 0.0, latency_us, read_bytes_per_us, write_bytes_per_us })
+}
+
+/// The time to write all blocks one after the other, durably.
+fn write_blocks_us(file: &dyn BlockFile, block: &[u8]) -> Result<f64> {
     let began = Instant::now();
-    for offset in offsets() {
-        file.write_at(offset, &block, Purpose::Temporary, Durability::Later)?;
+    for offset in (0..LEN_BYTES).step_by(BLOCK_BYTES) {
+        file.write_at(offset, block, Purpose::Temporary, Durability::Later)?;
     }
     file.flush()?;
-    let write_us = us_since(began);
+    Ok(us_since(began))
+}
+
+/// The time to read all blocks one after the other.
+fn read_blocks_us(file: &dyn BlockFile, block: &mut [u8]) -> Result<f64> {
     let began = Instant::now();
-    for offset in offsets() {
-        file.read_at(offset, &mut block, Purpose::Temporary)?;
+    for offset in (0..LEN_BYTES).step_by(BLOCK_BYTES) {
+        file.read_at(offset, block, Purpose::Temporary)?;
     }
-    let read_us = us_since(began);
-    let page_bytes = PAGE_BYTES.max(u64::from(file.sector_bytes()));
-    let mut reads_us = Vec::new();
+    Ok(us_since(began))
+}
+
+/// The median time to read a page at any address.
+fn read_page_us(file: &dyn BlockFile, page: &mut [u8]) -> Result<f64> {
+    let (page_bytes, mut reads_us) = (page.len() as u64, Vec::new());
     for n in 0..READS {
-        let offset = random(n) % (len_bytes / page_bytes) * page_bytes;
+        let offset = random(n) % (LEN_BYTES / page_bytes) * page_bytes;
         let began = Instant::now();
-        file.read_at(offset, &mut block[..page_bytes as usize], Purpose::Temporary)?;
+        file.read_at(offset, page, Purpose::Temporary)?;
         reads_us.push(us_since(began));
     }
     reads_us.sort_by(f64::total_cmp);
-    let speed = |us: f64| (len_bytes as f64 / us).min(SPEED_MAX);
-    let read_bytes_per_us = speed(read_us);
-    let latency_us = reads_us[reads_us.len() / 2] - page_bytes as f64 / read_bytes_per_us;
-    Ok(DriveTimes {
-        seek_us: 0.0,
-        latency_us: latency_us.max(LATENCY_MIN_US),
-        read_bytes_per_us,
-        write_bytes_per_us: speed(write_us),
-    })
+    Ok(reads_us[reads_us.len() / 2])
+}
+
+/// A number that looks random, the same for each `n`.
+fn random(n: u64) -> u64 {
+    XxHash64::oneshot(0, &n.to_le_bytes())
 }
 
 fn us_since(began: Instant) -> f64 {
@@ -117,6 +132,8 @@ mod tests {
             let profile = Profile::shipped(name).unwrap();
             let expected = DriveTimes::of(&profile);
             let files = MemoryDirectory::new();
+            // A crash has left the file of an earlier measurement.
+            files.open(FILE, OpenHow::new_file(Space::Temporary)).unwrap();
             let drive = Emulated::wrap(files.clone(), profile, 1.0);
             let measured = DriveTimes::measure(drive.as_ref()).unwrap();
             assert_eq!(files.list().unwrap(), Vec::<String>::new());

@@ -6,8 +6,14 @@ use serde::Serialize;
 use varve_device::{Space, Timed, TraceEntry};
 
 /// The most requests of a trace that are drawn.
-const DRAWN_MAX: usize = 20_000;
-const MIB: f64 = (1 << 20) as f64;
+pub const DRAWN_MAX: usize = 20_000;
+/// Bytes of a MiB.
+pub const MIB: f64 = (1 << 20) as f64;
+
+/// Of these requests every n-th one, so that at most [`DRAWN_MAX`] are left. `count` is at least their number.
+pub fn thinned<T>(requests: impl Iterator<Item = T>, count: usize) -> impl Iterator<Item = T> {
+    requests.step_by(count.div_ceil(DRAWN_MAX).max(1))
+}
 
 /// Requests to a space, as points: seconds since the start, and MiB from the beginning of the space.
 #[derive(Debug, Default, Serialize)]
@@ -19,9 +25,8 @@ pub struct DrawnTrace {
 impl DrawnTrace {
     /// The trace of the requests to a space. If there are too many, only every n-th one is drawn.
     pub fn of(entries: &[TraceEntry], space: Space) -> Self {
-        let every = entries.len().div_ceil(DRAWN_MAX).max(1);
         let mut drawn = Self::default();
-        for entry in entries.iter().filter(|entry| entry.space == space).step_by(every) {
+        for entry in thinned(entries.iter().filter(|entry| entry.space == space), entries.len()) {
             let at = [entry.start_ns as f64 / 1e9, entry.offset as f64 / MIB];
             let way = if entry.what == Timed::Read { &mut drawn.read } else { &mut drawn.write };
             way.push(at);

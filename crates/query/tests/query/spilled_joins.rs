@@ -155,6 +155,7 @@ fn predicted_ms(profile: Option<&str>) -> Vec<(String, f64)> {
     lines(&mut session, "insert into t select i, repeat('x', 150) || i from generate_series(1, 40000) as i");
     let joined = "explain (analyze, timing off) select count(*) from t x join t y on x.c = y.c";
     let shown = lines(&mut session, joined);
+    assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 0, "a measurement leaves no file");
     let line = shown.iter().find_map(|line| line.trim().strip_prefix("Predicted Times: "));
     let line = line.unwrap_or_else(|| panic!("{shown:?}"));
     let entry = |entry: &str| {

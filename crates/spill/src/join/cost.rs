@@ -156,6 +156,14 @@ impl PhaseCost {
     }
 }
 
+impl JoinMethod {
+    /// Returns the algorithm with the shortest time of these predictions.
+    pub fn cheapest(predicted_us: &[(JoinMethod, f64)]) -> JoinMethod {
+        let cheapest = predicted_us.iter().min_by(|a, b| a.1.total_cmp(&b.1));
+        cheapest.map_or(JoinMethod::Hybrid, |(method, _)| *method)
+    }
+}
+
 impl JoinCost {
     /// Returns the time of the I/O on this drive, in microseconds.
     pub fn io_us(&self, drive: DriveTimes) -> f64 {
@@ -204,20 +212,22 @@ impl Join {
         processor: ProcessorTimes,
         can_rewind: bool,
     ) -> JoinMethod {
-        let methods = self.predict_us(shape, drive, processor).into_iter();
-        let possible = methods.filter(|(method, _)| can_rewind || *method != JoinMethod::NestedLoops);
-        possible.min_by(|a, b| a.1.total_cmp(&b.1)).map_or(JoinMethod::Hybrid, |(method, _)| method)
+        JoinMethod::cheapest(&self.predict_us(shape, drive, processor, can_rewind))
     }
 
-    /// Returns the predicted time of each algorithm, in microseconds.
+    /// Returns the algorithms that are considered ([`Join::choose`]) with their predicted times, in
+    /// microseconds.
     pub fn predict_us(
         &self,
         shape: JoinShape,
         drive: DriveTimes,
         processor: ProcessorTimes,
-    ) -> [(JoinMethod, f64); JoinMethod::ALL.len()] {
-        JoinMethod::ALL
-            .map(|method| (method, Join { method, ..self.clone() }.cost(shape).total_us(drive, processor)))
+        can_rewind: bool,
+    ) -> Vec<(JoinMethod, f64)> {
+        let us = |method| Join { method, ..self.clone() }.cost(shape).total_us(drive, processor);
+        let methods = JoinMethod::ALL.into_iter();
+        let possible = methods.filter(|method| can_rewind || *method != JoinMethod::NestedLoops);
+        possible.map(|method| (method, us(method))).collect()
     }
 
     fn page_bytes(&self) -> f64 {

@@ -10,7 +10,8 @@
 //! ```
 //!
 //! Invariants
-//! 1. Probe rows end in their order, so their bits are in this order, too.
+//! 1. If bits are written, probe rows end in their order, so the bits are in this order, too. Otherwise a row
+//!    without candidates ends at once, while rows before it may still wait in the batch.
 //! 2. When a scan has ended, no candidate is undecided.
 
 use crate::bits::{BitReader, BitWriter};

@@ -67,3 +67,28 @@ fn what_show_says_can_be_queried() {
     assert_eq!(names.len(), levels.len(), "a counter has one row: {levels:?}");
     assert!(levels.iter().any(|row| row[0] == "home" && row[2] == "pages_written"), "{levels:?}");
 }
+
+/// Only superusers and members of `pg_read_all_stats` see devices.
+#[test]
+fn the_trace_is_not_for_every_role() {
+    let db = database();
+    let mut s = session(&db);
+    db.engine().set_io_trace(100);
+    let run = |s: &mut Session, sql: &str| {
+        let mut recorder = Recorder::default();
+        recorder.simple(s, sql);
+        recorder.lines.join("\n")
+    };
+    run(&mut s, "create role reader; create table t (a int primary key)");
+    assert!(rows(&mut s, "show varve.io_trace").iter().any(|row| row[4] == "log"));
+    // Another number begins a new trace.
+    db.engine().set_io_trace(101);
+    assert!(rows(&mut s, "show varve.io_trace").is_empty());
+    let refused = run(&mut s, "set role reader; select * from varve_io_trace");
+    assert!(refused.contains("42501"), "{refused}");
+    let allowed = run(
+        &mut s,
+        "reset role; grant pg_read_all_stats to reader; set role reader; select count(*) from varve_io_trace",
+    );
+    assert!(!allowed.contains("42501"), "{allowed}");
+}

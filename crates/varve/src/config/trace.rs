@@ -2,7 +2,7 @@
 
 use varve_pager::{Form, Setting, Unit};
 
-/// The most entries for each device. They take 64 MB.
+/// The most entries for each device. They take at most 48 MB (`varve_device::TRACE_ENTRY_BYTES`).
 const ENTRIES_MAX: usize = 1_000_000;
 
 /// What is recorded of requests to the devices.

@@ -286,8 +286,7 @@ impl FlashCache {
         if misses.is_empty() {
             return Ok(());
         }
-        let wanted =
-            |run: &Run<'_, '_>| run.want.iter().filter(|want| matches!(want, Want::Page { .. })).count();
+        let wanted = |run: &Run<'_, '_>| run.want.iter().filter(|want| is_wanted(want)).count();
         let pages = misses.iter().map(wanted).sum();
         let mut read = || self.around.below.read(&mut misses, why);
         if why == Access::Random {

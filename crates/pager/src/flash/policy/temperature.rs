@@ -14,6 +14,7 @@ use crate::base::ids::PageId;
 
 /// Pages of an extent, for which one temperature is kept.
 const EXTENT_PAGES: u64 = 32;
+
 /// The temperatures, by number of the extent.
 #[derive(Default)]
 pub(in crate::flash) struct Heat(Mutex<FxHashMap<u64, u64>>);

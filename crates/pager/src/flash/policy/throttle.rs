@@ -126,7 +126,7 @@ impl Throttle {
         let random_ns = self.home.ns().unwrap_or(UNKNOWN_NS);
         let home_ns = match why {
             Access::Random => random_ns,
-            _ => self.home_run.ns().unwrap_or(random_ns / RANDOM_OF_RUN),
+            Access::Sequential => self.home_run.ns().unwrap_or(random_ns / RANDOM_OF_RUN),
         };
         home_ns.saturating_sub(self.here.ns().unwrap_or(0)).max(1)
     }
