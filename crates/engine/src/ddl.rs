@@ -17,7 +17,7 @@ use varve_pager::SpaceId;
 
 use crate::catalog::sequence_range::StoredSequence;
 use crate::catalog::{
-    Catalog, Check, Definition, Derived, Identity, IndexDef, IndexId, Layout, NewIndex, NewTable,
+    Catalog, Check, Definition, Derived, Identity, IndexDef, IndexId, LeafLayout, NewIndex, NewTable,
     ObjectChange, ObjectId, Partitions, PrimaryKey, SchemaDef, StorageOptions, Table, TableDef, TableId,
 };
 use crate::error::{Error, ObjectKind, Result};
@@ -502,7 +502,7 @@ fn check_table(new: &NewTable) -> Result<()> {
             return Err(Error::Undefined { kind: ObjectKind::Engine, name: engine.clone() });
         }
         in_memory::refuse_kinds(new, engine)?;
-        if new.storage.layout == Layout::Columns {
+        if new.storage.layout == LeafLayout::ByColumns {
             return Err(Error::Unsupported {
                 what: format!("WITH (layout = 'pax') for a table of engine {engine}"),
             });

@@ -85,7 +85,7 @@ pub use catalog::predefined;
 pub use catalog::{
     About, Action, BOOTSTRAP_NAME, BOOTSTRAP_NAME_BEFORE, BOOTSTRAP_ROLE, Bound, Catalog, Check, ColumnDef,
     Comment, DatabaseDef, DeriveKey, Derived, Deriver, Edge, ForeignKey, Grant, Identity, IndexDef, IndexId,
-    KeyPart, Layout, Membership, Named, NewIndex, NewSequence, NewTable, NewView, ObjectId, POSTGRES,
+    KeyPart, LeafLayout, Membership, Named, NewIndex, NewSequence, NewTable, NewView, ObjectId, POSTGRES,
     POSTGRES_NAME, Part, PartitionMethod, Partitions, PrimaryKey, Rights, RoleDef, SchemaDef, Secret,
     SequenceDef, SequenceId, SequenceState, StorageOptions, TEMPLATE0, TEMPLATE1, Table, TableDef, TableId,
     Use, ViewColumn, ViewDef,

@@ -22,7 +22,7 @@ use varve_pager::{Algorithm, Compression};
 
 use super::databases::{DatabaseDef, POSTGRES};
 use super::defs::{
-    ColumnDef, IndexDef, Layout, PrimaryKey, SchemaDef, SequenceDef, StorageOptions, TableDef,
+    ColumnDef, IndexDef, LeafLayout, PrimaryKey, SchemaDef, SequenceDef, StorageOptions, TableDef,
 };
 use super::derived::{Derived, KeyPart};
 use super::objects::{About, RoleDef, ViewDef};
@@ -236,7 +236,7 @@ impl Writer {
                 | flag(!def.not_valid.is_empty(), HAS_NOT_VALID)
                 | flag(compression.is_some(), HAS_COMPRESSION)
                 | flag(!def.spread.is_empty(), HAS_SPREAD)
-                | flag(def.storage.layout == Layout::Columns, IS_BY_COLUMNS),
+                | flag(def.storage.layout == LeafLayout::ByColumns, IS_BY_COLUMNS),
         );
         if !def.not_valid.is_empty() {
             self.list(def.not_valid.iter(), |out, id| out.id(*id));
@@ -487,7 +487,7 @@ impl Reader<'_> {
             0 => Box::default(),
             _ => self.list(Self::place).filter(|places| !places.is_empty())?.into(),
         };
-        let layout = if flags & IS_BY_COLUMNS == 0 { Layout::Rows } else { Layout::Columns };
+        let layout = if flags & IS_BY_COLUMNS == 0 { LeafLayout::ByRows } else { LeafLayout::ByColumns };
         if flags & !(IS_UNLOGGED | HAS_NOT_VALID | HAS_COMPRESSION | HAS_SPREAD | IS_BY_COLUMNS) != 0 {
             return None;
         }

@@ -7,7 +7,7 @@ use varve_pager::{Algorithm, Compression};
 use super::codec::{Definition, decode, encode};
 use super::databases::{DatabaseDef, POSTGRES};
 use super::defs::{
-    ColumnDef, IndexDef, Layout, PrimaryKey, SchemaDef, SequenceDef, StorageOptions, TableDef,
+    ColumnDef, IndexDef, LeafLayout, PrimaryKey, SchemaDef, SequenceDef, StorageOptions, TableDef,
 };
 use super::derived::{Derived, KeyPart};
 use super::objects::{
@@ -62,7 +62,7 @@ fn table() -> TableDef {
         not_valid: [ObjectId(21)].into(),
         storage: StorageOptions {
             compression: Some(Compression { algorithm: Algorithm::Zstd, level: 19 }),
-            layout: Layout::Columns,
+            layout: LeafLayout::ByColumns,
         },
         engine: "paged".into(),
         place: TreeAddress { root: 3, owner: 4 },

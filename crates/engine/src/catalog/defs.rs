@@ -68,12 +68,12 @@ pub struct PrimaryKey {
 
 /// How the rows of a table lie in its leaves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Layout {
+pub enum LeafLayout {
     /// One row behind the other.
     #[default]
-    Rows,
+    ByRows,
     /// By columns (decision 0404).
-    Columns,
+    ByColumns,
 }
 
 /// How the pages of a table are stored: those of its rows, of its long values and of its indexes.
@@ -82,7 +82,7 @@ pub struct StorageOptions {
     /// The compression; `None` means the server's setting.
     pub compression: Option<Compression>,
     /// The layout of the leaves of its rows.
-    pub layout: Layout,
+    pub layout: LeafLayout,
 }
 
 /// A secondary index.
@@ -363,8 +363,8 @@ impl TableDef {
     pub(crate) fn leaf_widths(&self) -> Vec<u8> {
         let width = |column: &ColumnDef| column.column_type.fixed_width_bytes().unwrap_or(0) as u8;
         match self.storage.layout {
-            Layout::Rows => Vec::new(),
-            Layout::Columns => self.columns.iter().map(width).collect(),
+            LeafLayout::ByRows => Vec::new(),
+            LeafLayout::ByColumns => self.columns.iter().map(width).collect(),
         }
     }
 

@@ -36,7 +36,7 @@ use crate::partitions::StoredTables;
 use crate::table_engine::TableStore;
 use crate::table_lock::TableLock;
 pub use defs::{
-    ColumnDef, IndexDef, Layout, NewIndex, NewSequence, NewTable, PrimaryKey, SchemaDef, SequenceDef,
+    ColumnDef, IndexDef, LeafLayout, NewIndex, NewSequence, NewTable, PrimaryKey, SchemaDef, SequenceDef,
     SequenceState, StorageOptions, TableDef,
 };
 pub(crate) use derived::Keys;

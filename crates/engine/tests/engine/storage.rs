@@ -9,7 +9,7 @@ use crate::database::*;
 use varve_device::MemoryDirectory;
 use varve_engine::node::{NodeRef, columns_max};
 use varve_engine::{
-    Algorithm, ColumnType, Compression, Database, Layout, NewTable, PrimaryKey, StorageOptions, TableDef,
+    Algorithm, ColumnType, Compression, Database, LeafLayout, NewTable, PrimaryKey, StorageOptions, TableDef,
 };
 
 const PAGE_BYTES: u64 = 8192;
@@ -233,7 +233,7 @@ fn rows_lie_by_columns_if_the_table_says_so() {
     let (directory, database) = fresh();
     write_all(&database);
     let last = last_owner(&directory);
-    let by_columns = StorageOptions { layout: Layout::Columns, ..StorageOptions::default() };
+    let by_columns = StorageOptions { layout: LeafLayout::ByColumns, ..StorageOptions::default() };
     let rows = create_with(&database, "by_rows", StorageOptions::default());
     load(&database, &rows, (0..3000).map(|i| (i, i)));
     write_all(&database);
@@ -262,7 +262,7 @@ fn rows_lie_by_columns_if_the_table_says_so() {
 fn a_leaf_by_columns_has_a_limit_of_columns() {
     let (_, database) = fresh();
     let most = columns_max(PAGE_BYTES as usize);
-    let storage = StorageOptions { layout: Layout::Columns, ..StorageOptions::default() };
+    let storage = StorageOptions { layout: LeafLayout::ByColumns, ..StorageOptions::default() };
     let new = |count: usize| {
         let columns = (0..count).map(|n| column(&format!("c{n}"), ColumnType::Int4)).collect();
         NewTable { storage, ..NewTable::new("public", format!("t{count}"), columns) }

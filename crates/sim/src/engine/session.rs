@@ -12,8 +12,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use varve_engine::{
-    ColumnDef, ColumnType, Datum, Layout, NewTable, PrimaryKey, RowRef, ScanIndex, ScanSpec, StorageOptions,
-    Table, TableDef, Transaction,
+    ColumnDef, ColumnType, Datum, LeafLayout, NewTable, PrimaryKey, RowRef, ScanIndex, ScanSpec,
+    StorageOptions, Table, TableDef, Transaction,
 };
 
 use super::{SCHEMA, text};
@@ -121,7 +121,7 @@ pub(super) fn new_table(name: &str, primary_key: Option<PrimaryKey>) -> NewTable
         column("body", ColumnType::Text),
     ];
     let is_by_columns = name.bytes().fold(0, |sum, byte| sum ^ byte.count_ones()) % 2 == 1;
-    let layout = if is_by_columns { Layout::Columns } else { Layout::Rows };
+    let layout = if is_by_columns { LeafLayout::ByColumns } else { LeafLayout::ByRows };
     let storage = StorageOptions { layout, ..StorageOptions::default() };
     NewTable { primary_key, storage, ..NewTable::new(SCHEMA, name, columns) }
 }

@@ -7,7 +7,7 @@
 //!
 //! This module knows nothing about the layout of pages and the syntax of the options.
 
-use varve_engine::{Algorithm, Compression, Layout, StorageOptions};
+use varve_engine::{Algorithm, Compression, LeafLayout, StorageOptions};
 
 use crate::ast::StorageOption;
 use crate::error::{Result, SqlError, SqlState};
@@ -31,7 +31,7 @@ struct Said {
     level: Option<String>,
     resets_algorithm: bool,
     resets_level: bool,
-    layout: Option<Layout>,
+    layout: Option<LeafLayout>,
 }
 
 /// The options of CREATE TABLE.
@@ -72,7 +72,7 @@ pub(super) fn reset(now: StorageOptions, options: &[StorageOption]) -> Result<St
         resets_level: is_reset("compression_level"),
         ..Said::default()
     };
-    let layout = if is_reset("layout") { Layout::default() } else { now.layout };
+    let layout = if is_reset("layout") { LeafLayout::default() } else { now.layout };
     Ok(StorageOptions { compression: compression(now.compression, &said)?, layout })
 }
 
@@ -124,10 +124,10 @@ fn integer(name: &str, value: &str, least: i64, greatest: i64) -> Result<i64> {
         .with_detail(format!("Valid values are between \"{least}\" and \"{greatest}\".")))
 }
 
-fn layout(value: &str) -> Result<Layout> {
+fn layout(value: &str) -> Result<LeafLayout> {
     match value.to_ascii_lowercase().as_str() {
-        "row" => Ok(Layout::Rows),
-        "pax" => Ok(Layout::Columns),
+        "row" => Ok(LeafLayout::ByRows),
+        "pax" => Ok(LeafLayout::ByColumns),
         _ => Err(invalid(format!("invalid value for enum option \"layout\": {value}"))
             .with_detail("Valid values are \"row\" and \"pax\".")),
     }

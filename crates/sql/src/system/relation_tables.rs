@@ -6,8 +6,8 @@
 use std::collections::HashSet;
 
 use varve_engine::{
-    ColumnType, Compression, Datum, Layout, PartitionMethod, Rights, SequenceDef, StorageOptions, TableId,
-    Value,
+    ColumnType, Compression, Datum, LeafLayout, PartitionMethod, Rights, SequenceDef, StorageOptions,
+    TableId, Value,
 };
 
 use super::constraints::Demand;
@@ -398,6 +398,6 @@ fn storage_options(storage: StorageOptions) -> Vec<String> {
         let level = (level != 0).then(|| format!("compression_level={level}"));
         [format!("compression={algorithm}")].into_iter().chain(level)
     });
-    let layout = (storage.layout == Layout::Columns).then(|| "layout=pax".to_owned());
+    let layout = (storage.layout == LeafLayout::ByColumns).then(|| "layout=pax".to_owned());
     compression.chain(layout).collect()
 }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use varve_device::MemoryDirectory;
 use varve_engine::{
-    Change, ColumnDef, ColumnType, Database, Datum, Error, Isolation, Layout, NewIndex, NewTable, Options,
-    Outcome, PrimaryKey, Result, RowImage, ScanIndex, ScanSpec, StorageOptions, Table, TableDef, Transaction,
-    key,
+    Change, ColumnDef, ColumnType, Database, Datum, Error, Isolation, LeafLayout, NewIndex, NewTable,
+    Options, Outcome, PrimaryKey, Result, RowImage, ScanIndex, ScanSpec, StorageOptions, Table, TableDef,
+    Transaction, key,
 };
 use varve_pager::PagerConfig;
 
@@ -59,7 +59,7 @@ pub fn create_in(txn: &mut Transaction, name: &str, keyed: bool) -> Result<Arc<T
 pub fn create_by_columns(database: &Arc<Database>, name: &str) -> Arc<TableDef> {
     let def = create(database, name);
     let mut txn = database.begin(RC);
-    let storage = StorageOptions { layout: Layout::Columns, ..def.storage };
+    let storage = StorageOptions { layout: LeafLayout::ByColumns, ..def.storage };
     let def = txn.set_storage(def.id, storage).unwrap();
     txn.commit().unwrap();
     def

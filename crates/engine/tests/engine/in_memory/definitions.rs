@@ -1,7 +1,7 @@
 //! Definitions of tables: what is made and dropped with them, and what is refused.
 
 use varve_engine::{
-    Compression, DatabaseDef, Error, Layout, NewIndex, ObjectKind, StorageOptions, TEMPLATE1, Value,
+    Compression, DatabaseDef, Error, LeafLayout, NewIndex, ObjectKind, StorageOptions, TEMPLATE1, Value,
 };
 
 use super::*;
@@ -151,7 +151,7 @@ fn what_the_engines_do_not_have_is_refused_by_name() {
     );
     let by_columns = NewTable {
         engine: Some("nvm_inplace".into()),
-        storage: StorageOptions { layout: Layout::Columns, ..StorageOptions::default() },
+        storage: StorageOptions { layout: LeafLayout::ByColumns, ..StorageOptions::default() },
         ..NewTable::new("public", "c", columns())
     };
     let error = txn.create_table(by_columns).unwrap_err();
