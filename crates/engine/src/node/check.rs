@@ -18,7 +18,8 @@ pub fn damage(page: &[u8]) -> Option<String> {
         .err()
 }
 
-/// Whether lengths and offsets in the header are within the page. A change of one entry needs this.
+/// Whether lengths and offsets in the header are within the page, with a directory that has columns. A change
+/// of one entry needs this.
 #[inline]
 pub(crate) fn has_frame(node: NodeRef<'_>) -> bool {
     let (page_bytes, fixed) = (node.page_bytes(), node.fixed_bytes());
@@ -28,6 +29,13 @@ pub(crate) fn has_frame(node: NodeRef<'_>) -> bool {
         && heap <= page_bytes
         && fixed <= page_bytes - heap
         && node.garbage_bytes() <= page_bytes
+        && (!node.is_by_columns() || has_column_count(node))
+}
+
+/// Whether a leaf by columns can have as many columns as its header says. A leaf without columns has no
+/// directory that could be read.
+fn has_column_count(node: NodeRef<'_>) -> bool {
+    (1..=columns_max(node.page_bytes())).contains(&node.column_count())
 }
 
 /// Whether an entry is within the heap of a node that `has_frame`, with a value of at least
@@ -85,7 +93,7 @@ fn check_columns(node: NodeRef<'_>) -> Result<(), String> {
         return ensure(count == 0, || format!("{count} columns in a node by rows"));
     };
     ensure(node.is_leaf() && node.is_stamped(), || "columns in a node that is no leaf of rows".into())?;
-    ensure((1..=columns_max(node.page_bytes())).contains(&count), || format!("{count} columns"))?;
+    ensure(has_column_count(node), || format!("{count} columns"))?;
     columns.damage(node.heap_start()).map_or(Ok(()), Err)
 }
 

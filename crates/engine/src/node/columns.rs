@@ -315,22 +315,33 @@ impl<'a> Columns<'a> {
             })
     }
 
-    /// Whether the directory is behind `heap_start`, and all bytes of the row with this number are before the
-    /// directory. A change of one entry needs this.
+    /// Whether the minipages lie one behind the other between `heap_start` and the directory, and have all
+    /// values of the row with this number. A change of one entry needs this: an overwritten value must not
+    /// change the ends of another column.
     pub(crate) fn has_row(&self, row: usize, heap_start: usize) -> bool {
         let (area, rows, widths) = (self.area_start(), self.rows(), self.widths());
-        let heads_end = area + rows * Widths(widths).head_bytes();
-        let has_column = |column: usize| {
+        if row >= rows || area < heap_start {
+            return false;
+        }
+        let mut at = area + rows * Widths(widths).head_bytes();
+        let fixed = (0..self.count).filter(|column| widths[*column] != 0);
+        for column in fixed.chain(self.variable_columns()) {
             let (start, width) = (self.start(column), usize::from(widths[column]));
-            let end = start + rows * if width == 0 { END_BYTES } else { width };
-            start >= area
-                && end <= self.directory
-                && (width > 0 || {
-                    let [from, to] = self.value_range(start, row);
-                    from <= to && end + to <= self.directory
-                })
-        };
-        row < rows && area >= heap_start && heads_end <= self.directory && (0..self.count).all(has_column)
+            let values_at = at + rows * if width == 0 { END_BYTES } else { width };
+            if start != at || values_at > self.directory {
+                return false;
+            }
+            at = values_at;
+            if width == 0 {
+                let [from, to] = self.value_range(start, row);
+                let [_, last] = self.value_range(start, rows - 1);
+                if from > to || to > last {
+                    return false;
+                }
+                at += last;
+            }
+        }
+        at == self.directory
     }
 
     /// Describes the first damage of the directory and the minipages. Trusts none of their bytes.

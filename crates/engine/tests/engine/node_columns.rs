@@ -291,6 +291,64 @@ fn change_at_random(random: &mut Random, page: &mut [u8]) {
     let _ = check::damage(page);
 }
 
+/// A root leaf with four rows in its columns. Their lengths are equal.
+fn four_rows() -> Leaf {
+    let mut random = Random::new(5);
+    let value = [&[0; STAMP_BYTES][..], &any_row(&mut random, WIDTHS, 400).unwrap()].concat();
+    let mut leaf = Leaf::new(WIDTHS);
+    (0..4).for_each(|key| assert!(leaf.put(&int_key(key), &value)));
+    leaf.apply(&NodeOp::Rebuild { prefix_bytes: 0 });
+    assert_eq!((leaf.node().columns().unwrap().rows(), leaf.node().prefix().len()), (4, 0));
+    leaf
+}
+
+fn u16_at(page: &[u8], at: usize) -> usize {
+    usize::from(u16::from_le_bytes([page[at], page[at + 1]]))
+}
+
+#[test]
+fn redo_refuses_a_leaf_by_columns_without_columns() {
+    let leaf = four_rows();
+    let value = leaf.node().whole_value(2);
+    for count in [0, columns_max(PAGE_BYTES) as u16 + 1, u16::MAX] {
+        for op in [
+            NodeOp::Insert { slot: 0, suffix: b"a", value: &value },
+            NodeOp::Replace { slot: 2, value: &value },
+            NodeOp::Replace { slot: 2, value: &value[..STAMP_BYTES] },
+            NodeOp::Remove { slot: 2 },
+            NodeOp::Stamp { slot: 2, stamp: Stamp::default() },
+            NodeOp::Flags { slot: 2, flags: 1, txn: 1 },
+            NodeOp::Rebuild { prefix_bytes: 0 },
+            NodeOp::KeepLeft { keep: 2, right: 9, upper: b"z" },
+        ] {
+            let mut page = leaf.page.clone();
+            assert_eq!(redo::change(&mut page, &op), Some(()), "{op:?} fits the sound leaf");
+            let mut page = leaf.page.clone();
+            page[62..64].copy_from_slice(&count.to_le_bytes());
+            assert_eq!(redo::change(&mut page, &op), None, "{count} columns: {op:?}");
+            assert!(check::damage(&page).is_some());
+        }
+    }
+}
+
+/// A minipage over the ends of another column: the new values would be taken for ends.
+#[test]
+fn redo_refuses_minipages_that_overlap() {
+    let mut leaf = four_rows();
+    let starts_at = PAGE_BYTES - 2 * WIDTHS.len();
+    let [number, ends] = [2, u16_at(&leaf.page, starts_at + 2)];
+    assert_eq!(leaf.node().row_number(number), Some(number));
+    let mut value = leaf.node().whole_value(number);
+    let column = STAMP_BYTES + 1 + WIDTHS.len().div_ceil(8);
+    value[column..column + 4].fill(0xFF);
+    let replace = NodeOp::Replace { slot: number, value: &value };
+    assert_eq!(redo::change(&mut leaf.page.clone(), &replace), Some(()));
+    // Value 2 of column 0 now lies over end 1 of column 1, where value 2 of column 1 begins.
+    let start = ends + 2 * (number - 1) - 4 * number;
+    leaf.page[starts_at..starts_at + 2].copy_from_slice(&(start as u16).to_le_bytes());
+    assert_eq!(redo::change(&mut leaf.page, &replace), None);
+}
+
 #[test]
 fn any_bytes_are_refused_or_read() {
     let mut random = Random::new(77);
