@@ -9,8 +9,7 @@
 use std::sync::Arc;
 
 use varve_engine::{
-    Bound, ColumnDef, Datum, Edge, ObjectId, Part, PartitionMethod, Partitions, StorageOptions, TableDef,
-    Value, is_hashable,
+    Bound, ColumnDef, Datum, Edge, ObjectId, Part, PartitionMethod, Partitions, TableDef, Value, is_hashable,
 };
 
 use super::order::check_orderable;
@@ -56,11 +55,11 @@ impl Binder<'_> {
         of: &PartitionOf,
         value_of: ValueOf<'_>,
     ) -> Result<(Arc<TableDef>, Part)> {
-        let options = storage::of_new_table(&t.options)?;
-        if options != StorageOptions::default() {
+        storage::of_new_table(&t.options)?;
+        if let Some(option) = t.options.iter().find(|option| storage::is_own(&option.name)) {
             let hint = "Set it for the partitioned table: its partitions are stored together.";
-            let what = if options.compression.is_some() { "compression" } else { "layout" };
-            return Err(SqlError::unsupported(format!("{what} of a partition alone")).with_hint(hint));
+            let what = format!("{} of a partition alone", option.name);
+            return Err(SqlError::unsupported(what).with_hint(hint));
         }
         let (schema, name) = object_name(&t.name)?;
         let (parent_schema, parent) = object_name(&of.parent)?;

@@ -80,6 +80,11 @@ fn invalid(message: String) -> SqlError {
     SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
 }
 
+/// Whether the option is one of Varve's own, which PostgreSQL does not have.
+pub(super) fn is_own(name: &str) -> bool {
+    matches!(name, "compression" | "compression_level" | "layout")
+}
+
 /// Refuses an option that neither PostgreSQL nor Varve has.
 fn check_name(name: &str, value: &str) -> Result<()> {
     let bare = match name.split_once('.') {
@@ -89,7 +94,6 @@ fn check_name(name: &str, value: &str) -> Result<()> {
             return Err(invalid(format!("unrecognized parameter namespace \"{namespace}\"")));
         }
     };
-    let is_own = matches!(name, "compression" | "compression_level" | "layout");
     match bare {
         "fillfactor" if bare == name => integer(name, value, 10, 100).map(|_| ()),
         "oids" if matches!(value, "true" | "on" | "1") => {
@@ -97,7 +101,7 @@ fn check_name(name: &str, value: &str) -> Result<()> {
             Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message))
         }
         "autovacuum_enabled" | "user_catalog_table" | "vacuum_truncate" => boolean(bare, value),
-        _ if is_own || bare.starts_with("autovacuum_") || WITHOUT_MEANING.contains(&bare) => Ok(()),
+        _ if is_own(name) || bare.starts_with("autovacuum_") || WITHOUT_MEANING.contains(&bare) => Ok(()),
         _ => Err(invalid(format!("unrecognized parameter \"{bare}\""))),
     }
 }
