@@ -35,7 +35,7 @@ use crate::undo::Kind;
 use crate::waits::Got;
 
 /// The most columns of a table.
-pub(crate) const COLUMNS_MAX: usize = 1600;
+const COLUMNS_MAX: usize = 1600;
 /// The most columns of a key.
 const KEY_COLUMNS_MAX: usize = 32;
 
@@ -418,23 +418,23 @@ impl Transaction {
     }
 
     fn new_tree_of_rows(&mut self, def: &TableDef) -> Result<TreeAddress> {
-        let widths = self.leaf_widths(def)?;
+        self.check_leaf_columns(def)?;
         let owner = self.new_segment(def.storage)?;
-        let pager = &self.cx.core.pager;
+        let (pager, widths) = (&self.cx.core.pager, def.leaf_widths());
         let tree = Tree::create_with(pager, SpaceId::DATA, owner, TreeKind::Clustered, &widths)?;
         Ok(TreeAddress { root: tree.root().no().0, owner })
     }
 
-    /// The widths of a table's columns for its leaves. An error if a leaf by columns cannot have them all.
-    pub(crate) fn leaf_widths(&self, def: &TableDef) -> Result<Vec<u8>> {
-        let (widths, most) = (def.leaf_widths(), columns_max(self.cx.core.pager.page_size()));
-        if widths.len() > most {
-            return invalid(format!(
-                "tables WITH (layout = 'pax') can have at most {most} columns with pages of this size, not {}",
-                widths.len()
-            ));
+    /// An error if a leaf by columns cannot have all columns of the table.
+    pub(crate) fn check_leaf_columns(&self, def: &TableDef) -> Result<()> {
+        let (count, most) = (def.leaf_widths().len(), columns_max(self.cx.core.pager.page_size()));
+        if count <= most {
+            return Ok(());
         }
-        Ok(widths)
+        let what = format!(
+            "tables WITH (layout = 'pax') can have at most {most} columns with pages of this size, not {count}"
+        );
+        Err(Error::TooManyColumns { what })
     }
 
     /// Drops the rows and indexes of a table when this transaction commits.
@@ -488,10 +488,16 @@ pub(crate) fn invalid<T>(what: String) -> Result<T> {
     Err(Error::InvalidDefinition { what })
 }
 
-fn check_table(new: &NewTable) -> Result<()> {
-    if new.columns.len() > COLUMNS_MAX {
-        return invalid(format!("tables can have at most {COLUMNS_MAX} columns"));
+/// An error if no table can have this many columns.
+pub(crate) fn check_column_count(count: usize) -> Result<()> {
+    if count > COLUMNS_MAX {
+        return Err(Error::TooManyColumns { what: format!("tables can have at most {COLUMNS_MAX} columns") });
     }
+    Ok(())
+}
+
+fn check_table(new: &NewTable) -> Result<()> {
+    check_column_count(new.columns.len())?;
     for (at, column) in new.columns.iter().enumerate() {
         if new.columns[..at].iter().any(|c| c.name == column.name) {
             return Err(Error::Duplicate { kind: ObjectKind::Column, name: column.name.clone() });

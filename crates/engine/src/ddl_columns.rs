@@ -16,7 +16,7 @@ use crate::catalog::{
     Check, ColumnDef, Definition, Derived, ForeignKey, IndexDef, KeyPart, Named, Partitions, PrimaryKey,
     SequenceDef, StorageOptions, TableDef, TableId, Use, ViewDef,
 };
-use crate::ddl::{COLUMNS_MAX, invalid};
+use crate::ddl::{check_column_count, invalid};
 use crate::error::{Error, ObjectKind, Result};
 use crate::ids::TreeAddress;
 use crate::in_memory::MemoryStore;
@@ -208,9 +208,10 @@ impl Transaction {
         compute: &mut Compute<'_>,
     ) -> Result<Arc<TableDef>> {
         let old = self.exclusive(table)?;
-        if columns.is_empty() || columns.len() > COLUMNS_MAX {
-            return invalid(format!("tables can have from 1 to {COLUMNS_MAX} columns"));
+        if columns.is_empty() {
+            return invalid("tables must have at least one column".into());
         }
+        check_column_count(columns.len())?;
         let (columns, sources): (Vec<_>, Vec<_>) = columns.into_iter().unzip();
         let place = |old: usize| sources.iter().position(|source| source.before() == Some(old));
         self.whole(|txn| {
@@ -303,7 +304,7 @@ impl Transaction {
             store.rebuild(&mut self.cx, &mut def, columns)?;
             return self.store_table(def, false);
         }
-        self.leaf_widths(&def)?;
+        self.check_leaf_columns(&def)?;
         let owner = self.new_segment(def.storage)?;
         let tree = PagedStore::needed(&table)?.rebuild(&mut self.cx, &def, owner, columns)?;
         def.place = TreeAddress { root: tree.root().no().0, owner };

@@ -203,6 +203,12 @@ pub enum Error {
         /// What is wrong with it.
         what: String,
     },
+    /// A table with more columns than it can have.
+    #[error("{what}")]
+    TooManyColumns {
+        /// The limit, and what it is of.
+        what: String,
+    },
     /// A function that this engine does not have.
     #[error("{what} is not supported")]
     Unsupported {
@@ -299,6 +305,7 @@ impl Error {
             Self::NullInKey { .. } => "23502",
             Self::TooLarge { .. } => "54000",
             Self::InvalidDefinition { .. } => "42P16",
+            Self::TooManyColumns { .. } => "54011",
             Self::Unsupported { .. } => "0A000",
             Self::Expression { sqlstate, .. } => sqlstate,
             Self::MixedStores { .. } => "0A000",

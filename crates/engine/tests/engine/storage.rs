@@ -271,10 +271,12 @@ fn a_leaf_by_columns_has_a_limit_of_columns() {
     txn.create_table(new(most)).unwrap();
     let error = txn.create_table(new(most + 1)).unwrap_err();
     assert!(error.to_string().contains(&format!("at most {most} columns")), "{error}");
+    assert_eq!(error.sqlstate(), "54011");
     let wide = NewTable { storage: StorageOptions::default(), ..new(most + 1) };
     let wide = txn.create_table(wide).unwrap();
     let error = txn.set_storage(wide.id, storage).unwrap_err();
     assert!(error.to_string().contains(&format!("at most {most} columns")), "{error}");
+    assert_eq!(error.sqlstate(), "54011");
     txn.commit().unwrap();
     is_sound(&database);
 }
