@@ -33,7 +33,8 @@ impl PagedStore {
     pub(crate) fn check(&self, core: &Core, checker: &mut Checker) -> Result<u64> {
         let mut expected = vec![Sum::default(); self.indexes.len()];
         let (mut rows, mut spare) = (0, Vec::new());
-        self.tree.check(&core.pager, checker, &mut |checker, entry| {
+        let widths = self.def.leaf_widths();
+        self.tree.check_with_widths(&core.pager, checker, &widths, &mut |checker, entry| {
             let is_live = !entry.is_deleted();
             rows += u64::from(is_live);
             let payload = entry.payload(&mut spare);
@@ -77,7 +78,7 @@ impl PagedStore {
         expected: Sum,
     ) -> Result<()> {
         let mut live = Sum::default();
-        index.tree.check(&core.pager, checker, &mut |_, entry| {
+        index.tree.check_with_widths(&core.pager, checker, &[], &mut |_, entry| {
             if !entry.is_deleted() {
                 live.add(&entry.key());
             }
@@ -93,5 +94,41 @@ impl PagedStore {
             ));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use std::sync::Arc;
+
+    use varve_device::MemoryDirectory;
+    use varve_pager::PagerConfig;
+
+    use super::PagedStore;
+    use crate::catalog::{ColumnDef, LeafLayout, NewTable, TableDef};
+    use crate::tree::Checker;
+    use crate::types::ColumnType;
+    use crate::{Database, Isolation, Options};
+
+    #[test]
+    fn leaves_are_compared_with_the_columns_of_the_table() {
+        let pager = PagerConfig::new(MemoryDirectory::new());
+        let database = Database::open(Options::new(pager)).unwrap();
+        let mut txn = database.begin(Isolation::ReadCommitted);
+        let columns = vec![ColumnDef::new("a", ColumnType::Int8), ColumnDef::new("b", ColumnType::Text)];
+        let mut def = TableDef::clone(&txn.create_table(NewTable::new("public", "t", columns)).unwrap());
+        txn.commit().unwrap();
+        let damages = |def: &TableDef| {
+            let mut checker = Checker::new();
+            let store = PagedStore::open(&database.core, &Arc::new(def.clone()));
+            store.check(&database.core, &mut checker).unwrap();
+            checker.damages().to_vec()
+        };
+        assert_eq!(damages(&def), [] as [String; 0]);
+        def.storage.layout = LeafLayout::ByColumns;
+        let found = damages(&def);
+        assert!(found.len() == 1 && found[0].contains("those of the table have [8, 0]"), "{found:?}");
     }
 }

@@ -112,16 +112,37 @@ struct Expected {
 impl Tree {
     /// Reads the whole tree. Damages are reported to `checker`. The result is an error only if the pager has
     /// stopped. `visit` is called with every entry of every undamaged leaf, in key order. The tree must not
-    /// change meanwhile.
+    /// change meanwhile. All leaves must have the same widths (`Frame::widths`).
     pub fn check(
         &self,
         pager: &Pager,
         checker: &mut Checker,
         visit: &mut dyn FnMut(&mut Checker, EntryRef<'_>),
     ) -> TreeResult<()> {
+        self.check_with(pager, checker, None, visit)
+    }
+
+    /// As `check`. All leaves must have these widths, those of the table's columns.
+    pub fn check_with_widths(
+        &self,
+        pager: &Pager,
+        checker: &mut Checker,
+        widths: &[u8],
+        visit: &mut dyn FnMut(&mut Checker, EntryRef<'_>),
+    ) -> TreeResult<()> {
+        self.check_with(pager, checker, Some(widths.to_vec()), visit)
+    }
+
+    fn check_with(
+        &self,
+        pager: &Pager,
+        checker: &mut Checker,
+        widths: Option<Vec<u8>>,
+        visit: &mut dyn FnMut(&mut Checker, EntryRef<'_>),
+    ) -> TreeResult<()> {
         let _alone = self.structure.lock();
         let root = Expected { page: self.root, level: None, lower: Vec::new(), upper: None };
-        let mut walk = Walk { tree: self, pager, checker, visit, right_of: Vec::new() };
+        let mut walk = Walk { tree: self, pager, checker, visit, right_of: Vec::new(), widths };
         walk.node(root)?;
         let ends = std::mem::take(&mut walk.right_of);
         for (level, end) in ends.into_iter().enumerate() {
@@ -141,6 +162,8 @@ struct Walk<'a, 'v> {
     visit: &'v mut dyn FnMut(&mut Checker, EntryRef<'_>),
     /// For each level: the node that was read last, and its right sibling.
     right_of: Vec<Option<(PageId, u32)>>,
+    /// The widths that each leaf must have. If the caller does not know them, those of the first leaf.
+    widths: Option<Vec<u8>>,
 }
 
 impl Walk<'_, '_> {
@@ -170,7 +193,7 @@ impl Walk<'_, '_> {
         Ok(())
     }
 
-    fn wrong(&self, page: &[u8], expected: &Expected) -> Option<String> {
+    fn wrong(&mut self, page: &[u8], expected: &Expected) -> Option<String> {
         if let Err(TreeError::Damaged { what, .. }) = self.tree.node_level(page, expected.page) {
             return Some(what);
         }
@@ -185,7 +208,20 @@ impl Walk<'_, '_> {
             return Some("it is of the other kind of tree".into());
         }
         let same = node.lower_fence() == expected.lower && node.upper_fence() == expected.upper.as_deref();
-        (!same).then(|| "its fences are not its parent's separators".into())
+        if !same {
+            return Some("its fences are not its parent's separators".into());
+        }
+        self.wrong_widths(node)
+    }
+
+    fn wrong_widths(&mut self, node: NodeRef<'_>) -> Option<String> {
+        if !node.is_leaf() {
+            return None;
+        }
+        let expected = self.widths.get_or_insert_with(|| node.widths().to_vec());
+        let (found, expected) = (node.widths(), expected.as_slice());
+        (found != expected)
+            .then(|| format!("its columns have the widths {found:?}, those of the table have {expected:?}"))
     }
 
     fn check_sibling(&mut self, node: NodeRef<'_>, id: PageId) {

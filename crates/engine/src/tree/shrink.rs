@@ -4,14 +4,15 @@
 //! 1. One mini-transaction latches a parent and two neighbouring children, left before right, and leaves a
 //!    complete tree.
 //! 2. A page is freed while it and its parent are latched exclusively, so no descent is on the way to it.
-//! 3. A merged node has enough free space that the next insert does not split it again.
+//! 3. Only leaves whose columns have the same widths are merged. Other leaves are damaged.
+//! 4. A merged node has enough free space that the next insert does not split it again.
 //!
 //! This module does not know when it is called. A tree stays correct if leaves are not merged.
 
 use varve_device::{planted, reached};
 use varve_pager::{H, Mtr, Pager};
 
-use super::{Tree, TreeResult};
+use super::{Tree, TreeError, TreeResult};
 use crate::node::edit::Frame;
 use crate::node::{CHILD_BYTES, NodeRef, common_prefix_bytes, entry_bytes, prefix_bytes_max, usable_bytes};
 use crate::redo::{self, NodeOp};
@@ -65,6 +66,10 @@ impl Tree {
         let (left_node, right_node) = (NodeRef::new(mtr.page(left)), NodeRef::new(mtr.page(right)));
         if !is_underfull(left_node) && !is_underfull(right_node) {
             return Ok(Then::Stop);
+        }
+        if left_node.widths() != right_node.widths() {
+            let what = format!("its columns have other widths than those of page {}", mtr.id(left));
+            return Err(TreeError::Damaged { page: mtr.id(right), what });
         }
         let merged = merge(left_node, right_node);
         // An empty node is removed even if its neighbour is full, because tables that are used as queues

@@ -2,7 +2,9 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use crate::common::{int_key, new_pager, put};
+use varve_engine::node::edit::Frame;
 use varve_engine::node::{NodeRef, Stamp};
+use varve_engine::redo::{self, NodeOp};
 use varve_engine::tree::{Checker, Tree, TreeKind};
 use varve_pager::{Access, PageId, PageNo, Pager, SpaceId};
 
@@ -79,4 +81,46 @@ fn reading_another_tree_is_an_error() {
     let other = Tree::open(tree.root(), tree.owner() + 1, TreeKind::Clustered);
     let error = other.get(&pager, b"x", |_| ()).unwrap_err();
     assert!(error.to_string().contains("not a node of segment"), "{error}");
+}
+
+/// Builds a leaf again with columns of other widths. It stays sound, but does not fit the rest of the tree.
+fn widen(pager: &Pager, leaf: PageId, widths: &[u8]) {
+    let old = pager.fix_s(leaf, Access::Random).unwrap().to_vec();
+    let node = NodeRef::new(&old);
+    let entries = redo::entries(node, 0..node.len(), node.prefix().len());
+    let mut new = old.clone();
+    let frame = Frame { widths, ..Frame::of(node) };
+    redo::change(&mut new, &NodeOp::Build { frame, entries: &entries }).unwrap();
+    overwrite(pager, leaf, 32, &new[32..]);
+}
+
+#[test]
+fn leaves_whose_columns_have_other_widths() {
+    let (pager, tree) = sample();
+    widen(&pager, child(&pager, tree.root(), 3), &[4, 0]);
+    let found = damages(&pager, &tree);
+    assert!(found.len() == 1 && found[0].contains("have the widths [4, 0]"), "{found:?}");
+    let mut checker = Checker::new();
+    tree.check_with_widths(&pager, &mut checker, &[4, 0], &mut |_, _| ()).unwrap();
+    let found = checker.damages();
+    assert!(found[0].contains("have the widths []") && found.len() > 3, "{found:?}");
+}
+
+#[test]
+fn leaves_whose_columns_have_other_widths_are_not_merged() {
+    let (pager, tree) = sample();
+    let leaf = child(&pager, tree.root(), 3);
+    widen(&pager, leaf, &[4, 0]);
+    let keys: Vec<Vec<u8>> = {
+        let page = pager.fix_s(leaf, Access::Random).unwrap();
+        (0..NodeRef::new(&page).len()).map(|at| NodeRef::new(&page).key(at)).collect()
+    };
+    for key in &keys {
+        let mut mtr = pager.begin().unwrap();
+        let mut position = tree.locate_x(&pager, &mut mtr, key).unwrap();
+        tree.remove(&mut mtr, &mut position);
+        mtr.commit();
+    }
+    let error = tree.tidy(&pager, &keys[0]).unwrap_err();
+    assert!(error.to_string().contains("other widths"), "{error}");
 }
