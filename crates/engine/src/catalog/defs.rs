@@ -76,12 +76,13 @@ pub enum LeafLayout {
     ByColumns,
 }
 
-/// How the pages of a table are stored: those of its rows, of its long values and of its indexes.
+/// How the pages of a table are stored (decision 0550). The compression is that of its rows, its long values
+/// and its indexes. The layout is that of its rows alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StorageOptions {
     /// The compression; `None` means the server's setting.
     pub compression: Option<Compression>,
-    /// The layout of the leaves of its rows.
+    /// The layout of the leaves of its rows. A change of it writes the table again.
     pub layout: LeafLayout,
 }
 
