@@ -24,6 +24,7 @@ use varve_engine::PageMeter;
 use varve_sql::general::{Actual, Gauge};
 
 use crate::apply::ApplyPlan;
+use crate::built_once::BuiltOncePlan;
 use crate::cancel::Watched;
 use crate::observed::{Observed, Observer};
 use crate::padded::PaddedPlan;
@@ -89,7 +90,9 @@ struct Walk {
 impl Walk {
     fn node(&mut self, plan: &Arc<dyn ExecutionPlan>) -> Result<(Arc<dyn ExecutionPlan>, Node)> {
         let watched = plan.downcast_ref::<Watched>().map(Watched::plan);
-        if let Some(inner) = watched.or_else(|| plan.downcast_ref::<PaddedPlan>().map(PaddedPlan::plan)) {
+        let padded = || plan.downcast_ref::<PaddedPlan>().map(PaddedPlan::plan);
+        let guarded = || plan.downcast_ref::<BuiltOncePlan>().map(BuiltOncePlan::plan);
+        if let Some(inner) = watched.or_else(padded).or_else(guarded) {
             let (made, node) = self.node(inner)?;
             return Ok((with_children(plan.clone(), vec![made])?, node));
         }

@@ -13,6 +13,7 @@ mod analyze;
 mod append;
 mod apply;
 mod budget;
+mod built_once;
 mod cancel;
 mod cells;
 mod collected;

@@ -50,6 +50,7 @@ use datafusion::physical_optimizer::sanity_checker::SanityCheckPlan;
 
 use crate::append::Appends;
 use crate::apply::DropUnread;
+use crate::built_once::GuardedLoops;
 use crate::conditions::MoveConditions;
 use crate::merge_joins::{JoinsBy, SpillingJoins};
 use crate::padded::PaddedSides;
@@ -103,11 +104,12 @@ pub fn physical(joins: JoinsBy) -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sy
     if joins != JoinsBy::InMemory {
         rules.push(Arc::new(SpillingJoins(joins)));
     }
-    rules.extend::<[Arc<dyn PhysicalOptimizerRule + Send + Sync>; 12]>([
+    rules.extend::<[Arc<dyn PhysicalOptimizerRule + Send + Sync>; 13]>([
         Arc::new(Appends),
         Arc::new(OutputRequirements::new_add_mode()),
         Arc::new(JoinSelection::new()),
         Arc::new(LimitedDistinctAggregation::new()),
+        Arc::new(GuardedLoops { can_exchange: joins != JoinsBy::InMemory }),
         Arc::new(PaddedSides),
         Arc::new(EnsureRequirements::new()),
         Arc::new(CombinePartialFinalAggregate::new()),

@@ -291,3 +291,30 @@ fn the_setting_takes_its_values_only() {
         ["= SET", "sort_merge", "= SHOW"]
     );
 }
+
+/// DataFusion's nested loop join lost the unmatched rows of its right input if its memory ended with the last
+/// batch of the left input.
+#[test]
+fn nested_loops_beyond_memory_lose_no_unmatched_rows() {
+    let (_home, database) = spilling(3 << 20);
+    let mut session = session(&database);
+    let tables = "
+        create table l (id int, s text);
+        create table r (id int, s varchar(500));
+        insert into l select i, repeat('a', 100) || (i % 500) from generate_series(1, 30000) i;
+        insert into r select i, repeat('a', 100) || i from generate_series(1, 3000) i";
+    lines(&mut session, tables);
+    let count = 9000;
+    let left = format!("(select a.id, a.s from l a left join l b on a.id = b.id where a.id <= {count}) q");
+    let joined = |kind: &str| {
+        let columns = "count(*), count(q.id), count(c.id)";
+        format!("select {columns} from {left} {kind} join r c on q.s = c.s")
+    };
+    // 499 rows of r match those rows of l whose number is not divisible by 500.
+    let matched = count - count / 500;
+    let right = format!("{}|{matched}|{}", matched + 2501, matched + 2501);
+    assert_eq!(lines(&mut session, &joined("right")), [right, "= SELECT 1".into()], "{count}");
+    let full = lines(&mut session, &joined("full"));
+    let expected = format!("{}|{count}|{}", count + 2501, matched + 2501);
+    assert!(full[0] == expected || full[0].starts_with("! 53200"), "{count}: {full:?}");
+}
