@@ -419,7 +419,7 @@ impl Translator<'_> {
     fn condition(&mut self, condition: Expr, columns: &[Typing]) -> Logical {
         if let Expr::Compare(op, sides) = &condition
             && let (Some(left), Some(right)) = (self.side(&sides.0, columns), self.side(&sides.1, columns))
-            && (left.1 == right.1 || left.1.is_integer() && right.1.is_integer())
+            && are_one_type(left.1, right.1)
         {
             return compared(*op, comparable(left.0, left.1), comparable(right.0, right.1));
         }
@@ -655,6 +655,12 @@ fn aggregate_of(
         Vec::new(),
         None,
     ))
+}
+
+/// Whether DataFusion compares values of these types as PostgreSQL does. Then it can join by their equality.
+fn are_one_type(left: Ty, right: Ty) -> bool {
+    let is_text = |ty| matches!(ty, Ty::Text | Ty::Varchar);
+    left == right || left.is_integer() && right.is_integer() || is_text(left) && is_text(right)
 }
 
 fn compared(op: CmpOp, left: Logical, right: Logical) -> Logical {

@@ -308,7 +308,7 @@ fn nested_loops_beyond_memory_lose_no_unmatched_rows() {
     let left = format!("(select a.id, a.s from l a left join l b on a.id = b.id where a.id <= {count}) q");
     let joined = |kind: &str| {
         let columns = "count(*), count(q.id), count(c.id)";
-        format!("select {columns} from {left} {kind} join r c on q.s = c.s")
+        format!("select {columns} from {left} {kind} join r c on q.s = c.s or q.id < 0")
     };
     // 499 rows of r match those rows of l whose number is not divisible by 500.
     let matched = count - count / 500;
@@ -317,4 +317,27 @@ fn nested_loops_beyond_memory_lose_no_unmatched_rows() {
     let full = lines(&mut session, &joined("full"));
     let expected = format!("{}|{count}|{}", count + 2501, matched + 2501);
     assert!(full[0] == expected || full[0].starts_with("! 53200"), "{count}: {full:?}");
+}
+
+/// Such a join was a nested loop, and so 180 times as slow.
+#[test]
+fn text_and_varchar_are_joined_by_a_hash() {
+    let (_home, database) = spilling(64 << 20);
+    let mut session = session(&database);
+    let tables = "
+        create table l (id int, s text);
+        create table r (id int, s varchar(20), v varchar);
+        insert into l select i, 'a ' || i from generate_series(1, 300) i;
+        insert into r select i, 'a ' || i * 2, 'a ' || i * 3 from generate_series(1, 300) i";
+    lines(&mut session, tables);
+    for (sql, expected) in [
+        ("select count(*), sum(l.id) from l join r on l.s = r.s", "150|22650"),
+        ("select count(*), count(l.id) from l right join r on r.v = l.s", "300|100"),
+        ("select count(*), sum(l.id) from l where not exists (select from r where r.s = l.s)", "150|22500"),
+        ("select count(*), sum(l.id) from l where s in (select v from r)", "100|15150"),
+    ] {
+        assert_eq!(lines(&mut session, sql)[0], expected, "{sql}");
+        let shown = lines(&mut session, &format!("explain {sql}")).join("\n");
+        assert!(shown.contains("Hash") && !shown.contains("Nested Loop"), "{sql}\n{shown}");
+    }
 }
