@@ -125,7 +125,8 @@ mod tests {
 
     use super::*;
 
-    /// Checks that a measurement of an emulated drive finds the times of its profile, and leaves no file.
+    /// Checks that a measurement of an emulated drive finds the times of its profile, and leaves no file. A busy
+    /// machine can make every time wrong, so one of several measurements must be right.
     #[test]
     fn a_measurement_finds_the_times_of_the_profile() {
         for name in ["ssd-ocz", "sata-ssd-2014"] {
@@ -135,20 +136,15 @@ mod tests {
             // A crash has left the file of an earlier measurement.
             files.open(FILE, OpenHow::new_file(Space::Temporary)).unwrap();
             let drive = Emulated::wrap(files.clone(), profile, 1.0);
-            let measured = DriveTimes::measure(drive.as_ref()).unwrap();
+            let is_near = |found: f64, expected: f64| found < expected * 1.3 && found > expected / 3.0;
+            let is_right = |found: DriveTimes| {
+                is_near(found.read_bytes_per_us, expected.read_bytes_per_us)
+                    && is_near(found.write_bytes_per_us, expected.write_bytes_per_us)
+                    && is_near(found.latency_us, expected.latency_us)
+            };
+            let measured = || DriveTimes::measure(drive.as_ref()).unwrap();
+            assert!((0..100).any(|_| is_right(measured())), "{name} {:?} {expected:?}", measured());
             assert_eq!(files.list().unwrap(), Vec::<String>::new());
-            // A busy machine makes the times of long requests longer.
-            let is_near = |found: f64, expected: f64| found < expected * 1.1 && found > expected / 20.0;
-            assert!(
-                is_near(measured.read_bytes_per_us, expected.read_bytes_per_us),
-                "{name} {measured:?} {expected:?}"
-            );
-            assert!(
-                is_near(measured.write_bytes_per_us, expected.write_bytes_per_us),
-                "{name} {measured:?} {expected:?}"
-            );
-            // It also delays the requests unevenly. Then the emulated drive catches up in short requests.
-            assert!(measured.latency_us > expected.latency_us * 0.5, "{name} {measured:?} {expected:?}");
         }
     }
 
