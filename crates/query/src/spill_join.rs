@@ -52,8 +52,8 @@ const PROBE_FACTOR: u64 = 4;
 pub struct Ran {
     /// The method.
     pub method: Option<JoinMethod>,
-    /// The methods among which the cost model has chosen, with their predicted times in microseconds. Empty if it
-    /// has not chosen.
+    /// The methods among which the cost model has chosen, with their predicted times in microseconds. The list is
+    /// empty if the cost model has not chosen.
     pub predicted_us: Vec<(JoinMethod, f64)>,
     /// Partitions on the drive.
     pub partitions: usize,

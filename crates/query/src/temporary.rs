@@ -67,13 +67,13 @@ impl TemporaryDirectory {
         TemporaryDirectory { path, emulated, opened: Mutex::default(), drive }
     }
 
-    /// The times of the drive. The first call measures them, unless the drive is emulated. Then its query waits
-    /// for the measurement, which takes about half a second on a disk. Other queries do not wait. Until the
-    /// times are known, they take the drive for the flash drive of Do 2012.
+    /// Returns the times of the drive. If the drive is not emulated, the first call measures it, and the query
+    /// of this call waits. A measurement takes about half a second on a disk. Other queries do not wait: until
+    /// the times are known, they use the times of the flash drive of Do 2012.
     ///
-    /// Direct I/O is used for the measurement, because files that are much larger than the kernel's cache have
-    /// the speed of the drive. The file of 8 MiB exists only meanwhile, and no quota counts it. A drive that
-    /// can't be measured, because it is full for example, stays taken for that flash drive.
+    /// The measurement uses direct I/O, because files that are much larger than the kernel's cache have the speed
+    /// of the drive. Its file of 8 MiB exists only during the measurement, and no quota counts it. If the
+    /// measurement fails, for example on a full drive, the times of that flash drive are used from then on.
     pub fn drive(&self) -> DriveTimes {
         let Some(mut drive) = self.drive.try_lock() else { return DriveTimes::FLASH };
         if let Some(times) = *drive {

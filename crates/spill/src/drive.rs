@@ -13,7 +13,7 @@ use crate::allocation::DriveTimes;
 use crate::error::Result;
 
 const FILE: &str = "spill-measured";
-/// A request long enough that the access time hardly counts.
+/// The length of a long request. Its access time is short compared with its transfer.
 const BLOCK_BYTES: usize = 1 << 20;
 /// The length of the file.
 const LEN_BYTES: u64 = 8 << 20;

@@ -24,8 +24,8 @@ use super::RowPair;
 use super::candidates::{Candidates, Matched};
 use super::emit::Emitter;
 
-/// If a probe row needs only one partner, the batch is decided after so many candidates of the row, and then
-/// after twice as many.
+/// If a probe row needs only one partner, the scan decides the batch after this number of candidates of the row.
+/// The number doubles each time that none of them is a partner.
 const FIRST_PAIRS: usize = 64;
 
 /// How a scan ends a probe row.
