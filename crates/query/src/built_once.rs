@@ -1,15 +1,15 @@
 //! A guard against a fault of DataFusion's nested loop join, and the rule that sets it.
 //!
 //! If the left input does not fit in memory, this join reads the left input again and joins it in pieces. It
-//! returns unmatched rows of the right input after the last piece. The last piece is empty if the memory limit
-//! was reached with the last batch. Then DataFusion 55 ends the join without returning unmatched rows
-//! (`handle_buffering_left_memory_limited` in `nested_loop_join.rs`). So right, full, right semi and right anti
-//! joins lose rows.
+//! returns unmatched rows of the right input after the last piece. The last piece is empty if the memory
+//! limit was reached with the last batch. Then DataFusion 55 ends the join without returning unmatched rows
+//! (`handle_buffering_left_memory_limited` in `nested_loop_join.rs`). So right, full, right semi and right
+//! anti joins lose rows.
 //!
-//! The guard refuses the second reading with the error of exhausted memory. Then `run` plans the query again. The
-//! new plan swaps the inputs of such a join, so the unmatched rows come from the left input, which is right. A
-//! full join has unmatched rows of both inputs, so swapping does not help. It fails with 53200 instead of losing
-//! rows.
+//! The guard refuses the second reading with the error of exhausted memory. Then `run` plans the query again.
+//! The new plan swaps the inputs of such a join. The unmatched rows are then rows of the left input, which
+//! DataFusion returns after each piece. A full join has unmatched rows of both inputs, so swapping does not
+//! help. It fails with 53200 instead of losing rows.
 //!
 //! Invariants
 //! 1. A guarded plan runs once after it was made or reset (`reset_plan_states`).
