@@ -43,9 +43,9 @@ impl Database {
 impl Transaction {
     /// Makes all statements of this transaction read a moment of the past. Called before its first statement.
     ///
-    /// # Errors
-    /// `MomentAhead` (22023) for a moment in the future. `MomentTooOld` (72000) if the row versions of then
-    /// are not kept any more, or if the database was opened later. `HasBegun` (25001) after the first statement.
+    /// # Errors `MomentAhead` (22023) for a moment in the future. `MomentTooOld` (72000) if the row versions
+    /// of then are not kept any more, or if the database was opened later. `HasBegun` (25001) after the first
+    /// statement.
     pub fn read_as_of(&mut self, moment: PastMoment) -> Result<()> {
         if self.has_begun() || self.cx.record_count > 0 {
             return Err(Error::HasBegun);

@@ -191,8 +191,8 @@ impl Database {
         self.accounts.rows()
     }
 
-    /// Records single requests to the devices from now on, at most `entries_max` for each device. Another number
-    /// than before begins a new trace, and 0 ends it.
+    /// Records single requests to the devices from now on, at most `entries_max` for each device. Another
+    /// number than before begins a new trace, and 0 ends it.
     pub fn set_io_trace(&self, entries_max: usize) {
         self.accounts.set_trace(entries_max);
     }

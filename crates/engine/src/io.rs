@@ -66,8 +66,8 @@ impl Accounts {
         Self { all, trace_entries_max: Mutex::default() }
     }
 
-    /// Records single requests from now on, at most `entries_max` for each device. Another number begins a new
-    /// trace, and 0 ends it.
+    /// Records single requests from now on, at most `entries_max` for each device. Another number begins a
+    /// new trace, and 0 ends it.
     pub(crate) fn set_trace(&self, entries_max: usize) {
         let mut now = self.trace_entries_max.lock();
         if *now != entries_max {

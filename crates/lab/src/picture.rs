@@ -1,5 +1,5 @@
-//! Draws the I/O trace of a server: the time and the address of each request, with one panel for each space of
-//! each device (as figures 4 to 8 of Lee 2008).
+//! Draws the I/O trace of a server: the time and the address of each request, with one panel for each space
+//! of each device (as figures 4 to 8 of Lee 2008).
 //!
 //! The input is the view `varve_io_trace` as CSV with a header.
 //!

@@ -1,4 +1,5 @@
-//! Rows of a join as bytes: batches of Arrow become rows of the crate `spill`, and joined rows become batches.
+//! Rows of a join as bytes: batches of Arrow become rows of the crate `spill`, and joined rows become
+//! batches.
 //!
 //! Invariants
 //! 1. Two keys are equal in SQL if their bytes are equal. Columns whose equality is another one than Arrow's

@@ -68,8 +68,8 @@ pub struct QueryOptions {
     /// The directory for the temporary files of queries, which have no names. If it is `None`, a query that
     /// needs to spill fails with error 53200.
     pub spill: Option<PathBuf>,
-    /// The emulated device with this directory, if it is emulated. Otherwise the drive is measured when a join
-    /// spills for the first time.
+    /// The emulated device with this directory, if it is emulated. Otherwise the drive is measured when a
+    /// join spills for the first time.
     pub emulated_spill: Option<EmulatedDrive>,
     /// The number of executions of a statement after which its next plan is cached.
     pub custom_plans: u32,

@@ -6,8 +6,9 @@
 //!
 //! Invariants
 //! 1. The result is that of DataFusion's hash join, except for the order of rows.
-//! 2. Memory of a join is `work_mem`, one batch of each input, of the output and of the columns of a condition,
-//!    and room for 16 rows that are longer than all others. `work_mem` and this room are reserved in the pool.
+//! 2. Memory of a join is `work_mem`, one batch of each input, of the output and of the columns of a
+//!    condition, and room for 16 rows that are longer than all others. `work_mem` and this room are reserved
+//!    in the pool.
 //! 3. Each step of the join is followed by a check for a cancel request.
 //! 4. Files and memory are given back when the rows are dropped, so also after an error and a cancel request.
 
@@ -52,8 +53,8 @@ const PROBE_FACTOR: u64 = 4;
 pub struct Ran {
     /// The method.
     pub method: Option<JoinMethod>,
-    /// The methods among which the cost model has chosen, with their predicted times in microseconds. The list is
-    /// empty if the cost model has not chosen.
+    /// The methods among which the cost model has chosen, with their predicted times in microseconds. The
+    /// list is empty if the cost model has not chosen.
     pub predicted_us: Vec<(JoinMethod, f64)>,
     /// Partitions on the drive.
     pub partitions: usize,

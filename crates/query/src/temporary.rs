@@ -35,7 +35,8 @@ pub struct JoinResources {
 }
 
 /// An emulated device with a directory of temporary files. Joins by the crate `spill` are as slow on it as on
-/// the device of the profile. Sorts and groups by DataFusion are not, because they open their files themselves.
+/// the device of the profile. Sorts and groups by DataFusion are not, because they open their files
+/// themselves.
 #[derive(Clone)]
 pub struct EmulatedDrive {
     /// The directory on the device.
@@ -67,13 +68,14 @@ impl TemporaryDirectory {
         TemporaryDirectory { path, emulated, opened: Mutex::default(), drive }
     }
 
-    /// Returns the times of the drive. If the drive is not emulated, the first call measures it, and the query
-    /// of this call waits. A measurement takes about half a second on a disk. Other queries do not wait: until
-    /// the times are known, they use the times of the flash drive of Do 2012.
+    /// Returns the times of the drive. If the drive is not emulated, the first call measures it, and the
+    /// query of this call waits. A measurement takes about half a second on a disk. Other queries do not
+    /// wait: until the times are known, they use the times of the flash drive of Do 2012.
     ///
-    /// The measurement uses direct I/O, because files that are much larger than the kernel's cache have the speed
-    /// of the drive. Its file of 8 MiB exists only during the measurement, and no quota counts it. If the
-    /// measurement fails, for example on a full drive, the times of that flash drive are used from then on.
+    /// The measurement uses direct I/O, because files that are much larger than the kernel's cache have the
+    /// speed of the drive. Its file of 8 MiB exists only during the measurement, and no quota counts it. If
+    /// the measurement fails, for example on a full drive, the times of that flash drive are used from then
+    /// on.
     pub fn drive(&self) -> DriveTimes {
         let Some(mut drive) = self.drive.try_lock() else { return DriveTimes::FLASH };
         if let Some(times) = *drive {

@@ -63,7 +63,8 @@ impl HashChunk {
         (self.top, self.rows) = (0, 0);
     }
 
-    /// Removes the rows that were loaded before `cell`. The other rows move, and the table must be built anew.
+    /// Removes the rows that were loaded before `cell`. The other rows move, and the table must be built
+    /// anew.
     pub(crate) fn remove_before(&mut self, cell: Cell) {
         let begin = (cell.0 as usize).min(self.top);
         self.bytes.copy_within(begin..self.top, 0);

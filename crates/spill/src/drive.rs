@@ -125,8 +125,8 @@ mod tests {
 
     use super::*;
 
-    /// Checks that a measurement of an emulated drive finds the times of its profile, and leaves no file. A busy
-    /// machine can make every time wrong, so one of several measurements must be right.
+    /// Checks that a measurement of an emulated drive finds the times of its profile, and leaves no file. A
+    /// busy machine can make every time wrong, so one of several measurements must be right.
     #[test]
     fn a_measurement_finds_the_times_of_the_profile() {
         for name in ["ssd-ocz", "sata-ssd-2014"] {

@@ -197,9 +197,9 @@ impl SystemFile {
         }))
     }
 
-    /// The part of these settings that the next start would use. Settings that do not fit varve.toml, and that
-    /// the last start has therefore ignored, may stay ignored. The setting that ALTER SYSTEM changes now, and
-    /// all others, must fit.
+    /// The part of these settings that the next start would use. Settings that do not fit varve.toml, and
+    /// that the last start has therefore ignored, may stay ignored. The setting that ALTER SYSTEM changes
+    /// now, and all others, must fit.
     fn fit(&self, now: &Now, said: &Table, altered: Option<&Key>) -> Result<Fit, ConfigError> {
         let error = match self.base.clone().overlaid(&said.to_string(), &self.directory) {
             Ok(next) => return Ok(Fit::whole(next, said)),

@@ -52,8 +52,8 @@ const BAR_BEST: f64 = 4.0;
 const BAR_WORST: f64 = 2.4;
 const BAR_LATENCY: f64 = 3.7;
 const BAR_BYTES: f64 = 2.8;
-/// By which factor fewer bytes are written with sysbench's script, as the paper counts them (section 4.2.3). The
-/// paper has no such value for TPC-C.
+/// By which factor fewer bytes are written with sysbench's script, as the paper counts them (section 4.2.3).
+/// The paper has no such value for TPC-C.
 const BYTES_SAVED: f64 = 2.78;
 
 /// A variant with LRU-2 replacement, like InnoDB's pool. LRU-2 also chooses dirty pages as victims, so
@@ -249,7 +249,8 @@ fn claim_bars(lab: &mut Lab<'_>, points: &[Point]) -> Result<Vec<Claim>> {
 }
 
 /// Claims that compare the variants' throughput with original, and that of opt with the tuned doublewrite.
-/// `stated` has the published ratios of opt to original, and `bytes_saved` the published ratio of their bytes.
+/// `stated` has the published ratios of opt to original, and `bytes_saved` the published ratio of their
+/// bytes.
 fn claim_throughput(
     lab: &mut Lab<'_>,
     points: &[Point],

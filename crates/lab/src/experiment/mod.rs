@@ -74,7 +74,8 @@ pub struct ExperimentArgs {
     /// loads
     #[arg(long, conflicts_with = "full")]
     quick: bool,
-    /// Larger, longer, three rounds: most take up to half an hour times their dilation (1 to 8), and their loads
+    /// Larger, longer, three rounds: most take up to half an hour times their dilation (1 to 8), and their
+    /// loads
     #[arg(long)]
     full: bool,
     /// File for the rows, one JSON object a line; without it, standard output

@@ -10,7 +10,8 @@ pub const DRAWN_MAX: usize = 20_000;
 /// Bytes of a MiB.
 pub const MIB: f64 = (1 << 20) as f64;
 
-/// Of these requests every n-th one, so that at most [`DRAWN_MAX`] are left. `count` is at least their number.
+/// Of these requests every n-th one, so that at most [`DRAWN_MAX`] are left. `count` is at least their
+/// number.
 pub fn thinned<T>(requests: impl Iterator<Item = T>, count: usize) -> impl Iterator<Item = T> {
     requests.step_by(count.div_ceil(DRAWN_MAX).max(1))
 }

@@ -290,7 +290,8 @@ fn loads_by_codec() {
     }
 }
 
-/// Pages in place are written twice, packed ones once and shorter; flash is said to be modelled; and so short an interval is nobody's proof.
+/// Pages in place are written twice, packed ones once and shorter; flash is said to be modelled; and so short
+/// an interval is nobody's proof.
 #[test]
 fn wear_of_flash() {
     let ways = ["doublewrite", "packed lz4"];
@@ -481,7 +482,8 @@ fn first_query_after_a_start() {
     assert!(text.contains("first query s"), "{text}");
 }
 
-/// Pairs of rounds on two open databases: a ratio with its interval, and what records are of the flash traffic.
+/// Pairs of rounds on two open databases: a ratio with its interval, and what records are of the flash
+/// traffic.
 #[test]
 fn what_it_costs_to_keep_a_flash_cache() {
     let only = ["design=dual-write", "scheme=none", "scheme=lazy-verification", "scheme=memory-mapped"];
@@ -509,7 +511,8 @@ fn what_it_costs_to_keep_a_flash_cache() {
     assert!(text.contains("meta bytes %") && text.contains("2 rounds"), "{text}");
 }
 
-/// Lazy cleaning by its limit; a cache that fills; and a scan that reads all of its table while a hot set is asked for.
+/// Lazy cleaning by its limit; a cache that fills; and a scan that reads all of its table while a hot set is
+/// asked for.
 #[test]
 fn a_flash_cache_over_time() {
     let (rows, _) = slice_of("flash-dirty-limit", 1, &["lambda=10", "lambda=90"]);

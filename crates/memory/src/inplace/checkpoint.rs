@@ -18,8 +18,8 @@
 //!
 //! Invariants
 //! 1. The file named `checkpoint` and the log file that it names are whole.
-//! 2. A file is removed at a start only if the log file that the checkpoint names is there. Otherwise the number
-//!    is damaged, and the file that would be removed may be the log.
+//! 2. A file is removed at a start only if the log file that the checkpoint names is there. Otherwise the
+//!    number is damaged, and the file that would be removed may be the log.
 //!
 //! What it does not know: how records are applied (`recovery.rs`).
 

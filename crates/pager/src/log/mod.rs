@@ -376,8 +376,8 @@ impl Log {
         }
     }
 
-    /// Releases the log before `upto`. The control file must already say durably that a start reads from `upto`
-    /// or later.
+    /// Releases the log before `upto`. The control file must already say durably that a start reads from
+    /// `upto` or later.
     pub fn truncate(&self, upto: Lsn) -> Result<(), LogError> {
         assert!(upto <= self.end().max(self.block_start()), "truncation at {upto}, beyond the log's end");
         self.flush(upto.min(self.end()))?;

@@ -587,8 +587,8 @@ pub(crate) fn note_compression(control: &Control, how: Compression) -> Result<()
     control.update(|superblock| superblock.has_compressed_pages = true)
 }
 
-/// The lengths that the stored form of a page in place may have. They are the same for the data and the rollback
-/// space, so a page and its copy in the doublewrite file have the same bytes.
+/// The lengths that the stored form of a page in place may have. They are the same for the data and the
+/// rollback space, so a page and its copy in the doublewrite file have the same bytes.
 pub(crate) fn stored_lengths(config: &PagerConfig) -> StoredLengths {
     let devices = [&config.data, &config.rollback].map(|device| device.capabilities());
     let greatest = |of: fn(&Capabilities) -> u32| devices.iter().map(|found| of(found)).max().unwrap_or(0);

@@ -52,8 +52,8 @@ fn what_a_shutdown_left_is_gone_on_with() {
             }
             let restored = counter(&pager, "restored");
             // Temperatures are measured times, so each run of temperature-aware caching differs. Once, with
-            // log-based restart, 2 of 120 slots were not restored, for a cause that is not known. Such a page is
-            // read from its data file.
+            // log-based restart, 2 of 120 slots were not restored, for a cause that is not known. Such a page
+            // is read from its data file.
             let missing = if design == FlashDesign::TemperatureAware { (dirty + clean) / 20 } else { 0 };
             assert!(
                 restored + missing >= dirty + clean,

@@ -16,7 +16,8 @@ const METHODS: [(&str, &str); 4] = [
     ("hybrid_hash", "hybrid hash"),
 ];
 
-/// Table `l` and `r`: unique and common keys, NULLs, one key with a tenth of the rows, values of several types.
+/// Table `l` and `r`: unique and common keys, NULLs, one key with a tenth of the rows, values of several
+/// types.
 const SETUP: &str = "
     create table l (id int primary key, k int, t text, n numeric, f float8, pad text);
     create table r (id int primary key, k int, t text, n numeric, f float8, pad text);
@@ -177,7 +178,8 @@ fn the_cost_model_knows_the_drive() {
     assert!(measured.iter().all(|(_, ms)| *ms > 0.0), "{measured:?}");
 }
 
-/// Joins with a condition beside their keys: with unique keys, with equal keys on both sides, and of each kind.
+/// Joins with a condition beside their keys: with unique keys, with equal keys on both sides, and of each
+/// kind.
 const CONDITIONS: [&str; 8] = [
     "select count(*), sum(x.a), sum(y.a) from t x left join t y on x.c = y.c and x.b < y.a",
     "select count(*), sum(x.a), sum(y.a) from t x right join t y on x.c = y.c and x.b < y.a",

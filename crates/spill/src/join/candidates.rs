@@ -5,7 +5,8 @@
 //!
 //! Invariants
 //! 1. All memory of a batch is granted and allocated when the join begins.
-//! 2. The build rows of all candidates are in one chunk, from which no row is removed before they are decided.
+//! 2. The build rows of all candidates are in one chunk, from which no row is removed before they are
+//!    decided.
 //! 3. Only the last probe row of a batch can have candidates in the next batch.
 
 use std::sync::Arc;

@@ -9,8 +9,8 @@
 //! 2. The memory stays within the budget. Every join ends, because a partition that hashing does not split is
 //!    joined by block nested loops.
 //! 3. An input is read once, except that block nested loops read the probe input once for each chunk.
-//! 4. The same code joins at once ([`Join::run`]) and step by step ([`Join::steps`]). A step is bounded, except
-//!    for merge passes of a sort.
+//! 4. The same code joins at once ([`Join::run`]) and step by step ([`Join::steps`]). A step is bounded,
+//!    except for merge passes of a sort.
 //!
 //! Source: Do 2012, section 2.3.
 

@@ -24,8 +24,8 @@ use super::RowPair;
 use super::candidates::{Candidates, Matched};
 use super::emit::Emitter;
 
-/// If a probe row needs only one partner, the scan decides the batch after this number of candidates of the row.
-/// The number doubles each time that none of them is a partner.
+/// If a probe row needs only one partner, the scan decides the batch after this number of candidates of the
+/// row. The number doubles each time that none of them is a partner.
 const FIRST_PAIRS: usize = 64;
 
 /// How a scan ends a probe row.
@@ -165,7 +165,8 @@ impl ProbeScan {
         Ok(())
     }
 
-    /// Adds a probe row to the batch. `is_needed` says whether the row itself is needed, and not only its bit.
+    /// Adds a probe row to the batch. `is_needed` says whether the row itself is needed, and not only its
+    /// bit.
     async fn begin_row(
         &mut self,
         chunk: &mut HashChunk,

@@ -202,8 +202,8 @@ fn many_damaged_regions() {
     check(std::env::var("TRIALS").ok().and_then(|value| value.parse().ok()).unwrap_or(5000));
 }
 
-/// A checkpoint with a damaged number names a log file that is not there. A start once took the true log for an
-/// unfinished file, removed it, and lost the changes since the checkpoint.
+/// A checkpoint with a damaged number names a log file that is not there. A start once took the true log for
+/// an unfinished file, removed it, and lost the changes since the checkpoint.
 #[test]
 fn a_start_removes_no_log_if_the_checkpoint_names_another_one()
 -> std::result::Result<(), Box<dyn std::error::Error>> {

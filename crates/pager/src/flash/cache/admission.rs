@@ -9,8 +9,8 @@
 //!    page.
 //! 3. If the write of a dirty page to flash fails, the page is written to the data files, or stays in the
 //!    queue.
-//! 4. If far too many slots are dirty, a put (a write of pages to the cache) cleans as many pages as it adds. It
-//!    does so inside the gate, so the design cannot change meanwhile (`policy/chosen.rs`).
+//! 4. If far too many slots are dirty, a put (a write of pages to the cache) cleans as many pages as it adds.
+//!    It does so inside the gate, so the design cannot change meanwhile (`policy/chosen.rs`).
 //!
 //! What it does not know: which pages a design takes, how the data files store pages.
 

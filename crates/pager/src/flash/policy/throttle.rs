@@ -120,8 +120,8 @@ impl Throttle {
         found
     }
 
-    /// The time that a cached copy saves if the page is read: the time of the data files, less that of the drive.
-    /// It is at least a nanosecond, so that pages that are read often are warmer in any case.
+    /// The time that a cached copy saves if the page is read: the time of the data files, less that of the
+    /// drive. It is at least a nanosecond, so that pages that are read often are warmer in any case.
     pub(in crate::flash) fn saved_ns(&self, why: Access) -> u64 {
         let random_ns = self.home.ns().unwrap_or(UNKNOWN_NS);
         let home_ns = match why {
@@ -173,7 +173,8 @@ mod tests {
         assert!(!throttle.is_home_sooner(), "it has forgotten");
     }
 
-    /// A disk saves the more the longer it takes, and a drive that is slower than the data files saves nothing.
+    /// A disk saves the more the longer it takes, and a drive that is slower than the data files saves
+    /// nothing.
     #[test]
     fn savings_are_the_times_of_the_drives() {
         let hands = Arc::new(Hands::default());

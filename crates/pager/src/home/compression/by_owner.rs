@@ -53,8 +53,8 @@ pub(crate) struct Table {
     by_owner: HashMap<Owner, Compression>,
     /// Compressions according to the log. They are used until the engine has set `by_owner`.
     noted: Forms,
-    /// Compressions of stored pages, for owners that the log does not name. They are used until the engine has
-    /// set `by_owner`.
+    /// Compressions of stored pages, for owners that the log does not name. They are used until the engine
+    /// has set `by_owner`.
     learned: HashMap<Owner, Compression>,
     /// The compression of all other owners.
     default: Compression,

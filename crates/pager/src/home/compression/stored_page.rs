@@ -82,8 +82,8 @@ impl Form {
 pub(crate) enum StoredLengths {
     /// Multiples of this many bytes: a power of two, at least the device's sector.
     Multiples(usize),
-    /// Powers of two, at least this many bytes. Only writes of such lengths, at multiples of their lengths, can
-    /// be atomic (`Capabilities::writes_whole` of the crate `device`).
+    /// Powers of two, at least this many bytes. Only writes of such lengths, at multiples of their lengths,
+    /// can be atomic (`Capabilities::writes_whole` of the crate `device`).
     PowersOfTwo(usize),
 }
 

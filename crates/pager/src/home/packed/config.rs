@@ -20,9 +20,9 @@ pub struct PackedConfig {
     pub extent_bytes: u64,
     /// When this many pages are written and not yet named in the log, a writing thread makes them stable.
     pub held_pages_max: usize,
-    /// The part of the file, in percent, that may hold pages before the file grows. While less of the file holds
-    /// pages, reclamation makes room for new pages instead, by moving live pages together. Allowed values:
-    /// [`FILL_PERCENT`](Self::FILL_PERCENT).
+    /// The part of the file, in percent, that may hold pages before the file grows. While less of the file
+    /// holds pages, reclamation makes room for new pages instead, by moving live pages together. Allowed
+    /// values: [`FILL_PERCENT`](Self::FILL_PERCENT).
     pub fill_percent: u8,
     /// For tests: pages are moved for every extent that is filled, even if many extents are free. So tests
     /// see more moves.
