@@ -15,8 +15,9 @@ fn the_trace_of_requests_is_switched_on_line() {
         client.query_one(counted, &[]).unwrap().get::<_, i64>(0)
     };
     assert_eq!(count("create table t (a int primary key)"), 0);
-    assert_eq!(count("alter system set trace_entries = 5000"), 0);
-    assert!(count("insert into t values (1)") > 0);
+    // Background work may write to the log before the insert does, so this count need not be 0.
+    let at_the_begin = count("alter system set trace_entries = 5000");
+    assert!(count("insert into t values (1)") > at_the_begin);
     assert_eq!(count("alter system set trace_entries = 0"), 0);
     assert_eq!(count("insert into t values (2)"), 0);
     assert!(client.batch_execute("alter system set trace_entries = 1000001").is_err());

@@ -178,7 +178,7 @@ fn describe(bed: &Bed, sizes: &BedSizes) -> String {
          groups of {} commits; a call on a file takes {} ns beside its work, as a call on a file in memory does here\n\
          lookups of nvm_inplace search its tree, as in the paper, or ask a cache in DRAM first where a row says so \
          (up to 64 MiB for each index, as in tables of SQL; accesses to it are not counted)\n\
-         page cache of cow: {} KiB; MemTables of {} KiB; 1, 5 and 15 minutes' load of the machine: {}",
+         page cache of cow, and block cache of log where a row says so: {} KiB; MemTables of {} KiB; 1, 5 and 15 minutes' load of the machine: {}",
         bed.partitions(),
         sizes.rows,
         bed.cache.bytes >> 10,
