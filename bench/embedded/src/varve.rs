@@ -100,7 +100,7 @@ pub const KINDS: [Kind; 7] = [
         needs_memory: true,
         create: |path, sizes| {
             create(path, sizes, |root| {
-                let settings = LogSettings { files: root.files, lsm: lsm() };
+                let settings = LogSettings { files: root.files, lsm: lsm(), cache_bytes: sizes.cache_bytes };
                 Ok(Box::new(LogStructured::open(root.allocator, ROOT, root.owner, settings)?))
             })
         },
