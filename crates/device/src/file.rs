@@ -61,6 +61,9 @@ pub struct FileDirectory {
     open_files: Mutex<HashMap<String, Weak<Descriptor>>>,
     next_number: AtomicU32,
     read_only: bool,
+    /// Whether files that are only read bypass the page cache, if the file system allows it. Nothing was
+    /// probed, so each opening tries it.
+    tries_direct: bool,
 }
 
 /// The parts of a directory that its open files need.
@@ -113,6 +116,7 @@ impl FileDirectory {
             open_files: Mutex::default(),
             next_number: AtomicU32::new(0),
             read_only: options.read_only,
+            tries_direct: options.read_only && options.direct_io,
         }))
     }
 
@@ -148,10 +152,15 @@ impl FileDirectory {
             }
             Create::MustBeNew => drop(options.create_new(true)),
         }
-        if self.capabilities.direct_io {
+        if self.capabilities.direct_io || self.tries_direct {
             options.custom_flags(libc::O_DIRECT);
         }
-        let opened = options.open(path);
+        let opened = match options.open(path) {
+            Err(error) if self.tries_direct && error.raw_os_error() == Some(libc::EINVAL) => {
+                options.custom_flags(0).open(path)
+            }
+            opened => opened,
+        };
         let file = opened.map_err(|error| whole(path, Operation::Open, &error))?;
         if writable && !self.read_only {
             owner::tighten(&file);

@@ -28,6 +28,7 @@ mod fixed;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
+mod home_leaves;
 mod ids;
 mod in_memory;
 mod interval;
@@ -93,6 +94,7 @@ pub use catalog::{
 pub use check::CheckReport;
 pub use database::{Database, DatabaseStats};
 pub use error::{Error, KeyPartValue, ObjectKind, Result};
+pub use home_leaves::{HomeLeaves, fences_hash};
 pub use interval::{DAY_US, Interval};
 pub use io::{DeviceTrace, IoRow};
 pub use lock_queue::AdvisoryKey;

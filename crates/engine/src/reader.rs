@@ -22,7 +22,7 @@ use crate::tree::Estimate;
 
 /// Reads at the snapshot of a statement.
 pub struct Reader {
-    cx: Context,
+    pub(crate) cx: Context,
     /// The transaction uses this to count its readers.
     open: Arc<()>,
 }

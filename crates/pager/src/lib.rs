@@ -46,7 +46,7 @@ mod space;
 
 pub use api::durability::DurabilityRow;
 pub use api::mtr::{H, Mtr};
-pub use api::pager::Pager;
+pub use api::pager::{DataFile, Pager};
 pub use api::stats::PagerStats;
 pub use base::compression::{Algorithm, Compression};
 pub use base::error::{PagerError, Result};

@@ -17,6 +17,7 @@ mod check;
 mod descend;
 mod estimate;
 mod grow;
+mod leaves;
 mod scan;
 mod shrink;
 mod write;
@@ -34,6 +35,7 @@ use crate::redo::{self, NodeOp};
 pub use bulk::{BulkError, bulk_build};
 pub use check::Checker;
 pub use estimate::Estimate;
+pub use leaves::LeafList;
 pub use scan::{Direction, Scan};
 
 /// The content of a tree's leaves.

@@ -28,6 +28,7 @@ use crate::base::times::Timing;
 use crate::config::PagerConfig;
 use crate::flash::{FlashConfig, FlashDesign, FlashSettings};
 use crate::home::compression::by_owner::StoredPages;
+use crate::home::files::file_name;
 use crate::home::kind::HomeLayout;
 use crate::home::packed::config::check_fill;
 use crate::home::protection::kind::ProtectionKind;
@@ -45,6 +46,15 @@ use crate::space::{CheckReport, RESERVE_EXTENTS};
 
 /// The least number of threads that write changed pages at a shutdown.
 const LAST_WRITERS: usize = 4;
+
+/// The file of the data space.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DataFile {
+    /// Its name in the directory of the data space.
+    pub name: String,
+    /// A number that no copy of the file has; `None` if the file system can't tell.
+    pub identity: Option<u64>,
+}
 
 /// An open set of spaces with their log.
 pub struct Pager {
@@ -247,6 +257,26 @@ impl Pager {
     /// `None` in the in-place layout.
     pub fn home_bytes(&self, space: SpaceId) -> Result<Option<BTreeMap<u32, u64>>> {
         self.shared.spaces.home_bytes(space)
+    }
+
+    /// For each of these pages of the data space, whether the data file may lack changes that were appended
+    /// to the log before this call. Another process can read the other pages from the file. Returns `None` if
+    /// it can read no page, because pages are not in place, or may be compressed, or because persistent
+    /// memory has pages that the file lacks.
+    pub fn newer_than_home(&self, ids: &[PageId]) -> Option<Vec<bool>> {
+        let shared = &self.shared;
+        let is_readable = shared.config.layout == HomeLayout::InPlace
+            && shared.buffer.is_none()
+            && !self.has_compressed_pages();
+        is_readable.then(|| shared.ledger.has_each(ids))
+    }
+
+    /// The name of the data space's file, and a number that no copy of the file has, if the file system
+    /// knows one.
+    pub fn data_file(&self) -> Result<DataFile> {
+        let name = file_name(SpaceId::DATA);
+        let identity = self.shared.config.data.identity(&name)?;
+        Ok(DataFile { name, identity })
     }
 
     /// Identity of the database.

@@ -133,6 +133,12 @@ impl Ledger {
         self.pages.lock().changes.contains_key(&id)
     }
 
+    /// As `has`, for many pages.
+    pub fn has_each(&self, ids: &[PageId]) -> Vec<bool> {
+        let pages = self.pages.lock();
+        ids.iter().map(|id| pages.changes.contains_key(id)).collect()
+    }
+
     /// Whether an image with this page LSN contains all changes of the page that are in the table.
     pub fn is_held_by(&self, id: PageId, image_lsn: Lsn) -> bool {
         let pages = self.pages.lock();

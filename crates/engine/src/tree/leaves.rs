@@ -1,0 +1,89 @@
+//! Lists the leaves of a tree from its inner nodes, without reading a leaf.
+//!
+//! Invariants
+//! 1. The listed leaves are neighbours: the upper fence of a leaf is the lower fence of the next one. So
+//!    together they have all keys between the first fence and the last one.
+//! 2. A leaf is listed with the fences that its parent gives it. The list is made from one parent after the
+//!    other, so a leaf may have been split or merged since.
+//!
+//! This module does not know what the list is for.
+
+use varve_pager::{Access, PageId, Pager};
+
+use super::descend::ChildChoice;
+use super::{Tree, TreeResult};
+use crate::node::NodeRef;
+
+/// Leaves of a tree in key order, with their fences.
+#[derive(Debug, Default)]
+pub struct LeafList {
+    pages: Vec<PageId>,
+    /// The lower fences of all leaves, one behind the other.
+    fences: Vec<u8>,
+    /// The end of each lower fence in `fences`.
+    ends: Vec<usize>,
+    /// The upper fence of the last leaf; `None` if it has none.
+    next: Option<Vec<u8>>,
+}
+
+impl LeafList {
+    /// The leaves.
+    pub fn pages(&self) -> &[PageId] {
+        &self.pages
+    }
+
+    /// The lowest key that a leaf may have.
+    pub fn lower_fence(&self, index: usize) -> &[u8] {
+        let start = if index == 0 { 0 } else { self.ends[index - 1] };
+        &self.fences[start..self.ends[index]]
+    }
+
+    /// The first key behind a leaf; `None` if there is no limit.
+    pub fn upper_fence(&self, index: usize) -> Option<&[u8]> {
+        if index + 1 < self.pages.len() { Some(self.lower_fence(index + 1)) } else { self.next.as_deref() }
+    }
+
+    /// The first key behind all listed leaves; `None` if the last one is the tree's last leaf.
+    pub fn next(&self) -> Option<&[u8]> {
+        self.next.as_deref()
+    }
+
+    fn push(&mut self, page: PageId, lower_fence: &[u8]) {
+        self.pages.push(page);
+        self.fences.extend_from_slice(lower_fence);
+        self.ends.push(self.fences.len());
+    }
+}
+
+impl Tree {
+    /// Lists up to `leaves_max` leaves, at least one. `from` is empty, or `next` of an earlier list.
+    pub fn leaves(&self, pager: &Pager, from: &[u8], leaves_max: usize) -> TreeResult<LeafList> {
+        let mut list = LeafList::default();
+        let mut from = from.to_vec();
+        loop {
+            let page = self.latch_s(pager, ChildChoice::Key(&from), 1, Access::Random)?;
+            let node = NodeRef::new(&page);
+            if node.is_leaf() {
+                list.push(page.id(), &from);
+                return Ok(list);
+            }
+            let first = node.child_for(&from);
+            let last = node.len().min(first + leaves_max.max(1) - list.pages.len().min(leaves_max) - 1);
+            for index in first..=last {
+                let lower_fence = match index {
+                    0 => node.lower_fence().to_vec(),
+                    _ => node.key(index - 1),
+                };
+                list.push(self.page_id(node.child(index)), &lower_fence);
+            }
+            list.next = match last < node.len() {
+                true => Some(node.key(last)),
+                false => node.upper_fence().map(<[u8]>::to_vec),
+            };
+            match &list.next {
+                Some(next) if list.pages.len() < leaves_max => from.clone_from(next),
+                _ => return Ok(list),
+            }
+        }
+    }
+}
