@@ -12,8 +12,9 @@ pub const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("varve-memory", &["varve-device"]),
     ("varve-spill", &["varve-device"]),
     ("varve-engine", &["varve-device", "varve-memory", "varve-pager"]),
+    ("varve-smart", &["varve-device", "varve-engine", "varve-pager"]),
     ("varve-sql", &["varve-engine"]),
-    ("varve-query", &["varve-device", "varve-engine", "varve-spill", "varve-sql"]),
+    ("varve-query", &["varve-device", "varve-engine", "varve-smart", "varve-spill", "varve-sql"]),
     ("varve-server", &["varve-engine", "varve-sql"]),
     ("varve-bench", &["varve-device", "varve-engine", "varve-pager", "varve-sql"]),
     (
@@ -26,6 +27,7 @@ pub const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
             "varve-pager",
             "varve-query",
             "varve-server",
+            "varve-smart",
             "varve-sql",
         ],
     ),

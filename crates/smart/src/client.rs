@@ -1,0 +1,88 @@
+//! The host's side of a connection to a device.
+//!
+//! Invariants
+//! 1. The device has proved that it knows the key before the first request.
+//! 2. After an error of the connection the client is not used any more.
+
+use std::time::Duration;
+
+use crate::error::{Result, SmartError};
+use crate::key::{NONCE_BYTES, Prover, SharedKey, nonce};
+use crate::protocol::{Answer, OpenRequest, Part, Request};
+use crate::serve::GREETING;
+use crate::wire::{self, Stream};
+
+pub use crate::wire::Address;
+
+/// The most bytes of an answer.
+const ANSWER_BYTES_MAX: usize = 1 << 30;
+
+/// A connection to a device.
+pub struct Client {
+    stream: Stream,
+}
+
+impl Client {
+    /// Connects. Each answer may take `patience`.
+    pub fn connect(address: &Address, key: &SharedKey, patience: Duration) -> Result<Client> {
+        let mut stream = Stream::connect(address)?;
+        stream.set_patience(patience)?;
+        let greeting = wire::receive(&mut stream, GREETING.len() + NONCE_BYTES + 1024)?;
+        let Some(of_device) = greeting.strip_prefix(GREETING).filter(|nonce| nonce.len() == NONCE_BYTES)
+        else {
+            return match Answer::decode(&greeting) {
+                Ok(Answer::Failed(text)) => Err(SmartError::Device(text)),
+                _ => Err(SmartError::Malformed("the greeting is not that of a smart device".into())),
+            };
+        };
+        let own = nonce()?;
+        let proof = key.proof(Prover::Host, of_device, &own);
+        wire::send(&mut stream, &[own, proof].concat())?;
+        let proof = wire::receive(&mut stream, 1024)?;
+        if key.check(Prover::Device, of_device, &own, &proof).is_err() {
+            return match Answer::decode(&proof) {
+                Ok(Answer::Failed(text)) => Err(SmartError::Device(text)),
+                _ => Err(SmartError::Key),
+            };
+        }
+        Ok(Client { stream })
+    }
+
+    /// Sends a request and waits for its answer.
+    pub fn ask(&mut self, request: &Request) -> Result<Answer> {
+        self.ask_bytes(&request.encode()?)
+    }
+
+    /// Sends the bytes of a request, and waits for the answer.
+    pub fn ask_bytes(&mut self, request: &[u8]) -> Result<Answer> {
+        wire::send(&mut self.stream, request)?;
+        match Answer::decode(&wire::receive(&mut self.stream, ANSWER_BYTES_MAX)?)? {
+            Answer::Failed(text) => Err(SmartError::Device(text)),
+            answer => Ok(answer),
+        }
+    }
+
+    /// Begins a scan. Returns the number of its session.
+    pub fn open(&mut self, request: OpenRequest) -> Result<u32> {
+        match self.ask(&Request::Open(Box::new(request)))? {
+            Answer::Opened(session) => Ok(session),
+            _ => Err(SmartError::Malformed("another answer than to OPEN".into())),
+        }
+    }
+
+    /// The next part of a scan.
+    pub fn get(&mut self, session: u32) -> Result<Part> {
+        match self.ask(&Request::Get(session))? {
+            Answer::Part(part) => Ok(part),
+            _ => Err(SmartError::Malformed("another answer than to GET".into())),
+        }
+    }
+
+    /// Ends a scan.
+    pub fn close(&mut self, session: u32) -> Result<()> {
+        match self.ask(&Request::Close(session))? {
+            Answer::Closed => Ok(()),
+            _ => Err(SmartError::Malformed("another answer than to CLOSE".into())),
+        }
+    }
+}

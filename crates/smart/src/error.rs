@@ -1,0 +1,52 @@
+//! Errors of scans in a smart device. The host answers each of them by scanning the rest itself.
+
+use thiserror::Error;
+
+/// Why a scan can't run in the device, or stopped there.
+#[derive(Debug, Error)]
+pub enum SmartError {
+    /// The program can't be run.
+    #[error("the scan program is refused: {0}")]
+    Program(String),
+    /// A limit of the device is reached.
+    #[error("the device refuses the scan: {what}, and its limit is {limit}")]
+    Limit {
+        /// What is too large.
+        what: String,
+        /// The limit.
+        limit: usize,
+    },
+    /// The other side sent bytes that are no message of the protocol.
+    #[error("the other side sent what is no message: {0}")]
+    Malformed(String),
+    /// The other side does not know the shared key.
+    #[error("the shared key is not that of the other side")]
+    Key,
+    /// The device answered with an error.
+    #[error("the device answered: {0}")]
+    Device(String),
+    /// A profile of a device can't be used.
+    #[error("the profile is refused: {0}")]
+    Profile(String),
+    /// A file of the configuration can't be read.
+    #[error("a file can't be read: {0}")]
+    Read(std::io::Error),
+    /// There is no such session on this connection.
+    #[error("session {0} does not exist")]
+    Session(u32),
+    /// The connection failed or ended.
+    #[error("the connection failed: {0}")]
+    Connection(#[from] std::io::Error),
+    /// The library for arrays refused something.
+    #[error("the arrays are refused: {0}")]
+    Arrow(#[from] arrow_schema::ArrowError),
+    /// The data file can't be read.
+    #[error("the data file can't be read: {0}")]
+    File(#[from] varve_device::DeviceError),
+    /// The engine failed.
+    #[error(transparent)]
+    Engine(#[from] varve_engine::Error),
+}
+
+/// Result of a step of a scan.
+pub type Result<T> = std::result::Result<T, SmartError>;

@@ -1,0 +1,244 @@
+//! Frames on a connection: a length of four bytes (little endian), then as many bytes.
+//!
+//! Invariants
+//! 1. A frame that is longer than the limit is refused before memory is taken for it.
+//! 2. Memory is taken as the bytes arrive, so a false length costs no memory.
+
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use crate::error::{Result, SmartError};
+
+/// The bytes by which the memory of a frame grows at least.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// Sends a frame.
+pub(crate) fn send(out: &mut dyn Write, frame: &[u8]) -> Result<()> {
+    let length = u32::try_from(frame.len()).map_err(|_| SmartError::Limit {
+        what: format!("a message has {} bytes", frame.len()),
+        limit: u32::MAX as usize,
+    })?;
+    out.write_all(&length.to_le_bytes())?;
+    out.write_all(frame)?;
+    out.flush()?;
+    Ok(())
+}
+
+/// Receives a frame of at most `limit` bytes.
+pub(crate) fn receive(from: &mut dyn Read, limit: usize) -> Result<Vec<u8>> {
+    let mut length = [0; 4];
+    from.read_exact(&mut length)?;
+    let length = u32::from_le_bytes(length) as usize;
+    if length > limit {
+        return Err(SmartError::Limit { what: format!("a message has {length} bytes"), limit });
+    }
+    let mut frame = Vec::new();
+    while frame.len() < length {
+        let piece = (length - frame.len()).min(PIECE_BYTES);
+        let start = frame.len();
+        frame.resize(start + piece, 0);
+        from.read_exact(&mut frame[start..])?;
+    }
+    Ok(frame)
+}
+
+/// Reads numbers and bytes from a received frame.
+pub(crate) struct Cut<'a>(pub(crate) &'a [u8]);
+
+impl<'a> Cut<'a> {
+    pub(crate) fn bytes(&mut self, count: usize) -> Result<&'a [u8]> {
+        let (bytes, rest) = self
+            .0
+            .split_at_checked(count)
+            .ok_or_else(|| SmartError::Malformed(format!("it ends {} bytes early", count - self.0.len())))?;
+        self.0 = rest;
+        Ok(bytes)
+    }
+
+    pub(crate) fn u8(&mut self) -> Result<u8> {
+        Ok(self.bytes(1)?[0])
+    }
+
+    pub(crate) fn u32(&mut self) -> Result<u32> {
+        let mut raw = [0; 4];
+        raw.copy_from_slice(self.bytes(4)?);
+        Ok(u32::from_le_bytes(raw))
+    }
+
+    pub(crate) fn u64(&mut self) -> Result<u64> {
+        let mut raw = [0; 8];
+        raw.copy_from_slice(self.bytes(8)?);
+        Ok(u64::from_le_bytes(raw))
+    }
+
+    pub(crate) fn end(&self) -> Result<()> {
+        match self.0.len() {
+            0 => Ok(()),
+            left => Err(SmartError::Malformed(format!("{left} bytes follow its end"))),
+        }
+    }
+}
+
+/// Where a device listens: `unix:PATH` or `HOST:PORT`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// A local socket.
+    Unix(PathBuf),
+    /// A host and a port.
+    Tcp(String),
+}
+
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Address, String> {
+        if let Some(path) = text.strip_prefix("unix:").filter(|path| !path.is_empty()) {
+            return Ok(Address::Unix(path.into()));
+        }
+        let port = text.rsplit_once(':').filter(|(host, _)| !host.is_empty() && *host != "unix");
+        match port.and_then(|(_, port)| port.parse::<u16>().ok()) {
+            Some(_) => Ok(Address::Tcp(text.to_owned())),
+            None => Err(format!("{text} is no address; write unix:PATH or HOST:PORT")),
+        }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Unix(path) => write!(f, "unix:{}", path.display()),
+            Address::Tcp(text) => f.write_str(text),
+        }
+    }
+}
+
+/// A connection.
+pub(crate) enum Stream {
+    Unix(UnixStream),
+    Tcp(TcpStream),
+}
+
+impl Stream {
+    /// Connects to a device.
+    pub(crate) fn connect(address: &Address) -> Result<Stream> {
+        Ok(match address {
+            Address::Unix(path) => Stream::Unix(UnixStream::connect(path)?),
+            Address::Tcp(text) => {
+                let stream = TcpStream::connect(text)?;
+                stream.set_nodelay(true)?;
+                Stream::Tcp(stream)
+            }
+        })
+    }
+
+    /// Sets the longest time that a read or a write waits.
+    pub(crate) fn set_patience(&self, patience: Duration) -> Result<()> {
+        match self {
+            Stream::Unix(stream) => {
+                stream.set_read_timeout(Some(patience))?;
+                stream.set_write_timeout(Some(patience))?;
+            }
+            Stream::Tcp(stream) => {
+                stream.set_read_timeout(Some(patience))?;
+                stream.set_write_timeout(Some(patience))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Stream::Unix(stream) => stream.read(buf),
+            Stream::Tcp(stream) => stream.read(buf),
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        match self {
+            Stream::Unix(stream) => stream.write(buf),
+            Stream::Tcp(stream) => stream.write(buf),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Stream::Unix(stream) => stream.flush(),
+            Stream::Tcp(stream) => stream.flush(),
+        }
+    }
+}
+
+/// A socket that waits for connections.
+pub(crate) enum Listening {
+    Unix(UnixListener, PathBuf),
+    Tcp(TcpListener),
+}
+
+impl Listening {
+    /// Listens. A local socket that nobody listens on any more is replaced.
+    pub(crate) fn open(address: &Address) -> Result<Listening> {
+        let listening = match address {
+            Address::Tcp(text) => Listening::Tcp(TcpListener::bind(text)?),
+            Address::Unix(path) => {
+                let listener = match UnixListener::bind(path) {
+                    Err(error)
+                        if error.kind() == io::ErrorKind::AddrInUse && UnixStream::connect(path).is_err() =>
+                    {
+                        std::fs::remove_file(path)?;
+                        UnixListener::bind(path)?
+                    }
+                    bound => bound?,
+                };
+                Listening::Unix(listener, path.clone())
+            }
+        };
+        match &listening {
+            Listening::Unix(listener, _) => listener.set_nonblocking(true)?,
+            Listening::Tcp(listener) => listener.set_nonblocking(true)?,
+        }
+        Ok(listening)
+    }
+
+    /// The address, with the port that was chosen.
+    pub(crate) fn address(&self) -> Result<Address> {
+        Ok(match self {
+            Listening::Unix(_, path) => Address::Unix(path.clone()),
+            Listening::Tcp(listener) => Address::Tcp(listener.local_addr()?.to_string()),
+        })
+    }
+
+    /// A connection that waits, if there is one.
+    pub(crate) fn accept(&self) -> io::Result<Stream> {
+        Ok(match self {
+            Listening::Unix(listener, _) => {
+                let (stream, _) = listener.accept()?;
+                stream.set_nonblocking(false)?;
+                Stream::Unix(stream)
+            }
+            Listening::Tcp(listener) => {
+                let (stream, _) = listener.accept()?;
+                stream.set_nonblocking(false)?;
+                stream.set_nodelay(true)?;
+                Stream::Tcp(stream)
+            }
+        })
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        if let Listening::Unix(_, path) = self {
+            // If it is gone already, it need not be removed.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
