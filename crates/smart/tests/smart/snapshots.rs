@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use varve_engine::LeafLayout;
 use varve_smart::{Client, ListedLeaf, OpenRequest, Output};
 
-use crate::bed::{Bed, RC, RR, by_host, key, program, remove, set};
+use crate::bed::{Bed, RC, RR, by_host, key, pairs, program, remove, set};
 
 const LAYOUTS: [LeafLayout; 2] = [LeafLayout::ByRows, LeafLayout::ByColumns];
 
@@ -164,6 +164,50 @@ fn leaves_that_changed_since_the_list_was_made_are_deferred() {
     let (begin, middle) = (count / 20, count * 3 / 10);
     assert!(deferred.contains(&begin) && deferred.contains(&middle), "{count}: {deferred:?}");
     assert!(!deferred.contains(&(count * 9 / 10)) && deferred.len() < count * 3 / 4, "{count}: {deferred:?}");
+}
+
+/// The device keeps to the bound, and to delete marks, whatever else the page says.
+#[test]
+fn leaves_above_the_bound_are_deferred_and_deleted_rows_are_not_returned() {
+    for layout in LAYOUTS {
+        let bed = Bed::new();
+        let def = bed.table(layout);
+        bed.load(&def, 0..3000);
+        bed.settle();
+        // As long as this snapshot needs them, deleted rows stay in their leaves with a mark.
+        let mut older = bed.begin(RR);
+        assert_eq!(by_host(&mut older, &def).len(), 3000);
+        let mut writer = bed.begin(RC);
+        (0..1000).for_each(|id| remove(&mut writer, &def, id));
+        writer.commit().unwrap();
+        bed.settle();
+        let mut txn = bed.begin(RC);
+        let table = txn.table(&def).unwrap();
+        let mut reader = txn.reader();
+        let leaves = reader.home_leaves(&table, &[], 4096).unwrap().unwrap();
+        let listed = |n: usize| ListedLeaf { page: leaves.pages()[n], fences: leaves.fences(n) };
+        let mut request = OpenRequest {
+            owner: leaves.owner,
+            bound: leaves.bound.get(),
+            floor: u64::MAX,
+            page_bytes: reader.page_bytes() as u32,
+            identity: 0,
+            file: "data.varve".into(),
+            program: program(&def, None, Output::Columns(vec![0, 1])),
+            leaves: (0..leaves.pages().len()).map(listed).collect(),
+        };
+        let mut client = Client::connect(bed.device.address(), &key(), Duration::from_secs(20)).unwrap();
+        let session = client.open(request.clone()).unwrap();
+        let part = client.get(session).unwrap();
+        assert!(part.is_end && part.deferred.is_empty(), "{:?}", part.deferred);
+        let batch = arrow_ipc::reader::StreamReader::try_new(&part.batch[..], None).unwrap().next();
+        let ids: Vec<i32> = pairs(&[batch.unwrap().unwrap()]).into_keys().collect();
+        assert_eq!(ids, (1000..3000).collect::<Vec<_>>());
+        request.bound = 1;
+        let session = client.open(request).unwrap();
+        let part = client.get(session).unwrap();
+        assert_eq!((part.deferred.len(), part.batch.len()), (leaves.pages().len(), 0));
+    }
 }
 
 /// Writers insert, update and delete without a pause, and pages are written. Each scan by the device equals the
