@@ -150,7 +150,7 @@ fn create(
     let region_bytes = (sizes.data_bytes * REGION_FACTOR + REGION_BYTES).next_multiple_of(1 << 20);
     let allocator = Arc::new(Allocator::format(directory.map(REGION, region_bytes)?, DATABASE)?);
     let owner = |number| Owner::new(number).ok_or("an owner's number");
-    let files = FileCosts { system_call: system_call(path)? };
+    let files = FileCosts { system_call: system_call(path)?, ..FileCosts::default() };
     let mut store = open(StoreRoot { allocator, owner: owner(1)?, files })?;
     store.create_table(owner(2)?, 1)?;
     Ok(Box::new(Varve { store, row: Vec::new() }))

@@ -275,6 +275,14 @@ impl Allocator {
         u64::from(self.pool.lock().free_segments()) * SEGMENT_BYTES
     }
 
+    /// Bytes that an owner can still allocate in chunks of this length: in free segments, and in free chunks
+    /// of those of its slabs whose bitmaps were read.
+    pub(crate) fn free_bytes_for(&self, owner: Owner, len_bytes: u64) -> u64 {
+        let in_slabs = Class::fitting(len_bytes)
+            .map_or(0, |class| self.with_heap(owner, class, |heap| heap.free_count()) * class.size_bytes());
+        self.free_bytes() + in_slabs
+    }
+
     /// Bytes of all segments, free or not.
     pub fn capacity_bytes(&self) -> u64 {
         u64::from(self.layout.segments) * SEGMENT_BYTES

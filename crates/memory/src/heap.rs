@@ -146,6 +146,11 @@ impl Heap {
         self.slabs.values().map(|slab| u64::from(slab.taken_count())).sum()
     }
 
+    /// Returns the number of free chunks of the slabs that have been read.
+    pub(crate) fn free_count(&self) -> u64 {
+        self.slabs.values().map(|slab| u64::from(slab.free_count())).sum()
+    }
+
     /// Returns the slabs that have been read, with their segments.
     pub(crate) fn slabs(&self) -> impl Iterator<Item = (u32, &Slab)> {
         self.slabs.iter().map(|(segment, slab)| (*segment, slab))

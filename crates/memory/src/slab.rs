@@ -112,6 +112,11 @@ impl Slab {
         self.slots - self.free
     }
 
+    /// Free chunks.
+    pub(crate) fn free_count(&self) -> u32 {
+        self.free
+    }
+
     /// Returns whether no chunk is free.
     pub(crate) fn is_full(&self) -> bool {
         self.free == 0

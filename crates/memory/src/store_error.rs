@@ -99,6 +99,11 @@ pub enum StoreError {
     /// A savepoint is of another transaction, or a rollback went past it.
     #[error("there is no such savepoint in the transaction")]
     NoSavepoint,
+    /// The end of a batch has failed, so no further batch is stored.
+    #[error(
+        "no change is stored after an earlier error. Restart the server. It keeps what was committed before"
+    )]
+    Stopped,
     /// Bytes in the region have a value that is impossible.
     #[error("the store is damaged: {what} at {at}")]
     Damaged {

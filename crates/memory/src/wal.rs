@@ -9,10 +9,11 @@
 //! 1. The file has room for the whole buffer and a commit. So a commit or a flush never fails because the
 //!    region is full. Only a change can fail for this reason, and is refused.
 //! 2. The file has whole transactions only, because `fsync` makes all appended bytes durable together.
+//! 3. After a failed flush the log takes no more records, and no commit becomes durable, until the next start.
 //!
 //! What it does not know: what records do.
 
-use crate::files::{FileHandle, Files};
+use crate::files::{FileError, FileHandle, FileResult, Files};
 use crate::store_error::StoreResult;
 
 /// Room in the file is reserved in steps of this many bytes, so that few changes need a call on the file.
@@ -44,6 +45,8 @@ pub(crate) struct Wal {
     committed_bytes: usize,
     file_bytes: u64,
     reserved_bytes: u64,
+    /// Why a flush failed.
+    failed: Option<FileError>,
 }
 
 /// Returns the name of a log file.
@@ -60,8 +63,8 @@ impl Wal {
             false => files.create(&name)?,
         };
         let file_bytes = files.len_bytes(file)?;
-        let (buffer, reserved_bytes) = (Vec::new(), file_bytes);
-        Ok(Wal { files, file, number, buffer, committed_bytes: 0, file_bytes, reserved_bytes })
+        let (buffer, reserved_bytes, failed) = (Vec::new(), file_bytes, None);
+        Ok(Wal { files, file, number, buffer, committed_bytes: 0, file_bytes, reserved_bytes, failed })
     }
 
     /// Returns the bytes of the file.
@@ -93,6 +96,7 @@ impl Wal {
     /// Makes sure that the file has room for records of this many bytes. The caller includes the bytes of the
     /// commit.
     pub(crate) fn reserve(&mut self, records_bytes: usize) -> StoreResult<()> {
+        self.check()?;
         let needed = self.file_bytes + (self.buffer.len() + records_bytes) as u64;
         if needed > self.reserved_bytes {
             let reserved_bytes = needed.next_multiple_of(STEP_BYTES);
@@ -126,8 +130,8 @@ impl Wal {
     pub(crate) fn flush(&mut self) -> StoreResult<usize> {
         let written = self.committed_bytes;
         if written > 0 {
-            self.files.append(self.file, self.buffer.get(..written).unwrap_or_default())?;
-            self.files.fsync(self.file)?;
+            self.check()?;
+            self.write(written).inspect_err(|error| self.failed = Some(error.clone()))?;
             self.file_bytes += written as u64;
             self.buffer.drain(..written);
             self.committed_bytes = 0;
@@ -135,10 +139,18 @@ impl Wal {
         Ok(written)
     }
 
+    fn write(&mut self, len_bytes: usize) -> FileResult<()> {
+        self.files.append(self.file, self.buffer.get(..len_bytes).unwrap_or_default())?;
+        self.files.fsync(self.file)
+    }
+
+    /// Errors: a flush has failed.
+    fn check(&self) -> StoreResult<()> {
+        self.failed.as_ref().map_or(Ok(()), |error| Err(error.clone().into()))
+    }
+
     /// Continues the log in a new file, which is empty. The buffer is empty, too.
-    pub(crate) fn begin(&mut self, number: u64) -> StoreResult<()> {
-        self.file = self.files.open_file(&name_of(number))?;
-        (self.number, self.file_bytes, self.reserved_bytes) = (number, 0, 0);
-        Ok(())
+    pub(crate) fn begin(&mut self, number: u64, file: FileHandle) {
+        (self.file, self.number, self.file_bytes, self.reserved_bytes) = (file, number, 0, 0);
     }
 }

@@ -38,7 +38,7 @@ pub struct StoreSettings {
 
 impl StoreSettings {
     fn files(&self) -> FileCosts {
-        FileCosts { system_call: self.system_call }
+        FileCosts { system_call: self.system_call, ..FileCosts::default() }
     }
 
     fn lsm(&self) -> LsmSettings {

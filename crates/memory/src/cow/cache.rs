@@ -43,6 +43,11 @@ impl PageCache {
         PageCache { owner, frames, by_page, most, hand: 0, dirty_count: 0 }
     }
 
+    /// Returns the owner of the frames, and of the file's blocks.
+    pub(super) fn owner(&self) -> Owner {
+        self.owner
+    }
+
     /// Returns the frame of a page, if it has one.
     pub(super) fn find(&mut self, page: u64) -> Option<Pointer> {
         let frame = self.frames.get_mut(*self.by_page.get(&page)?)?;

@@ -24,6 +24,7 @@ mod nodes;
 mod pages;
 mod recovery;
 mod row;
+mod shrink;
 mod space;
 mod store;
 

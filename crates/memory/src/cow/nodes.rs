@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use super::cache::{DirtyPage, PageCache};
 use super::directory::Directory;
 use super::pages::{PAGE_BYTES, PageFile};
+use super::shrink::NextLeaf;
 use super::space::PageMap;
 use crate::cow_tree::{NodeId, NodeStore, TreeNo};
 use crate::error::MemoryError;
@@ -32,6 +33,8 @@ pub struct FileNodes {
     pub(super) directory: Directory,
     /// The tuple that is being made or changed.
     pub(super) tuple: Vec<u8>,
+    /// The leaf that [`super::shrink`] visits next. `None`: the first one.
+    pub(super) next_leaf: Option<NextLeaf>,
 }
 
 /// Where the bytes of a node are.

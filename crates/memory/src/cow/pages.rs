@@ -100,6 +100,15 @@ impl PageFile {
         Ok(())
     }
 
+    /// Cuts the file to this many pages, durably, and gives the rest back to the region. All writes are
+    /// durable, and the current directory needs none of the pages that are cut off.
+    pub(super) fn cut(&mut self, pages: u64) -> FileResult<()> {
+        let len_bytes = pages * PAGE_BYTES as u64;
+        self.files.truncate(self.handle, len_bytes)?;
+        self.reserved = len_bytes;
+        Ok(())
+    }
+
     pub(super) fn read_master(&self) -> FileResult<u64> {
         let mut word = [0; 8];
         self.read(MASTER_AT, &mut word)?;

@@ -8,6 +8,8 @@
 //! 1. A page that the current directory needs stays allocated until the flip. So no batch overwrites it.
 //! 2. Room is reserved in the file for all pages before `end`. So a write of these pages cannot fail because
 //!    the region is full.
+//! 3. Pages are cut off only between two batches, when no directory needs them: the master record has
+//!    flipped durably, so the old directory is not needed either.
 //!
 //! What it does not know: what pages hold.
 
@@ -36,7 +38,13 @@ pub(super) struct PageMap {
     /// changed.
     changed: Vec<usize>,
     changed_before: Vec<usize>,
+    /// The number of pages that batches have freed since [`PageMap::take_freed`] was called.
+    freed: u64,
 }
+
+/// Pages at the end of the file are given back if at least this many are free: the pages of the blocks that
+/// one publication frees (0113).
+const CUT_PAGES_MIN: u64 = 28;
 
 fn bit_of(page: u64) -> u64 {
     1 << (page % WORD_PAGES)
@@ -44,6 +52,11 @@ fn bit_of(page: u64) -> u64 {
 
 fn word_of(page: u64) -> usize {
     (page / WORD_PAGES) as usize
+}
+
+/// Returns whether a page is one of the first pages of the file or a page of a bitmap.
+fn is_own(page: u64) -> bool {
+    page < FIRST_PAGES || page >= GROUP_PAGES && page % GROUP_PAGES < 2
 }
 
 fn groups_of(pages: u64) -> u64 {
@@ -71,7 +84,8 @@ impl PageMap {
         let differs = |word: &usize| used.get(*word) != other.get(*word);
         let changed_before = (0..used.len()).filter(differs).collect();
         let retired = vec![0; used.len()];
-        let mut map = PageMap { used, retired, end, free: 0, cursor: 0, changed: Vec::new(), changed_before };
+        let (changed, cursor, freed) = (Vec::new(), 0, 0);
+        let mut map = PageMap { used, retired, end, free: 0, cursor, changed, changed_before, freed };
         // The pages of the bitmaps are allocated, too. The bitmap lacks their bits if a crash came before the
         // end of the batch that added these pages.
         (0..groups_of(end)).for_each(|group| map.mark_own(group));
@@ -101,9 +115,8 @@ impl PageMap {
 
     /// Returns the pages that hold nodes: all allocated pages except the first pages of the file and the
     /// bitmaps.
-    pub(super) fn nodes(&self) -> impl Iterator<Item = u64> {
-        let is_own = |page: u64| page < FIRST_PAGES || page >= GROUP_PAGES && page % GROUP_PAGES < 2;
-        (0..self.end).filter(move |page| self.is_used(*page) && !is_own(*page))
+    pub(super) fn nodes(&self) -> impl DoubleEndedIterator<Item = u64> {
+        (0..self.end).filter(|page| self.is_used(*page) && !is_own(*page))
     }
 
     fn change(&mut self, page: u64, change: impl FnOnce(&mut u64, u64)) {
@@ -205,11 +218,49 @@ impl PageMap {
     pub(super) fn end_batch(&mut self) {
         for word in &self.changed {
             if let (Some(used), Some(retired)) = (self.used.get_mut(*word), self.retired.get_mut(*word)) {
-                self.free += u64::from((*used & *retired).count_ones());
+                let freed = u64::from((*used & *retired).count_ones());
+                (self.free, self.freed) = (self.free + freed, self.freed + freed);
                 *used &= !*retired;
                 *retired = 0;
             }
         }
         self.changed_before = std::mem::take(&mut self.changed);
+    }
+
+    /// Returns the number of pages that batches have freed since the last call.
+    pub(super) fn take_freed(&mut self) -> u64 {
+        std::mem::take(&mut self.freed)
+    }
+
+    /// If the file is sparse, returns the page before which all nodes would fit: more than half of the pages
+    /// of nodes are free. No batch is open.
+    pub(super) fn dense_end(&self) -> Option<u64> {
+        let taken = self.end - self.free;
+        let dense_end = taken + taken / 8 + 2 * CUT_PAGES_MIN;
+        (self.free > taken && dense_end < self.end).then_some(dense_end)
+    }
+
+    /// Takes the pages at the beginning of the file first, from now on.
+    pub(super) fn rewind(&mut self) {
+        self.cursor = 0;
+    }
+
+    /// Cuts off the free pages at the end of the file, if there are enough. Returns whether it did. No batch is
+    /// open.
+    pub(super) fn cut(&mut self, file: &mut PageFile) -> StoreResult<bool> {
+        let end = self.nodes().next_back().map_or(FIRST_PAGES, |last| last + 1);
+        if self.end < end + CUT_PAGES_MIN {
+            return Ok(false);
+        }
+        file.cut(end)?;
+        let own = (end..self.end).filter(|page| is_own(*page)).count() as u64;
+        self.free -= self.end - end - own;
+        self.end = end;
+        let words = groups_of(end) as usize * GROUP_WORDS;
+        self.used.truncate(words);
+        self.retired.truncate(words);
+        self.changed.retain(|word| *word < words);
+        self.changed_before.retain(|word| *word < words);
+        Ok(true)
     }
 }

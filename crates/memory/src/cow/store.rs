@@ -19,6 +19,7 @@ use super::nodes::FileNodes;
 use super::pages::PAGE_BYTES;
 use super::recovery::{self, Opened};
 use super::row::{self, INLINE_AT, Pieces, Stored, TupleParts, piece_bytes};
+use super::shrink;
 use crate::cow_tree::{
     CowMedium, CowStore, NodeId, NodeStore, Roots, RowPatch, StoredRow, TreeNo, Trees, lacks_entry,
 };
@@ -65,7 +66,8 @@ impl Cow {
         let cache = Mutex::new(PageCache::new(owner, settings.cache_bytes / PAGE_BYTES));
         let roots = directory.current()?;
         let space = Space::new(allocator);
-        let nodes = FileNodes { space, file, map, cache, directory, tuple: Vec::new() };
+        let (tuple, next_leaf) = (Vec::new(), None);
+        let nodes = FileNodes { space, file, map, cache, directory, tuple, next_leaf };
         CowStore::new(Trees::new(nodes, roots), owner, settings.batch_transactions)
     }
 
@@ -180,6 +182,10 @@ impl CowMedium for FileNodes {
         directory.flip(file)?;
         map.end_batch();
         cache.get_mut().end_batch(space)
+    }
+
+    fn shrink(trees: &mut Trees<FileNodes>) -> StoreResult<()> {
+        shrink::shrink(trees)
     }
 
     /// Dirty pages keep their frames until the batch ends. So a batch with many dirty pages should end.

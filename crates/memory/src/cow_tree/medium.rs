@@ -25,6 +25,9 @@ pub(crate) trait CowMedium: NodeStore + Sized {
     /// Ends the batch: makes everything durable that these roots lead to.
     fn end_batch(&mut self, roots: &mut Roots) -> StoreResult<()>;
 
+    /// Gives room back to the region, after a batch has ended. No batch is open.
+    fn shrink(trees: &mut Trees<Self>) -> StoreResult<()>;
+
     /// Returns whether the batch should end, because it holds much memory.
     fn is_crowded(&mut self) -> bool;
 

@@ -170,8 +170,10 @@ impl<M: CowMedium> CowStore<M> {
     /// Ends the batch: its transactions are durable.
     fn end_batch(&mut self) -> StoreResult<()> {
         self.trees.check_whole()?;
-        let Trees { nodes, roots, .. } = &mut self.trees;
-        nodes.end_batch(roots)?;
+        self.trees.or_broken(|trees| {
+            trees.nodes.end_batch(&mut trees.roots)?;
+            M::shrink(trees)
+        })?;
         self.pending = 0;
         Ok(())
     }
@@ -192,7 +194,10 @@ impl<M: CowMedium + Send + Sync> Store for CowStore<M> {
         self.check_no_transaction()?;
         self.trees.check_whole()?;
         self.trees.roots.owner_of(table)?;
-        M::drop_table(&mut self.trees, table)?;
+        self.trees.or_broken(|trees| {
+            M::drop_table(trees, table)?;
+            M::shrink(trees)
+        })?;
         self.pending = 0;
         Ok(())
     }

@@ -56,6 +56,10 @@ impl Path {
         self.nodes.get(self.len).copied()
     }
 
+    pub(super) fn nodes(&self) -> impl Iterator<Item = NodeId> {
+        self.passed().iter().map(|passed| passed.id)
+    }
+
     /// Returns whether the path leads to the last leaf of the tree.
     pub(super) fn is_end(&self) -> bool {
         self.passed().iter().all(|passed| passed.is_last)

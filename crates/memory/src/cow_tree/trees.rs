@@ -8,12 +8,14 @@
 //!
 //! What it does not know: rows, how a batch becomes durable.
 
+use std::ops::{Bound, ControlFlow};
+
 use super::merge::MergeBuffers;
 use super::node::NewEntry;
 use super::nodes::{NodeId, NodeStore, RowPatch, StoredRow, TreeNo};
 use super::roots::Roots;
 use super::scan::{OnEntry, TreeScan};
-use super::tree::Removed;
+use super::tree::{LeafOfKey, Removed};
 use super::undo::{Change, Kind, SparseLeaves, UndoList};
 use crate::change_numbers::ChangeNumbers;
 use crate::pointer::{Owner, Pointer};
@@ -32,8 +34,8 @@ pub(crate) struct Trees<N> {
     /// A buffer for the bytes of a node.
     buf: Vec<u8>,
     merge_buffers: MergeBuffers,
-    /// Whether a merge of nodes met damage after a transaction had ended. Then no further batch may become
-    /// durable.
+    /// Whether the end of a batch failed, or a merge of nodes after the end of a transaction. Then no further
+    /// batch may become durable.
     is_broken: bool,
 }
 
@@ -51,9 +53,17 @@ impl<N: NodeStore> Trees<N> {
 
     /// Refuses to make the dirty directory durable, if a commit that was reported as failed has changed it.
     pub(super) fn check_whole(&self) -> StoreResult<()> {
-        let what =
-            "a tree whose nodes could not be merged; changes since the last batch are lost at the next start";
-        if self.is_broken { Err(StoreError::Damaged { what, at: Pointer::NONE }) } else { Ok(()) }
+        if self.is_broken { Err(StoreError::Stopped) } else { Ok(()) }
+    }
+
+    /// Runs the end of a batch. If it fails, no further batch may become durable.
+    pub(super) fn or_broken(
+        &mut self,
+        run: impl FnOnce(&mut Trees<N>) -> StoreResult<()>,
+    ) -> StoreResult<()> {
+        let done = run(self);
+        self.is_broken |= done.is_err();
+        done
     }
 
     /// Copies the value of a key; `false`: the tree does not have the key.
@@ -268,6 +278,36 @@ impl<N: NodeStore> Trees<N> {
         }
         self.before = key;
         Ok(())
+    }
+
+    /// Copies the nodes on the path to the leaf of a key, if `is_moved` accepts one of them. Then sets `key`
+    /// to the first key of the next leaf; `false`: there is none. No transaction is open.
+    ///
+    /// Errors: the region is full. Then a part of the path is copied.
+    pub(crate) fn move_path(
+        &mut self,
+        no: TreeNo,
+        key: &mut Vec<u8>,
+        is_moved: impl Fn(NodeId) -> bool,
+    ) -> StoreResult<bool> {
+        let mut tree = self.roots.tree(no)?;
+        let Some(found) = tree.path(&self.nodes, key)? else { return Ok(false) };
+        if found.path.nodes().chain([found.leaf.id]).any(is_moved) {
+            let done = tree.dirty_path(&mut self.nodes, key, &mut self.buf).map(drop);
+            self.roots.set_root(no, tree.root);
+            done?;
+        }
+        let Some(LeafOfKey { leaf, .. }) = tree.path(&self.nodes, key)? else { return Ok(false) };
+        if let Some(last) = leaf.count.checked_sub(1) {
+            leaf.key(&self.nodes, &leaf.entry(&self.nodes, last)?, key)?;
+        }
+        let (last, mut has_next) = (std::mem::take(key), false);
+        let range = KeyRange { from: Bound::Excluded(&last), to: Bound::Unbounded };
+        self.scan(no, &range, Direction::Forward, &mut |next, _| {
+            (*key, has_next) = (next.to_vec(), true);
+            Ok(ControlFlow::Break(()))
+        })?;
+        Ok(has_next)
     }
 
     /// Calls `on_node` with each node of a tree. `roots` is the directory with the root of the tree.

@@ -10,11 +10,15 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use super::error::{FileError, FileResult};
+
 /// The time that a call on files takes in addition to its work.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FileCosts {
     /// Time that each call waits in a loop without sleeping. Zero: calls do not wait.
     pub system_call: Duration,
+    /// The number of the call that fails, for tests: the first call has number 1. Zero: no call fails.
+    pub failing_call: u64,
 }
 
 /// The numbers of calls on files since the files were opened, and the numbers of bytes that were moved.
@@ -53,6 +57,18 @@ pub(super) enum Call {
     Name,
 }
 
+impl Call {
+    fn name(self) -> &'static str {
+        match self {
+            Call::Read { .. } => "a read",
+            Call::Write { .. } => "a write",
+            Call::Fsync => "an fsync",
+            Call::Resize => "a change of the size",
+            Call::Name => "a change of the directory",
+        }
+    }
+}
+
 /// The counters of a set of files. Reads are counted too, through a shared reference, so the counters are
 /// atomic.
 pub(super) struct Calls {
@@ -64,6 +80,8 @@ pub(super) struct Calls {
     fsyncs: AtomicU64,
     resizes: AtomicU64,
     names: AtomicU64,
+    /// All calls, counted only if one of them should fail.
+    all: AtomicU64,
 }
 
 impl Calls {
@@ -78,11 +96,12 @@ impl Calls {
             fsyncs: zero(),
             resizes: zero(),
             names: zero(),
+            all: zero(),
         }
     }
 
-    /// Counts a call, and waits.
-    pub(super) fn enter(&self, call: Call) {
+    /// Counts a call, and waits. Errors: the call was to fail.
+    pub(super) fn enter(&self, call: Call) -> FileResult<()> {
         let counter = match call {
             Call::Read { len_bytes } => {
                 self.read_bytes.fetch_add(len_bytes as u64, Relaxed);
@@ -103,6 +122,11 @@ impl Calls {
                 std::hint::spin_loop();
             }
         }
+        let failing = self.costs.failing_call;
+        if failing > 0 && self.all.fetch_add(1, Relaxed) + 1 == failing {
+            return Err(FileError::Failed { what: call.name() });
+        }
+        Ok(())
     }
 
     pub(super) fn counts(&self) -> CallCounts {

@@ -56,6 +56,12 @@ pub enum FileError {
         /// The length of the file.
         file_bytes: u64,
     },
+    /// A call failed as a system call can fail ([`super::FileCosts::failing_call`]).
+    #[error("{what} failed on a file in persistent memory. Restart the server. It keeps what was committed")]
+    Failed {
+        /// The call.
+        what: &'static str,
+    },
     /// Bytes in the region have a value that is impossible.
     #[error("the files are damaged: {what} at {at}")]
     Damaged {

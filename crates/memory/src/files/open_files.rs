@@ -70,7 +70,7 @@ impl Files {
     ///
     /// Errors: the name is taken, empty or too long; there are too many files; the region is full.
     pub fn create(&mut self, name: &str) -> FileResult<FileHandle> {
-        self.calls.enter(Call::Name);
+        self.calls.enter(Call::Name)?;
         let first = map::new_map(&self.space)?;
         let created = self.directory.create(&self.space, name, first);
         let entry = created.inspect_err(|_| self.space.give_up(first))?;
@@ -82,7 +82,7 @@ impl Files {
     ///
     /// Errors: there is no such file, or it is damaged.
     pub fn open_file(&mut self, name: &str) -> FileResult<FileHandle> {
-        self.calls.enter(Call::Name);
+        self.calls.enter(Call::Name)?;
         let entry = self.directory.find(name)?;
         if let Some(handle) = self.handle_of(entry) {
             return Ok(handle);
@@ -106,7 +106,7 @@ impl Files {
     ///
     /// Errors: there is no such file.
     pub fn remove(&mut self, name: &str) -> FileResult<()> {
-        self.calls.enter(Call::Name);
+        self.calls.enter(Call::Name)?;
         let entry = self.directory.find(name)?;
         let map = self.take_map(entry)?;
         self.directory.remove(&self.space, name)?;
@@ -119,7 +119,7 @@ impl Files {
     ///
     /// Errors: there is no such file; the name is empty or too long.
     pub fn rename(&mut self, from: &str, to: &str) -> FileResult<()> {
-        self.calls.enter(Call::Name);
+        self.calls.enter(Call::Name)?;
         if from == to {
             return self.directory.find(from).map(drop);
         }
@@ -166,7 +166,7 @@ impl Files {
     ///
     /// Errors: the range reaches beyond the end.
     pub fn read_at(&self, handle: FileHandle, at: u64, buf: &mut [u8]) -> FileResult<()> {
-        self.calls.enter(Call::Read { len_bytes: buf.len() });
+        self.calls.enter(Call::Read { len_bytes: buf.len() })?;
         self.opened(handle)?.read_at(&self.space, at, buf)
     }
 
@@ -175,7 +175,7 @@ impl Files {
     ///
     /// Errors: the range begins beyond the end; the region is full. Then nothing is written.
     pub fn write_at(&mut self, handle: FileHandle, at: u64, bytes: &[u8]) -> FileResult<()> {
-        self.calls.enter(Call::Write { len_bytes: bytes.len() });
+        self.calls.enter(Call::Write { len_bytes: bytes.len() })?;
         let opened = self.open.get_mut(&handle).ok_or(FileError::Stale)?;
         opened.file.write_at(&self.space, at, bytes)
     }
@@ -185,7 +185,7 @@ impl Files {
     ///
     /// Errors: the region is full. Then nothing is written.
     pub fn append(&mut self, handle: FileHandle, bytes: &[u8]) -> FileResult<u64> {
-        self.calls.enter(Call::Write { len_bytes: bytes.len() });
+        self.calls.enter(Call::Write { len_bytes: bytes.len() })?;
         let opened = self.open.get_mut(&handle).ok_or(FileError::Stale)?;
         let at = opened.file.len_bytes();
         opened.file.write_at(&self.space, at, bytes)?;
@@ -194,7 +194,7 @@ impl Files {
 
     /// Makes all earlier writes of a file durable.
     pub fn fsync(&mut self, handle: FileHandle) -> FileResult<()> {
-        self.calls.enter(Call::Fsync);
+        self.calls.enter(Call::Fsync)?;
         let opened = self.open.get_mut(&handle).ok_or(FileError::Stale)?;
         opened.file.fsync(&self.space);
         Ok(())
@@ -205,7 +205,7 @@ impl Files {
     ///
     /// Errors: the region is full. Then nothing is reserved.
     pub fn reserve(&mut self, handle: FileHandle, len_bytes: u64) -> FileResult<()> {
-        self.calls.enter(Call::Resize);
+        self.calls.enter(Call::Resize)?;
         let opened = self.open.get_mut(&handle).ok_or(FileError::Stale)?;
         opened.file.reserve(&self.space, len_bytes)
     }
@@ -215,7 +215,7 @@ impl Files {
     ///
     /// Errors: the file is shorter.
     pub fn truncate(&mut self, handle: FileHandle, len_bytes: u64) -> FileResult<()> {
-        self.calls.enter(Call::Resize);
+        self.calls.enter(Call::Resize)?;
         let opened = self.open.get_mut(&handle).ok_or(FileError::Stale)?;
         opened.file.truncate(&self.space, len_bytes)
     }

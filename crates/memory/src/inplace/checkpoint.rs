@@ -106,13 +106,16 @@ pub(super) fn write(heap: &Heap, log: &mut Wal) -> StoreResult<()> {
     let old = log.number();
     let next = old.checked_add(1).ok_or(damaged("the number of the log in a checkpoint"))?;
     let written = write_files(heap, &mut log.files, next);
-    written.inspect_err(|_| remove_after_error(&mut log.files, &[UNFINISHED, &name_of(next)]))?;
-    log.begin(next)?;
+    let name = name_of(next);
+    let unfinished = [UNFINISHED, &*name];
+    let file = written.inspect_err(|_| remove_after_error(&mut log.files, &unfinished))?;
+    log.begin(next, file);
     Ok(log.files.remove(&name_of(old))?)
 }
 
-fn write_files(heap: &Heap, files: &mut Files, log: u64) -> StoreResult<()> {
-    files.create(&name_of(log))?;
+/// Writes the checkpoint, and makes it valid. Returns the next log file.
+fn write_files(heap: &Heap, files: &mut Files, log: u64) -> StoreResult<FileHandle> {
+    let next = files.create(&name_of(log))?;
     let file = files.create(UNFINISHED)?;
     let head = [MAGIC.to_le_bytes(), log.to_le_bytes()];
     files.append(file, head.as_flattened())?;
@@ -136,7 +139,8 @@ fn write_files(heap: &Heap, files: &mut Files, log: u64) -> StoreResult<()> {
     }
     pack(files, file, &mut records)?;
     files.fsync(file)?;
-    Ok(files.rename(UNFINISHED, NAME)?)
+    files.rename(UNFINISHED, NAME)?;
+    Ok(next)
 }
 
 fn pack(files: &mut Files, file: FileHandle, records: &mut Vec<u8>) -> StoreResult<()> {

@@ -20,7 +20,7 @@
 //! What it does not know: transactions, when runs are merged (`lsm/compaction.rs`).
 
 use super::manifest::{Manifest, run_name};
-use crate::files::Files;
+use crate::files::{FileHandle, Files};
 use crate::lsm::bloom::Filter;
 use crate::lsm::compaction::{Merges, RunSet, RunningMerge};
 use crate::lsm::levels::{LsmSettings, MergePlan};
@@ -118,23 +118,25 @@ impl Compaction {
     fn flush(&mut self, place: &mut Workplace<'_>, memtable: &mut MemTable) -> StoreResult<()> {
         let (old_log, id) = (self.manifest.log, self.manifest.next_run);
         let new = memtable.fresh(place.space)?;
-        let flushed = self.write_flush(place, memtable);
-        if flushed.is_err() {
-            self.manifest.runs.retain(|run| run.id != id);
-            (self.manifest.log, self.manifest.next_run) = (old_log, id);
-            let unfinished = [&*run_name(id), &wal::name_of(old_log + 1)];
-            wal::remove_after_error(place.files(), &unfinished);
-            let _reserved_until_start = new.arena().give_up(place.space);
-            return flushed;
-        }
-        place.wal.begin(self.manifest.log)?;
-        place.files().remove(&wal::name_of(old_log))?;
+        let log = match self.write_flush(place, memtable) {
+            Ok(log) => log,
+            Err(error) => {
+                self.manifest.runs.retain(|run| run.id != id);
+                (self.manifest.log, self.manifest.next_run) = (old_log, id);
+                let unfinished = [&*run_name(id), &wal::name_of(old_log + 1)];
+                wal::remove_after_error(place.files(), &unfinished);
+                let _reserved_until_start = new.arena().give_up(place.space);
+                return Err(error);
+            }
+        };
+        place.wal.begin(self.manifest.log, log);
         std::mem::replace(memtable, new).arena().give_up(place.space)?;
         self.memtable_bytes = 0;
-        Ok(())
+        Ok(place.files().remove(&wal::name_of(old_log))?)
     }
 
-    fn write_flush(&mut self, place: &mut Workplace<'_>, memtable: &MemTable) -> StoreResult<()> {
+    /// Writes the run, and makes it valid together with the next log file. Returns this file.
+    fn write_flush(&mut self, place: &mut Workplace<'_>, memtable: &MemTable) -> StoreResult<FileHandle> {
         let census = memtable.census(place.space)?;
         let sequence = self.runs().first().map_or(0, |run| run.sequence) + 1;
         let id = self.manifest.next_run;
@@ -161,14 +163,25 @@ impl Compaction {
             None => place.files().remove(&run_name(id))?,
         }
         self.manifest.log += 1;
-        place.files().create(&wal::name_of(self.manifest.log))?;
-        self.manifest.write(place.files())
+        let log = place.files().create(&wal::name_of(self.manifest.log))?;
+        self.manifest.write(place.files())?;
+        Ok(log)
     }
 
-    /// Gets room back: ends the merge under way, and merges all runs. Returns whether that may have freed
-    /// room.
-    pub(super) fn make_room(&mut self, place: &mut Workplace<'_>) -> StoreResult<bool> {
-        self.merges.make_room(&mut FileRuns { manifest: &mut self.manifest, place })
+    /// Gets room back: flushes the MemTable, ends the merge under way, and merges all runs. Returns whether
+    /// that may have freed room. The caller passes no MemTable while a transaction is open.
+    pub(super) fn make_room(
+        &mut self,
+        place: &mut Workplace<'_>,
+        memtable: Option<&mut MemTable>,
+    ) -> StoreResult<bool> {
+        let mut has_flushed = false;
+        if let Some(memtable) = memtable.filter(|memtable| memtable.arena().used_bytes() > 0) {
+            let flushed = self.flush(place, memtable);
+            has_flushed = unless_full(flushed)?;
+        }
+        let mut set = FileRuns { manifest: &mut self.manifest, place };
+        Ok(self.merges.make_room(&mut set)? || has_flushed)
     }
 
     /// Merges the MemTable and all runs into one run, to get the room of a dropped table back. Skips a step
@@ -192,10 +205,10 @@ impl RunSet for FileRuns<'_, '_> {
     fn begin(&mut self, plan: &MergePlan) -> StoreResult<RunningMerge> {
         let id = self.manifest.next_run;
         let output = Output::File(FileOutput::new(self.place.files().create(&run_name(id))?));
+        self.manifest.next_run += 1;
         let runs = plan.picked(&self.manifest.runs);
         let inputs = runs.iter().map(|run| run.id).collect();
         let merge = Merge::begin(&self.place.media(), &runs, output, plan.is_lowest)?;
-        self.manifest.next_run += 1;
         Ok(RunningMerge { merge, output: id, inputs, level: plan.level })
     }
 

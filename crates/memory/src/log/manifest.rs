@@ -128,15 +128,15 @@ impl Manifest {
     ///
     /// Errors: the region is full. Then the old manifest stays valid.
     pub(super) fn write(&self, files: &mut Files) -> StoreResult<()> {
-        let written = self.write_unfinished(files);
-        written.inspect_err(|_| wal::remove_after_error(files, &[UNFINISHED]))?;
-        Ok(files.rename(UNFINISHED, NAME)?)
+        let written = self.write_and_rename(files);
+        written.inspect_err(|_| wal::remove_after_error(files, &[UNFINISHED]))
     }
 
-    fn write_unfinished(&self, files: &mut Files) -> StoreResult<()> {
+    fn write_and_rename(&self, files: &mut Files) -> StoreResult<()> {
         let file = files.create(UNFINISHED)?;
         files.append(file, &self.encode())?;
-        Ok(files.fsync(file)?)
+        files.fsync(file)?;
+        Ok(files.rename(UNFINISHED, NAME)?)
     }
 }
 

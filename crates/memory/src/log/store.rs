@@ -88,7 +88,7 @@ impl LogStructured {
         let page = arena::new_page(&space, owner)?;
         let mut memtable = MemTable::new(Arena::new(owner, Durability::Volatile, page));
         recovery::replay(&space, &mut memtable, &wal.read()?)?;
-        Ok(LsmStore::new(LogMedium {
+        let medium = LogMedium {
             space,
             owner,
             memtable,
@@ -98,7 +98,8 @@ impl LogStructured {
             changes: Vec::new(),
             numbers: ChangeNumbers::new(),
             before: Vec::new(),
-        }))
+        };
+        LsmStore::new(medium, owner)
     }
 
     /// Returns the number of calls on files since the store was opened.
@@ -166,8 +167,17 @@ impl LsmMedium for LogMedium {
             Some(cache) => cache.clear(&self.space)?,
             None => false,
         };
+        let memtable = match self.changes.is_empty() {
+            true => {
+                self.flush_log()?;
+                Some(&mut self.memtable)
+            }
+            false => None,
+        };
         let mut place = Workplace { space: &self.space, wal: &mut self.wal };
-        Ok(self.compaction.make_room(&mut place)? || has_cleared)
+        let has_freed = self.compaction.make_room(&mut place, memtable)?;
+        self.space.allocator().free_empty_slabs(self.owner)?;
+        Ok(has_freed || has_cleared)
     }
 
     fn add(&mut self, entries: &EntryBuffer) -> StoreResult<()> {

@@ -73,6 +73,13 @@ struct Chunk {
     len_bytes: usize,
 }
 
+impl Chunk {
+    /// Returns whether this many bytes fit behind the first `used` ones.
+    fn has_room(&self, used: usize, len_bytes: usize) -> bool {
+        self.len_bytes - used.min(self.len_bytes) >= len_bytes
+    }
+}
+
 /// The end of the used part of an arena. The arena can be reset to an earlier position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Position {
@@ -193,18 +200,29 @@ impl Arena {
     ///
     /// Errors: the region is full. Then nothing has changed.
     pub(crate) fn reserve(&mut self, space: &Space, len_bytes: usize) -> StoreResult<()> {
-        let has_room = |chunk: &Chunk, used: usize| chunk.len_bytes - used.min(chunk.len_bytes) >= len_bytes;
-        if self.chunks.get(self.position.chunk).is_some_and(|chunk| has_room(chunk, self.position.used)) {
+        let chunk = self.chunks.get(self.position.chunk);
+        if chunk.is_some_and(|chunk| chunk.has_room(self.position.used, len_bytes)) {
             return Ok(());
         }
-        let behind = self.chunks.iter().enumerate().skip(self.position.chunk + 1);
-        let next = behind.filter(|(_, chunk)| has_room(chunk, 0)).map(|(number, _)| number).next();
-        let chunk = match next {
+        let chunk = match self.next_with_room(len_bytes) {
             Some(number) => number,
             None => self.add_chunk(space, len_bytes)?,
         };
         self.position = Position { chunk, used: 0 };
         Ok(())
+    }
+
+    /// Returns whether the next [`Arena::take`] of this many bytes needs no new chunk.
+    pub(crate) fn has_room(&self, len_bytes: usize) -> bool {
+        let chunk = self.chunks.get(self.position.chunk);
+        chunk.is_some_and(|chunk| chunk.has_room(self.position.used, len_bytes))
+            || self.next_with_room(len_bytes).is_some()
+    }
+
+    /// Returns the next empty chunk that has this many bytes.
+    fn next_with_room(&self, len_bytes: usize) -> Option<usize> {
+        let behind = self.chunks.iter().enumerate().skip(self.position.chunk + 1);
+        behind.filter(|(_, chunk)| chunk.has_room(0, len_bytes)).map(|(number, _)| number).next()
     }
 
     fn add_chunk(&mut self, space: &Space, len_bytes: usize) -> StoreResult<usize> {

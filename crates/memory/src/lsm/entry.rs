@@ -117,6 +117,10 @@ impl EntryBuffer {
         self.ends.clear();
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
     /// Returns the entries, each as bytes.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &[u8]> {
         let begins = std::iter::once(0).chain(self.ends.iter().copied());

@@ -35,7 +35,8 @@ pub(crate) trait LsmMedium {
     /// Undoes all changes after the first `kept` ones, newest first.
     fn undo_behind(&mut self, kept: usize) -> StoreResult<()>;
 
-    /// Gets room back by merges. Returns whether that may have freed room.
+    /// Gets room back by merges of the runs, and of the MemTable if no transaction is open. Returns whether
+    /// that may have freed room.
     fn make_room(&mut self) -> StoreResult<bool>;
 
     /// Does the same as [`crate::store::Store::create_table`]. No transaction is open.

@@ -26,6 +26,11 @@ use crate::store_error::StoreResult;
 /// The largest number of bytes that the MemTable needs for an entry in addition to the entry's own bytes.
 const OVERHEAD_BYTES: usize = 8 * LEVELS_MAX + NODE_HEAD_BYTES + RECORD_HEAD_BYTES + 8;
 
+/// Returns the bytes that these entries need at most.
+fn room_for<'e>(entries: impl Iterator<Item = &'e [u8]>) -> usize {
+    entries.map(|entry| entry.len() + OVERHEAD_BYTES).sum()
+}
+
 /// A MemTable that is not immutable.
 pub(crate) struct MemTable {
     arena: Arena,
@@ -91,6 +96,11 @@ impl MemTable {
         self.arena.position()
     }
 
+    /// Returns whether the arena has room for these entries without a new chunk.
+    pub(crate) fn has_room<'e>(&self, entries: impl Iterator<Item = &'e [u8]>) -> bool {
+        self.arena.has_room(room_for(entries))
+    }
+
     /// Makes sure that the arena has room for these entries.
     ///
     /// Errors: the region is full.
@@ -99,8 +109,7 @@ impl MemTable {
         space: &Space,
         entries: impl Iterator<Item = &'e [u8]>,
     ) -> StoreResult<()> {
-        let bytes = entries.map(|entry| entry.len() + OVERHEAD_BYTES).sum::<usize>();
-        self.arena.reserve(space, bytes)
+        self.arena.reserve(space, room_for(entries))
     }
 
     /// Stores an entry. Nothing leads to it yet.

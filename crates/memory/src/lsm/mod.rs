@@ -23,6 +23,7 @@ pub(crate) mod media;
 pub(crate) mod medium;
 pub(crate) mod memtable;
 pub(crate) mod merge;
+pub(crate) mod merge_room;
 pub(crate) mod node;
 pub(crate) mod run;
 pub(crate) mod skip_list;

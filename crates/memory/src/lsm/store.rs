@@ -2,7 +2,8 @@
 //!
 //! Invariants
 //! 1. A refused change is neither in the log nor in the MemTable.
-//! 2. A full region refuses a change only after all runs were merged.
+//! 2. Inserts and updates leave room for a merge of all entries (`merge_room.rs`). Only deletes use this room.
+//!    So a full region still takes deletes, and merges can give the room of the deleted rows back.
 //!
 //! What it does not know: how changes survive a crash (`medium.rs`).
 
@@ -10,8 +11,10 @@ use super::changes::{self, PatchedBytes};
 use super::entry::EntryBuffer;
 use super::key::SearchKey;
 use super::medium::LsmMedium;
+use super::merge_room::MergeRoom;
 use super::tables::LsmTable;
 use super::view::View;
+use crate::delete_reserve::DeleteReserve;
 use crate::error::MemoryError;
 use crate::pointer::{Owner, Pointer};
 use crate::store::{Commit, Direction, KeyRange, OnRow, Savepoint, Store, StoreTable, TableNo};
@@ -21,8 +24,19 @@ use crate::tuple;
 /// The tables of one partition: an LSM tree.
 pub struct LsmStore<M> {
     pub(crate) medium: M,
+    owner: Owner,
+    reserve: DeleteReserve,
     /// The entries of a change.
     entries: EntryBuffer,
+}
+
+/// What a change does to the room that its rows take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Effect {
+    /// The rows may take more room: inserts and updates.
+    Grows,
+    /// The rows will take less room after the next merges: deletes.
+    Shrinks,
 }
 
 /// Turns the error that the region is full into `false`. Success is `true`.
@@ -36,8 +50,11 @@ pub(crate) fn unless_full(done: StoreResult<()>) -> StoreResult<bool> {
 
 #[expect(private_bounds, reason = "only engines of this crate are media")]
 impl<M: LsmMedium> LsmStore<M> {
-    pub(crate) fn new(medium: M) -> LsmStore<M> {
-        LsmStore { medium, entries: EntryBuffer::default() }
+    /// Returns the store over a medium whose chunks belong to `owner`.
+    pub(crate) fn new(medium: M, owner: Owner) -> StoreResult<LsmStore<M>> {
+        let mut reserve = DeleteReserve::new(owner);
+        reserve.fill(medium.view().media.space)?;
+        Ok(LsmStore { medium, owner, reserve, entries: EntryBuffer::default() })
     }
 
     fn check_no_transaction(&self) -> StoreResult<()> {
@@ -51,27 +68,73 @@ impl<M: LsmMedium> LsmStore<M> {
         Ok(table)
     }
 
-    /// Collects the entries of a change and adds them. Returns the answer of `collect`. If the region is
-    /// full, merges get room back, and the entries are added in a second try.
+    /// Collects the entries of a change and adds them. Returns the answer of `collect`.
     fn change<T>(
         &mut self,
+        effect: Effect,
         collect: impl FnOnce(&View<'_>, &mut EntryBuffer) -> StoreResult<T>,
     ) -> StoreResult<T> {
         let mut entries = std::mem::take(&mut self.entries);
         entries.clear();
         let collected = collect(&self.medium.view(), &mut entries);
-        let added = collected.and_then(|answer| self.add_with_room(&entries).map(|()| answer));
+        let added = collected.and_then(|answer| self.add_with_room(effect, &entries).map(|()| answer));
         self.entries = entries;
         added
     }
 
-    fn add_with_room(&mut self, entries: &EntryBuffer) -> StoreResult<()> {
+    /// Adds entries. If the region is full, merges get room back, or a delete uses the reserve.
+    fn add_with_room(&mut self, effect: Effect, entries: &EntryBuffer) -> StoreResult<()> {
+        self.keep_merge_room(effect, entries)?;
         match self.add_or_undo(entries) {
-            Err(StoreError::Memory(MemoryError::Full { .. })) if self.medium.make_room()? => {
-                self.add_or_undo(entries)
-            }
+            Err(error) if error.is_full() && self.medium.make_room()? => match self.add_or_undo(entries) {
+                Err(error) if error.is_full() => self.add_from_reserve(effect, entries, error),
+                added => added,
+            },
+            Err(error) if error.is_full() => self.add_from_reserve(effect, entries, error),
             added => added,
         }
+    }
+
+    /// Gives up the reserve and adds entries. Returns `full` if there is no reserve for them.
+    fn add_from_reserve(
+        &mut self,
+        effect: Effect,
+        entries: &EntryBuffer,
+        full: StoreError,
+    ) -> StoreResult<()> {
+        let is_allowed = effect == Effect::Shrinks && !entries.is_empty();
+        match is_allowed && self.reserve.give_up(self.medium.view().media.space)? {
+            true => self.add_or_undo(entries),
+            false => Err(full),
+        }
+    }
+
+    /// Before the MemTable takes more room: merges if there would be too little room left for a merge of all
+    /// entries.
+    ///
+    /// Errors: the change grows the rows, and there is too little room even then.
+    fn keep_merge_room(&mut self, effect: Effect, entries: &EntryBuffer) -> StoreResult<()> {
+        if entries.is_empty() || self.medium.memtable_mut().has_room(entries.iter()) {
+            return Ok(());
+        }
+        let room = self.merge_room();
+        if room.is_kept() {
+            return Ok(());
+        }
+        if room.is_merge_worthwhile() {
+            self.medium.make_room()?;
+        }
+        let room = self.merge_room();
+        match effect {
+            Effect::Grows if !room.is_kept() => Err(room.refusal().into()),
+            Effect::Grows | Effect::Shrinks => Ok(()),
+        }
+    }
+
+    fn merge_room(&mut self) -> MergeRoom {
+        let memtable_bytes = self.medium.memtable_mut().arena().used_bytes();
+        let view = self.medium.view();
+        MergeRoom::of(view.runs, memtable_bytes, view.media.space.allocator(), self.owner)
     }
 
     fn add_or_undo(&mut self, entries: &EntryBuffer) -> StoreResult<()> {
@@ -103,22 +166,23 @@ impl<M: LsmMedium + Send + Sync> Store for LsmStore<M> {
 
     fn insert(&mut self, table: TableNo, keys: &[&[u8]], row: &[u8]) -> StoreResult<()> {
         let id = self.checked(table, keys, row)?.id;
-        self.change(|view, entries| changes::insert(view, id, keys, row, entries))
+        self.change(Effect::Grows, |view, entries| changes::insert(view, id, keys, row, entries))
     }
 
     fn replace(&mut self, table: TableNo, keys: &[&[u8]], row: &[u8]) -> StoreResult<bool> {
         let id = self.checked(table, keys, row)?.id;
-        self.change(|view, entries| changes::replace(view, id, keys, row, entries))
+        self.change(Effect::Grows, |view, entries| changes::replace(view, id, keys, row, entries))
     }
 
     fn patch(&mut self, table: TableNo, key: &[u8], at: usize, bytes: &[u8]) -> StoreResult<bool> {
         let key = SearchKey::of(self.medium.tables().table(table)?.id, 0, key);
-        self.change(|view, entries| changes::patch(view, &key, PatchedBytes { at, bytes }, entries))
+        let patched = PatchedBytes { at, bytes };
+        self.change(Effect::Grows, |view, entries| changes::patch(view, &key, patched, entries))
     }
 
     fn delete(&mut self, table: TableNo, key: &[u8]) -> StoreResult<bool> {
         let table = self.medium.tables().table(table)?;
-        self.change(|view, entries| changes::delete(view, &table, key, entries))
+        self.change(Effect::Shrinks, |view, entries| changes::delete(view, &table, key, entries))
     }
 
     fn get(&self, table: TableNo, index: usize, key: &[u8], row: &mut Vec<u8>) -> StoreResult<bool> {
@@ -148,7 +212,9 @@ impl<M: LsmMedium + Send + Sync> Store for LsmStore<M> {
     }
 
     fn commit(&mut self) -> StoreResult<Commit> {
-        self.medium.commit()
+        let commit = self.medium.commit()?;
+        self.reserve.fill(self.medium.view().media.space)?;
+        Ok(commit)
     }
 
     fn rollback(&mut self) -> StoreResult<()> {

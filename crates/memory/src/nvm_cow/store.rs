@@ -100,6 +100,11 @@ impl CowMedium for NvmNodes {
         chunks.end(space)
     }
 
+    /// Does nothing: the chunks of nodes and rows were freed with the batch.
+    fn shrink(_trees: &mut Trees<Self>) -> StoreResult<()> {
+        Ok(())
+    }
+
     fn is_crowded(&mut self) -> bool {
         false
     }

@@ -195,13 +195,25 @@ impl Compaction {
         Ok(())
     }
 
-    /// Gets room back: frees abandoned arenas, ends the merge under way, and merges all runs. Returns whether
-    /// anything was freed.
-    pub(super) fn make_room(&mut self, space: &Space, directory: &mut Directory) -> StoreResult<bool> {
+    /// Gets room back: makes the MemTable immutable, frees abandoned arenas, ends the merge under way, and
+    /// merges all runs. Returns whether anything was freed. The caller passes no MemTable while a transaction
+    /// is open.
+    pub(super) fn make_room(
+        &mut self,
+        space: &Space,
+        directory: &mut Directory,
+        memtable: Option<&mut MemTable>,
+    ) -> StoreResult<bool> {
+        if let Some(memtable) = memtable {
+            let rotated = self.rotate(space, directory, memtable);
+            unless_full(rotated)?;
+        }
         let mut set = ArenaRuns { space, directory, arenas: &mut self.arenas };
         let has_freed = set.free_all(self.merges.output())?;
         self.merges.make_room(&mut set)?;
-        Ok(set.free_all(self.merges.output())? || has_freed)
+        let has_freed = set.free_all(self.merges.output())? || has_freed;
+        space.allocator().free_empty_slabs(self.arenas.owner)?;
+        Ok(has_freed)
     }
 
     /// Merges the MemTable and all runs into one run, to get the room of a dropped table back. Skips a step

@@ -72,7 +72,7 @@ impl NvmLogStructured {
         let mut log = UndoLog::read(&space, owner, directory::log_of(&space, at)?)?;
         Undo { space: &space, memtable: &memtable, log: &mut log }.roll_back()?;
         let compaction = Compaction::read(&space, &directory, owner, settings.lsm)?;
-        Ok(LsmStore::new(NvmLogMedium {
+        let medium = NvmLogMedium {
             space,
             directory,
             memtable,
@@ -81,7 +81,8 @@ impl NvmLogStructured {
             positions: Vec::new(),
             planned: Vec::new(),
             before: Vec::new(),
-        }))
+        };
+        LsmStore::new(medium, owner)
     }
 }
 
@@ -182,7 +183,8 @@ impl LsmMedium for NvmLogMedium {
     }
 
     fn make_room(&mut self) -> StoreResult<bool> {
-        self.compaction.make_room(&self.space, &mut self.directory)
+        let memtable = (self.log.len() == 0).then_some(&mut self.memtable);
+        self.compaction.make_room(&self.space, &mut self.directory, memtable)
     }
 
     fn create_table(&mut self, owner: Owner, indexes: usize) -> StoreResult<TableNo> {

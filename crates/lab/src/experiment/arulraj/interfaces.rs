@@ -62,7 +62,8 @@ pub fn nvm_interfaces(lab: &mut Lab<'_>) -> Result<()> {
     let placed = PlacedBed::make(lab, &sizes.bed(), 1)?;
     let region = placed.bed.region(0).ok_or_else(|| refused("there is no region"))?;
     let writes = if sizes.tuples < 1_000 { WRITES / 10 } else { WRITES };
-    let costs = FileCosts { system_call: placed.bed.settings.system_call };
+    let system_call = placed.bed.settings.system_call;
+    let costs = FileCosts { system_call, ..FileCosts::default() };
     let mut written = Written::prepare(region, costs, writes)?;
     let mut rows = Vec::new();
     for pattern in PATTERNS {

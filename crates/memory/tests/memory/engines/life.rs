@@ -199,6 +199,36 @@ pub fn live_deleting(engine: &Engine) -> Result<Life, String> {
     Ok(Life { recording: log.recording(), states, sites, rows_count: 8, full_count: 0 })
 }
 
+/// A life in which two transactions delete most rows: the file of `cow` shrinks.
+pub fn live_shrinking(engine: &Engine) -> Result<Life, String> {
+    const ROWS: u64 = 2500;
+    let directory = with_table(engine, 6 << 20);
+    let filled = filled(engine, &directory, ROWS)?;
+    let log = RecordLog::new();
+    let recorder = Recorder::wrap(directory, Arc::clone(&log));
+    let region = recorder.map(REGION, 4096).map_err(|error| error.to_string())?;
+    let region = Traced::wrap(region, Arc::clone(&log), Calls::None);
+    let allocator = Arc::new(Allocator::open(region.clone(), DATABASE).map_err(|error| error.to_string())?);
+    let store = (engine.open)(Arc::clone(&allocator)).map_err(|error| error.to_string())?;
+    let mut working = Working::new(store, region, filled.clone());
+    let used_bytes = || allocator.used_bytes(owner(1)).map_err(|error| error.to_string());
+    let (mut states, before_bytes) = (vec![filled], used_bytes()?);
+    log.mark(0);
+    for part in [0, 1] {
+        for number in (0..ROWS).filter(|number| number % 2 == part && number % 40 > 1) {
+            working.delete(&key(number))?;
+        }
+        log.mark(end_durably(&mut working, true, &mut states)?);
+    }
+    working.model.compare(&*working.store)?;
+    let left_bytes = used_bytes()?;
+    if left_bytes >= before_bytes {
+        return Err(format!("{before_bytes} bytes, then {left_bytes}"));
+    }
+    let sites = working.region.sites();
+    Ok(Life { recording: log.recording(), states, sites, rows_count: 0, full_count: 0 })
+}
+
 /// A life in which another thread goes on behind each change, also within a transaction. `hand_over` is
 /// called in between.
 pub fn live_in_turns(

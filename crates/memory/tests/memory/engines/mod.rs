@@ -6,6 +6,7 @@ mod costs;
 mod crash;
 mod damage;
 mod drops;
+mod failing_calls;
 mod full_regions;
 mod full_sweep;
 mod group_commit;
@@ -18,6 +19,7 @@ mod needed;
 mod nvm_inplace_faults;
 mod random;
 mod savepoints;
+mod shrinking_file;
 mod sparse_nodes;
 
 use std::sync::Arc;

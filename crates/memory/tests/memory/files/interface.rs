@@ -158,7 +158,7 @@ fn fences_are_as_few_as_said() {
 fn calls_are_counted_and_take_their_time() {
     let allocator = opened(1 << 20).allocator;
     let Some(owner) = Owner::new(6) else { panic!("6 is an owner") };
-    let costs = FileCosts { system_call: Duration::from_millis(1) };
+    let costs = FileCosts { system_call: Duration::from_millis(1), ..FileCosts::default() };
     let files = Files::open(allocator, "others", owner, costs);
     let mut files = files.unwrap_or_else(|error| panic!("{error}"));
     let begun = Instant::now();
