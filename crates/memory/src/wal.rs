@@ -9,7 +9,8 @@
 //! 1. The file has room for the whole buffer and a commit. So a commit or a flush never fails because the
 //!    region is full. Only a change can fail for this reason, and is refused.
 //! 2. The file has whole transactions only, because `fsync` makes all appended bytes durable together.
-//! 3. After a failed flush the log takes no more records, and no commit becomes durable, until the next start.
+//! 3. After a failed flush the log takes no more records, and no commit becomes durable, until the next
+//!    start.
 //!
 //! What it does not know: what records do.
 

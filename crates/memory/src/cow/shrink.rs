@@ -6,8 +6,8 @@
 //! proportion to what it has freed.
 //!
 //! Invariants
-//! 1. Nodes are moved in batches of their own, without changes of transactions. So a crash leaves either place
-//!    of a node.
+//! 1. Nodes are moved in batches of their own, without changes of transactions. So a crash leaves either
+//!    place of a node.
 //! 2. If the region is full, no more nodes are moved. That is no error.
 //!
 //! What it does not know: rows.

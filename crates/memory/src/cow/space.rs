@@ -245,8 +245,8 @@ impl PageMap {
         self.cursor = 0;
     }
 
-    /// Cuts off the free pages at the end of the file, if there are enough. Returns whether it did. No batch is
-    /// open.
+    /// Cuts off the free pages at the end of the file, if there are enough. Returns whether it did. No batch
+    /// is open.
     pub(super) fn cut(&mut self, file: &mut PageFile) -> StoreResult<bool> {
         let end = self.nodes().next_back().map_or(FIRST_PAGES, |last| last + 1);
         if self.end < end + CUT_PAGES_MIN {

@@ -2,8 +2,8 @@
 //!
 //! Invariants
 //! 1. A refused change is neither in the log nor in the MemTable.
-//! 2. Inserts and updates leave room for a merge of all entries (`merge_room.rs`). Only deletes use this room.
-//!    So a full region still takes deletes, and merges can give the room of the deleted rows back.
+//! 2. Inserts and updates leave room for a merge of all entries (`merge_room.rs`). Only deletes use this
+//!    room. So a full region still takes deletes, and merges can give the room of the deleted rows back.
 //!
 //! What it does not know: how changes survive a crash (`medium.rs`).
 

@@ -1,5 +1,5 @@
-//! Each call on a file fails in turn, in the engines that use files. An error is reported, and nothing that was
-//! acknowledged is lost.
+//! Each call on a file fails in turn, in the engines that use files. An error is reported, and nothing that
+//! was acknowledged is lost.
 
 use std::sync::Arc;
 
