@@ -15,7 +15,6 @@ use parking_lot::Mutex;
 use super::cache::{DirtyPage, PageCache};
 use super::directory::Directory;
 use super::pages::{PAGE_BYTES, PageFile};
-use super::shrink::NextLeaf;
 use super::space::PageMap;
 use crate::cow_tree::{NodeId, NodeStore, TreeNo};
 use crate::error::MemoryError;
@@ -33,8 +32,15 @@ pub struct FileNodes {
     pub(super) directory: Directory,
     /// The tuple that is being made or changed.
     pub(super) tuple: Vec<u8>,
-    /// The leaf that [`super::shrink`] visits next. `None`: the first one.
+    /// The leaf whose path is moved next when the file shrinks. `None`: the first one.
     pub(super) next_leaf: Option<NextLeaf>,
+}
+
+/// The leaf of a key.
+#[derive(Debug, Clone)]
+pub(super) struct NextLeaf {
+    pub(super) tree: TreeNo,
+    pub(super) key: Vec<u8>,
 }
 
 /// Where the bytes of a node are.

@@ -12,21 +12,14 @@
 //!
 //! What it does not know: rows.
 
-use super::nodes::FileNodes;
-use crate::cow_tree::{CowMedium, TreeNo, Trees};
+use super::nodes::{FileNodes, NextLeaf};
+use crate::cow_tree::{CowMedium, Trees};
 use crate::store_error::{StoreError, StoreResult};
 
 /// Leaves that are visited for each page that a batch has freed.
 const LEAVES_OF_FREED_PAGE: u64 = 4;
 /// Leaves whose paths are moved in one batch. Each takes frames of the page cache.
 const LEAVES_AT_ONCE: u64 = 64;
-
-/// The leaf that is visited next.
-#[derive(Debug, Clone)]
-pub(super) struct NextLeaf {
-    tree: TreeNo,
-    key: Vec<u8>,
-}
 
 /// Moves nodes if the file is sparse, and cuts the file. No batch is open.
 pub(super) fn shrink(trees: &mut Trees<FileNodes>) -> StoreResult<()> {
