@@ -320,6 +320,21 @@ impl Context {
         Ok(())
     }
 
+    /// Refuses to read a table at a moment before `creator` created it. Other transactions read no rows in
+    /// such a table, as in PostgreSQL.
+    #[inline]
+    pub(crate) fn refuse_before(&self, creator: TxnId, def: &TableDef) -> Result<()> {
+        match self.snapshot {
+            Some(snapshot) if self.is_past => {
+                match self.core.sight(&self.core.view(snapshot, self.id), creator) {
+                    Sight::Seen => Ok(()),
+                    _ => Err(Error::CreatedSince { table: def.name.to_string() }),
+                }
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Called after a wait under READ COMMITTED: the statement continues with a new snapshot.
     pub(crate) fn renew_snapshot(&mut self) {
         if self.snapshot.is_some() {

@@ -214,10 +214,11 @@ impl Core {
     pub(crate) fn open_table(&self, def: TableDef) -> Arc<Table> {
         let def = Arc::new(def);
         let store = self.engine(&def.engine).open(&CoreRef(self), &def);
-        let rewriter = self.catalog.trees.rewriter(def.place.owner);
+        let trees = &self.catalog.trees;
+        let (rewriter, creator) = (trees.rewriter(def.place.owner), trees.creator(def.place.owner));
         let stored = def.stored_tables();
         let lock = self.catalog.lock_of(def.id);
-        let table = Arc::new(Table::new(Arc::clone(&def), store, lock, Kept { rewriter, stored }));
+        let table = Arc::new(Table::new(Arc::clone(&def), store, lock, Kept { rewriter, creator, stored }));
         if def.handle.set(Arc::downgrade(&table)).is_err() {
             panic!("a table definition is opened twice");
         }

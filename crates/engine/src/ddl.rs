@@ -119,7 +119,10 @@ impl Transaction {
                     def.set_stored_tables(&txn.cx.new_stored_tables(kind, &def)?);
                     in_memory::refuse_key(&def, def.primary_key.as_ref().map(|key| &*key.columns))?;
                 }
-                None => def.place = txn.new_tree_of_rows(&def)?,
+                None => {
+                    def.place = txn.new_tree_of_rows(&def)?;
+                    txn.cx.core.catalog.trees.note_creator(def.place.owner, txn.cx.id);
+                }
             }
             for check in &mut def.checks {
                 let id = ObjectId(txn.new_object_id()?);

@@ -126,8 +126,14 @@ pub enum Error {
     #[error("cannot read the database as of a moment in the future")]
     MomentAhead,
     /// AS OF reads a table that has been rewritten since then.
-    #[error("cannot read the table as of then: it has been created or rewritten since")]
+    #[error("cannot read the table as of then: it has been emptied or rewritten since")]
     RewrittenSince,
+    /// AS OF reads a table that has been created since then.
+    #[error("relation \"{table}\" did not exist at this moment: it was created later")]
+    CreatedSince {
+        /// The name of the table.
+        table: String,
+    },
     /// AS OF in a transaction that has read or changed something.
     #[error("a transaction reads an earlier moment from its first statement on, or not at all")]
     HasBegun,
@@ -293,6 +299,7 @@ impl Error {
             Self::TemporaryQuota { .. } => "53400",
             Self::Cancelled => "57014",
             Self::SnapshotTooOld | Self::MomentTooOld { .. } | Self::RewrittenSince => "72000",
+            Self::CreatedSince { .. } => "42P01",
             Self::MomentAhead => "22023",
             Self::PastIsReadOnly => "25006",
             Self::HasBegun => "25001",

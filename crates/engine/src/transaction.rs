@@ -493,6 +493,9 @@ impl Transaction {
         if table.is_retired() || (!self.changes.is_empty() && !self.is_own(&table)) {
             return Err(stale(def));
         }
+        if let Some(creator) = table.creator {
+            self.cx.refuse_before(creator, def)?;
+        }
         match table.rewriter {
             Some(rewriter) => self.cx.renew_unless_seen(rewriter).map(|()| table),
             None => Ok(table),

@@ -2,7 +2,7 @@
 //!
 //! This module does not know which moments can still be read (`varve_engine::PastMoment`).
 
-use varve_engine::{DAY_US, PastMoment};
+use varve_engine::{DAY_US, Datum, PastMoment};
 
 use crate::ast::AsOf;
 use crate::error::{Result, SqlError, SqlState};
@@ -37,6 +37,15 @@ pub fn moment(as_of: &AsOf, reading: &Reading<'_>) -> Result<PastMoment> {
         false => time::parse_timestamptz(&as_of.text, reading)?,
     };
     Ok(PastMoment::TimeUs(us.saturating_add(UNIX_SHIFT_US)))
+}
+
+/// The moment that the value of an expression means: a `timestamptz`, or the text of an LSN.
+pub fn of_value(value: Datum<'_>) -> Result<PastMoment> {
+    match value {
+        Datum::TimestampTz(us) => Ok(PastMoment::TimeUs(us.saturating_add(UNIX_SHIFT_US))),
+        Datum::Text(text) => lsn(text).map(PastMoment::Lsn),
+        _ => Err(SqlError::new(SqlState::NULL_NOT_ALLOWED, "the moment of AS OF must not be null")),
+    }
 }
 
 fn interval_us(text: &str, reading: &Reading<'_>) -> Result<i64> {

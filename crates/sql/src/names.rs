@@ -29,6 +29,15 @@ pub fn object_name(name: &ast::ObjectName) -> Result<(String, String)> {
     }
 }
 
+/// The error 0A000 for a statement that names a partition and needs the whole table.
+pub fn unsupported_of_part(part: &str) -> SqlError {
+    SqlError::new(
+        SqlState::FEATURE_NOT_SUPPORTED,
+        format!("this statement is not supported for the partition \"{part}\" alone"),
+    )
+    .with_hint("Name the partitioned table instead.")
+}
+
 /// The error 42P01, with the name as the client wrote it.
 pub fn undefined_table(name: &ast::ObjectName) -> SqlError {
     let parts = name.0.iter().map(fold);

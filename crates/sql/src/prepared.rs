@@ -16,6 +16,7 @@ use varve_engine::{ColumnType, Datum, Value};
 
 use crate::ast::{AsOf, Definition};
 use crate::error::Result;
+use crate::eval::Expr;
 use crate::kept::KeptRows;
 use crate::oid::{self, Oid};
 use crate::parse;
@@ -73,9 +74,18 @@ pub struct Prepared {
     /// Queries that run before it. Their results are parameters after those of the client.
     pub(crate) before: Box<[Before]>,
     /// The moment that it reads, if that is not the present.
-    pub(crate) as_of: Option<Box<AsOf>>,
+    pub(crate) as_of: Option<Box<MomentOf>>,
     /// The same statement, planned for a later catalog.
     pub(crate) successor: OnceLock<Arc<Prepared>>,
+}
+
+/// The moment that a query with AS OF reads.
+#[derive(Debug)]
+pub(crate) enum MomentOf {
+    /// As it is written.
+    Text(AsOf),
+    /// The value of an expression that reads no row. It is a `timestamptz`, or the text of an LSN.
+    Value(Expr),
 }
 
 /// A query that runs before a statement, and the number (from 0) of the parameter for its result.

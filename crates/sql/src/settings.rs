@@ -606,7 +606,12 @@ fn one_of(s: &Setting, allowed: &[&str], value: &str) -> Result<String> {
     if let Some(flag) = boolean(value).filter(|flag| allowed.contains(flag)) {
         return Ok(flag.to_owned());
     }
-    Err(invalid(s.name, value))
+    Err(not_one_of(s.name, value, allowed))
+}
+
+/// The error 22023 for a value of a setting that has a list of values. The hint has the list.
+fn not_one_of(name: &str, value: &str, allowed: &[&str]) -> SqlError {
+    invalid(name, value).with_hint(format!("Available values: {}.", allowed.join(", ")))
 }
 
 /// The transaction modes of a SET, if it sets a transaction's settings.
@@ -619,7 +624,7 @@ pub fn transaction_modes(name: &str, value: &str) -> Result<Option<Modes>> {
     Ok(Some(match name {
         "transaction_isolation" => {
             let level = level_named(&value.trim().to_ascii_lowercase());
-            Modes { level: Some(level.ok_or_else(|| invalid(name, value))?), ..Modes::default() }
+            Modes { level: Some(level.ok_or_else(|| not_one_of(name, value, LEVELS))?), ..Modes::default() }
         }
         "transaction_read_only" => Modes { read_only: Some(flag()?), ..Modes::default() },
         "transaction_deferrable" => Modes { deferrable: Some(flag()?), ..Modes::default() },

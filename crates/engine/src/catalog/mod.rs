@@ -95,6 +95,8 @@ pub struct Table {
     /// The transaction that moved the rows to a new tree without their older versions. A snapshot that does
     /// not see this transaction would miss rows.
     pub(crate) rewriter: Option<TxnId>,
+    /// The transaction that created the table, if it is known. It is known at each moment that can be read.
+    pub(crate) creator: Option<TxnId>,
     /// The partitions that have its rows, if a memory-oriented engine keeps it.
     pub(crate) stored: StoredTables,
 }
@@ -102,6 +104,7 @@ pub struct Table {
 /// How the rows of a table are stored.
 pub(crate) struct Kept {
     pub(crate) rewriter: Option<TxnId>,
+    pub(crate) creator: Option<TxnId>,
     pub(crate) stored: StoredTables,
 }
 
@@ -112,8 +115,8 @@ impl Table {
         lock: Arc<TableLock>,
         kept: Kept,
     ) -> Self {
-        let Kept { rewriter, stored } = kept;
-        Self { def, store, lock, retired: AtomicBool::new(false), rewriter, stored }
+        let Kept { rewriter, creator, stored } = kept;
+        Self { def, store, lock, retired: AtomicBool::new(false), rewriter, creator, stored }
     }
 
     /// Its definition.

@@ -31,6 +31,9 @@ pub(crate) struct Trees {
     /// For each clustered tree that has replaced another one without its older versions: the transaction that
     /// made it.
     rewriters: Mutex<HashMap<u32, TxnId>>,
+    /// For each clustered tree of a table that was created since the database was opened: the transaction
+    /// that created the table.
+    creators: Mutex<HashMap<u32, TxnId>>,
 }
 
 impl Trees {
@@ -62,8 +65,19 @@ impl Trees {
         self.rewriters.lock().get(&owner).copied()
     }
 
+    /// Records that `txn` has created a table with the clustered tree of this segment.
+    pub(crate) fn note_creator(&self, owner: u32, txn: TxnId) {
+        self.creators.lock().insert(owner, txn);
+    }
+
+    /// The transaction that created the table with this tree, if it is known.
+    pub(crate) fn creator(&self, owner: u32) -> Option<TxnId> {
+        self.creators.lock().get(&owner).copied()
+    }
+
     /// Forgets a segment that is about to be dropped.
     pub(crate) fn forget(&self, owner: u32) {
+        self.creators.lock().remove(&owner);
         self.rewriters.lock().remove(&owner);
         self.open.lock().remove(&owner);
         self.row_ids.lock().remove(&owner);

@@ -22,7 +22,21 @@ pub use operator::*;
 pub use place::*;
 pub use query::*;
 
-/// AS OF of a query, as it is written.
+/// AS OF at the end of a query.
+#[derive(Debug, Clone, PartialEq)]
+pub enum AsOfClause {
+    /// AS OF with a string.
+    Text(AsOf),
+    /// AS OF with another expression.
+    Expression {
+        /// Whether LSN is written, not TIMESTAMP.
+        is_lsn: bool,
+        /// The expression.
+        expr: Expr,
+    },
+}
+
+/// AS OF with a string, as it is written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AsOf {
     /// Whether LSN is written, not TIMESTAMP.

@@ -47,6 +47,7 @@ pub(super) fn written_argument(argument: &FunctionArg) -> Result<&Ast> {
 /// The error 0A000 for `t.*`, or the name of a relation, in place of a value.
 pub(super) fn whole_row() -> SqlError {
     SqlError::unsupported("a whole row as a value")
+        .with_hint("List the columns of the relation, or write t.* in the list of SELECT.")
 }
 
 /// A call with the types of its arguments.

@@ -16,6 +16,7 @@ use varve_engine::{ColumnDef, Identity, TableDef};
 use super::Binder;
 use super::answers::Answers;
 use super::bound::{Bound, Returned};
+use super::from::RowChange;
 use super::row::fields_of;
 use super::scope::{Relation, Scope};
 use super::value_rows::queried;
@@ -58,7 +59,7 @@ fn values_of(value: &Ast) -> Result<Vec<Ast>> {
 impl Binder<'_> {
     /// INSERT
     pub fn insert(&mut self, i: &ast::Insert) -> Result<BoundDml> {
-        let table = self.table_or_part(&i.table)?;
+        let table = self.changed_table(&i.table, RowChange::Insert)?;
         let relation = self.named_relation(&table, None)?;
         let rules = self.rules(&table)?;
         self.part = None;
@@ -213,7 +214,7 @@ impl Binder<'_> {
 
     /// UPDATE
     pub fn update(&mut self, u: &ast::Update) -> Result<BoundDml> {
-        let mut target = self.target(&u.table, &u.from)?;
+        let mut target = self.target(&u.table, &u.from, RowChange::Update)?;
         let table = target.table.clone();
         let mut assignments = self.assignments(&table, &u.assignments, &mut target.scope)?;
         let assigned: Vec<usize> = assignments.iter().map(|(ordinal, _)| *ordinal).collect();
@@ -310,7 +311,7 @@ impl Binder<'_> {
 
     /// DELETE
     pub fn delete(&mut self, d: &ast::Delete) -> Result<BoundDml> {
-        let mut target = self.target(&d.table, &d.using)?;
+        let mut target = self.target(&d.table, &d.using, RowChange::Delete)?;
         let is_referred = self.catalog.children(target.table.id).next().is_some();
         let conditions = self.filter(d.selection.as_ref(), &mut target.scope)?;
         let (mut returning, columns) = unzip(self.returning(d.returning.as_deref(), &mut target.scope)?);
@@ -321,10 +322,15 @@ impl Binder<'_> {
     }
 
     /// The table whose rows are changed. Its columns follow those of the joined relations.
-    fn target(&mut self, written: &ast::Table, others: &[ast::TableWithJoins]) -> Result<ChangedTable> {
+    fn target(
+        &mut self,
+        written: &ast::Table,
+        others: &[ast::TableWithJoins],
+        change: RowChange,
+    ) -> Result<ChangedTable> {
         let ast::Table { name, only, alias } = written;
         let from = self.from(others)?;
-        let table = self.table_or_part(name)?;
+        let table = self.changed_table(name, change)?;
         self.only(&table, *only)?;
         let width = from.width();
         let relation = Relation { first: width, ..self.named_relation(&table, alias.as_ref())? };
@@ -511,7 +517,7 @@ pub fn insert_targets(
     name: &ast::ObjectName,
     columns: &[ast::Ident],
 ) -> Result<CopyTargets> {
-    let table = b.table_or_part(name)?;
+    let table = b.changed_table(name, RowChange::Copy)?;
     let named: Vec<ast::ObjectName> = columns.iter().map(|c| c.clone().into()).collect();
     let targets = b.insert_columns(&table, &named)?;
     let mut defaults = Vec::new();

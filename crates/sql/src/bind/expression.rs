@@ -10,6 +10,7 @@ use varve_engine::{TableId, Value};
 
 use super::Binder;
 use super::bound::Bound;
+use super::call::whole_row;
 use super::scope::{ColumnMatch, Scope};
 use crate::ast::{self, BinaryOperator, Expr as Ast, UnaryOperator, Value as Literal};
 use crate::error::{Result, SqlError, SqlState};
@@ -321,6 +322,10 @@ impl Binder<'_> {
         }
         if matches!(name, "ctid" | "xmin" | "xmax" | "cmin" | "cmax") && self.is_of_table(qualifier, scope) {
             return Err(SqlError::unsupported(format!("the system column {name}")).at(at));
+        }
+        // In PostgreSQL, the name of a relation stands for its whole row.
+        if qualifier.is_none() && scope.relation(name).is_some() {
+            return Err(whole_row().at(at));
         }
         let shown = match qualifier {
             Some(q) => format!("column {q}.{name} does not exist"),

@@ -17,7 +17,7 @@ use crate::access;
 use crate::ast::{self, JoinConstraint, JoinOperator, TableFactor};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::{CmpOp, Expr};
-use crate::names::{fold, object_name, undefined_table};
+use crate::names::{fold, object_name, undefined_table, unsupported_of_part};
 use crate::plan::{JoinKind, Source, TableAccess};
 use crate::rights::{Kind, Needed, Object};
 use crate::system::{self, SystemTable};
@@ -268,6 +268,20 @@ impl Binder<'_> {
         Ok(table)
     }
 
+    /// Finds the table, or the part, whose rows a statement changes. System tables have no rows of their own.
+    pub(super) fn changed_table(
+        &mut self,
+        name: &ast::ObjectName,
+        change: RowChange,
+    ) -> Result<Arc<TableDef>> {
+        self.table_or_part(name).map_err(|e| match self.system_table(name) {
+            Some(table) if e.sqlstate == SqlState::UNDEFINED_TABLE && !table.is_function => {
+                change.refused(table).at(self.at(name))
+            }
+            _ => e,
+        })
+    }
+
     /// The relation of a table, or of its named part, under its alias.
     pub(super) fn named_relation(
         &self,
@@ -305,9 +319,7 @@ impl Binder<'_> {
             return Err(undefined_table(name).at(at));
         }
         if self.catalog.part(&schema, &table).is_some() {
-            return Err(SqlError::unsupported("this of a partition by its own name")
-                .with_hint("Name the partitioned table.")
-                .at(at));
+            return Err(unsupported_of_part(&table).at(at));
         }
         if self.catalog.sequence(&schema, &table).is_some() || self.catalog.index(&schema, &table).is_some() {
             let message = format!("\"{table}\" is not a table");
@@ -389,6 +401,34 @@ impl Binder<'_> {
         let relation =
             Relation { alias: alias_name, columns: vec![(column, Typed::plain(ty))], ..Relation::unnamed() };
         Ok(BoundFrom::one(Source::Series(bounds, ty), relation))
+    }
+}
+
+/// A statement that changes rows of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RowChange {
+    Insert,
+    Update,
+    Delete,
+    Copy,
+}
+
+impl RowChange {
+    /// The error for a change of a system table: PostgreSQL's error for a view, or 42501 for a table.
+    fn refused(self, table: &SystemTable) -> SqlError {
+        if !table.is_view {
+            let message = format!("permission denied: \"{}\" is a system catalog", table.name);
+            let hint = "The rows of system tables are computed. Definitions change by statements such as ALTER TABLE.";
+            return SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, message).with_hint(hint);
+        }
+        let (state, change) = match self {
+            RowChange::Insert => (SqlState::NOT_IN_PREREQUISITE_STATE, "insert into"),
+            RowChange::Update => (SqlState::NOT_IN_PREREQUISITE_STATE, "update"),
+            RowChange::Delete => (SqlState::NOT_IN_PREREQUISITE_STATE, "delete from"),
+            RowChange::Copy => (SqlState::WRONG_OBJECT_TYPE, "copy to"),
+        };
+        SqlError::new(state, format!("cannot {change} view \"{}\"", table.name))
+            .with_detail("The rows of a system view are computed.")
     }
 }
 

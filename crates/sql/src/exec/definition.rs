@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use crate::ast;
-use crate::names::{object_name, undefined_table};
+use crate::names::{object_name, undefined_table, unsupported_of_part};
 use varve_engine::{Catalog, Error as EngineError, NewIndex, NewTable, TableDef, Transaction};
 
 use super::Facts;
@@ -217,10 +217,7 @@ impl Binder<'_> {
         let (schema, last) = object_name(name)?;
         match self.catalog.table(&schema, &last) {
             Some(table) => Ok(table),
-            None if self.catalog.part(&schema, &last).is_some() => {
-                Err(SqlError::unsupported("this of a partition by its own name")
-                    .with_hint("Name the partitioned table."))
-            }
+            None if self.catalog.part(&schema, &last).is_some() => Err(unsupported_of_part(&last)),
             None if self.catalog.resolve(&schema, &last).is_some() => {
                 Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{last}\" is not a table")))
             }

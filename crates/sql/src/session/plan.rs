@@ -11,20 +11,20 @@ use std::sync::Arc;
 use varve_engine::{Catalog, planted_panic};
 
 use super::Session;
-use crate::ast::{Statement, With};
-use crate::bind::Binder;
+use crate::ast::{AsOfClause, Statement, With};
 use crate::bind::dml::BoundDml;
 use crate::bind::locked_queries::LockedQuery;
+use crate::bind::{Binder, Scope};
 use crate::cache;
 use crate::error::{Result, SqlError, SqlState};
 use crate::oid::Oid;
 use crate::parse::{self, Parsed};
 use crate::path::Path;
 use crate::plan::Plan;
-use crate::prepared::{Before, Body, Prepared};
+use crate::prepared::{Before, Body, MomentOf, Prepared};
 use crate::rights::Need;
 use crate::sink::{Column, Severity};
-use crate::ty::Ty;
+use crate::ty::{Ty, Typed};
 use crate::utility::Utility;
 use crate::utility::explain::shifted;
 
@@ -43,6 +43,8 @@ pub(super) struct Reads {
     pub(super) needs: Vec<Need>,
     /// Locking subqueries that run before the plan.
     pub(super) locked: Vec<LockedQuery>,
+    /// The moment that the plan reads, if that is not the present.
+    pub(super) as_of: Option<MomentOf>,
 }
 
 impl Session {
@@ -183,9 +185,7 @@ impl Session {
         };
         let catalog = self.current_catalog();
         self.follow_catalog(&catalog);
-        let mut prepared = self.bound(sql, types, &statement, &catalog)?;
-        prepared.as_of = as_of.map(Box::new);
-        Ok(prepared)
+        self.bound_as_of(sql, types, (&statement, as_of.as_ref()), &catalog)
     }
 
     /// Binds a statement with this catalog and the session's search path.
@@ -196,13 +196,25 @@ impl Session {
         statement: &Statement,
         catalog: &Catalog,
     ) -> Result<Prepared> {
+        self.bound_as_of(sql, types, (statement, None), catalog)
+    }
+
+    /// Binds a statement, and AS OF at its end.
+    fn bound_as_of(
+        &self,
+        sql: &str,
+        types: &[Oid],
+        (statement, as_of): (&Statement, Option<&AsOfClause>),
+        catalog: &Catalog,
+    ) -> Result<Prepared> {
         let path = &self.facts.path;
         let (params, columns, body, reads) =
-            bind((catalog, path), sql, types, statement, self.shared.forced_general)?;
+            bind((catalog, path), sql, types, (statement, as_of), self.shared.forced_general)?;
         let mut prepared = Prepared::new(sql, types, params, columns, body, catalog.version());
         (prepared.reads_world, prepared.is_of_version) = (reads.world, reads.of_version);
         prepared.has_interval_fields = reads.interval_fields;
         prepared.needs = reads.needs.into();
+        prepared.as_of = reads.as_of.map(Box::new);
         prepared.path = path.number();
         let before = reads.locked.into_iter().map(|locked| {
             let LockedQuery { query, place, list_of } = locked;
@@ -272,7 +284,7 @@ fn bind(
     (catalog, path): (&Catalog, &Path),
     sql: &str,
     types: &[Oid],
-    statement: &Statement,
+    (statement, as_of): (&Statement, Option<&AsOfClause>),
     forced: bool,
 ) -> Result<BoundParts> {
     let mut b = Binder::new(catalog, sql, types)?.along(path);
@@ -289,13 +301,31 @@ fn bind(
         Statement::Update(u) => change(&mut b, u.with.as_ref(), |b| b.update(u))?,
         Statement::Delete(d) => change(&mut b, d.with.as_ref(), |b| b.delete(d))?,
     };
+    let as_of = as_of.map(|as_of| moment_of(&mut b, as_of)).transpose()?;
     // While a statement reads rows, it draws from sequences outside of its transaction, for which it needs
     // the system context. An INSERT of VALUES reads no rows, so it draws within the transaction.
     let beside = b.calls_sequences && (!matches!(plan, Plan::Insert(_)) || plan.general().is_some());
     let (needs, locked) = (b.take_needs(), b.take_locked());
     let (world, of_version) = (b.reads_world || beside, b.is_of_version());
-    let reads = Reads { world, of_version, interval_fields: b.has_interval_fields, needs, locked };
+    let reads = Reads { world, of_version, interval_fields: b.has_interval_fields, needs, locked, as_of };
     Ok((b.param_types()?, columns, Body::Plan(plan), reads))
+}
+
+/// Binds AS OF after the query was bound, so that both use the same parameters.
+fn moment_of(b: &mut Binder<'_>, as_of: &AsOfClause) -> Result<MomentOf> {
+    let (is_lsn, expr) = match as_of {
+        AsOfClause::Text(text) => return Ok(MomentOf::Text(text.clone())),
+        AsOfClause::Expression { is_lsn, expr } => (*is_lsn, expr),
+    };
+    let mut scope = Scope { no_aggregates: Some("AS OF"), ..Scope::default() };
+    let ty = if is_lsn { Ty::Text } else { Ty::TimestampTz };
+    let bound = b.expression(expr, &mut scope).and_then(|bound| b.explicit(bound, Typed::plain(ty)));
+    // Positions in the expression do not begin at the text of the statement.
+    let expr = bound.map_err(|e| SqlError { position: None, ..e })?.expr;
+    if expr.has_subquery() {
+        return Err(SqlError::unsupported("a subquery in AS OF"));
+    }
+    Ok(MomentOf::Value(expr))
 }
 
 /// Binds a statement that changes rows, with the named queries of its WITH.

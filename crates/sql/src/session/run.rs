@@ -417,7 +417,7 @@ impl Session {
         if self.read_only && plan.writes() {
             return Err(SqlError::read_only(&verb(plan)));
         }
-        self.choose_moment(prepared)?;
+        self.choose_moment(prepared, params)?;
         let Some(txn) = &mut self.txn else { return Err(SqlError::internal("no transaction")) };
         txn.start_statement();
         let version = txn.catalog_version();

@@ -103,6 +103,10 @@ fn what_cannot_be_read_is_refused() {
     run(&mut s, "create table m (a int primary key) using nvm_inplace");
     let lsn = one(&mut s, "select pg_current_wal_lsn()");
     refused(&mut s, &format!("select * from m as of lsn '{lsn}'"), "0A000");
+    run(&mut s, "create table later (a int primary key)");
+    let message = "relation \"later\" did not exist at this moment: it was created later";
+    assert_eq!(one(&mut s, &format!("select * from later as of lsn '{lsn}'")), format!("! 42P01 {message}"));
+    assert_eq!(ask(&mut s, "select * from later"), [""; 0]);
     run(&mut s, "truncate t");
     refused(&mut s, &format!("select * from t as of lsn '{lsn}'"), "72000");
 }
@@ -121,4 +125,45 @@ fn cursors_and_copy_read_the_moment() {
     assert_eq!(recorder.lines, ["1\t10", "2\t20", "= COPY 2"]);
     assert!(one(&mut s, "copy t from stdin").starts_with("! 25006"));
     assert!(!ask(&mut s, "explain select sum(v) from t").is_empty());
+}
+
+/// The moment may be any expression that reads no row, with the parameters of the statement.
+#[test]
+fn the_moment_is_an_expression() {
+    let (_db, mut s) = filled();
+    let (time, lsn) = then_changed(&mut s);
+    for as_of in [
+        format!("timestamp cast('{time}' as timestamptz)"),
+        format!("timestamp '{time}'::timestamptz + interval '0 s'"),
+        format!("lsn '' || '{lsn}'"),
+    ] {
+        assert_eq!(
+            ask(&mut s, &format!("select sum(v) from t where id < 9 as of {as_of}")),
+            ["30"],
+            "{as_of}"
+        );
+    }
+    assert_eq!(ask(&mut s, "select sum(v) from t as of timestamp now() - interval '0 s'"), ["41"]);
+    let mut bound = Recorder::default();
+    bound.extended(
+        &mut s,
+        "select v from t where id = $1 as of timestamp $2",
+        &[Some("2".into()), Some(time)],
+    );
+    assert_eq!(bound.lines.first().map(String::as_str), Some("20"), "{:?}", bound.lines);
+    let mut bound = Recorder::default();
+    bound.extended(&mut s, "select v from t where id = $2 as of lsn $1", &[Some(lsn), Some("2".into())]);
+    assert_eq!(bound.lines.first().map(String::as_str), Some("20"), "{:?}", bound.lines);
+    for (moment, state) in [
+        ("now() - interval '2 hours'", "72000"),
+        ("now() + interval '2 hours'", "22023"),
+        ("null", "22004"),
+        ("v", "42703"),
+        ("(select now())", "0A000"),
+        ("max(now())", "42803"),
+        ("5", "42846"),
+    ] {
+        let refused = one(&mut s, &format!("select 1 from t as of timestamp {moment}"));
+        assert!(refused.starts_with(&format!("! {state}")), "{moment}: {refused}");
+    }
 }
