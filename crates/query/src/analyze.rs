@@ -26,6 +26,7 @@ use varve_sql::general::{Actual, Gauge};
 use crate::apply::ApplyPlan;
 use crate::built_once::BuiltOncePlan;
 use crate::cancel::Watched;
+use crate::children::with_children;
 use crate::observed::{Observed, Observer};
 use crate::padded::PaddedPlan;
 use crate::scan::ScanPlan;
@@ -145,14 +146,6 @@ impl Walk {
         })?;
         Ok(nodes)
     }
-}
-
-#[expect(deprecated, reason = "its successor does the same, and our own nodes have only this one")]
-fn with_children(
-    plan: Arc<dyn ExecutionPlan>,
-    children: Vec<Arc<dyn ExecutionPlan>>,
-) -> Result<Arc<dyn ExecutionPlan>> {
-    plan.with_new_children(children)
 }
 
 impl Observer for Arc<Tally> {

@@ -21,7 +21,7 @@ use varve_engine::Datum;
 use varve_sql::Result;
 use varve_sql::general::{SqlError, SqlState};
 
-use crate::error::out_of_memory;
+use crate::error::{COLLECTING, out_of_memory};
 
 /// The longest value that a query builds, in bytes (PostgreSQL's `MaxAllocSize`).
 pub const VALUE_BYTES_MAX: usize = (1 << 30) - 1;
@@ -84,7 +84,7 @@ impl Account {
             self.reservation = pool.map(|pool| MemoryConsumer::new("values").register(&pool));
         }
         match &self.reservation {
-            Some(reservation) => reservation.try_resize(self.bytes).map_err(|_| out_of_memory()),
+            Some(reservation) => reservation.try_resize(self.bytes).map_err(|_| out_of_memory(COLLECTING)),
             None => Ok(()),
         }
     }

@@ -28,13 +28,14 @@ use datafusion::physical_plan::joins::NestedLoopJoinExec;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use varve_sql::SqlError;
 
+use crate::children::with_children;
 use crate::error::wrapped;
 
 /// Guards nested loop joins that can return unmatched rows of the right input.
 #[derive(Debug)]
 pub struct GuardedLoops {
     /// Whether the rule swaps the inputs where that is possible, so that the join can spill.
-    pub can_exchange: bool,
+    pub can_swap: bool,
 }
 
 impl PhysicalOptimizerRule for GuardedLoops {
@@ -66,20 +67,12 @@ impl GuardedLoops {
             JoinType::Full => true,
             _ => return Ok(Transformed::no(plan.clone())),
         };
-        if self.can_exchange && !is_full {
+        if self.can_swap && !is_full {
             return Ok(Transformed::yes(join.swap_inputs()?));
         }
         let inputs = vec![BuiltOncePlan::over(join.left().clone()), join.right().clone()];
         with_children(plan.clone(), inputs).map(Transformed::yes)
     }
-}
-
-#[expect(deprecated, reason = "its successor does the same, and our own nodes have only this one")]
-fn with_children(
-    plan: Arc<dyn ExecutionPlan>,
-    children: Vec<Arc<dyn ExecutionPlan>>,
-) -> Result<Arc<dyn ExecutionPlan>> {
-    plan.with_new_children(children)
 }
 
 /// A node that returns the rows of a plan once, and then fails.

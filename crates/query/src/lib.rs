@@ -16,6 +16,7 @@ mod budget;
 mod built_once;
 mod cancel;
 mod cells;
+mod children;
 mod collected;
 mod columns;
 mod computed;

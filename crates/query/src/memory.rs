@@ -17,6 +17,8 @@ use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryPool
 use datafusion::execution::runtime_env::RuntimeEnv;
 use parking_lot::Mutex;
 
+use crate::error::AT_WORK_MEM;
+
 /// DataFusion's name for the side of a hash join that is kept in memory. This side cannot spill, so the query
 /// is planned again with a join that can. If DataFusion changes the name, the test
 /// `work_mem_is_the_session_s_limit` fails.
@@ -71,8 +73,12 @@ impl Bounded {
             return Ok(());
         }
         held.spills = true;
-        let message =
-            format!("{} holds {} bytes, and work_mem is {}", consumer.name(), held.bytes, self.bytes);
+        let message = format!(
+            "no memory for {}: it holds {} bytes, and {AT_WORK_MEM} {}",
+            consumer.name(),
+            held.bytes,
+            self.bytes
+        );
         Err(DataFusionError::ResourcesExhausted(message))
     }
 }

@@ -18,6 +18,8 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::joins::{HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec};
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 
+use crate::children::with_children;
+
 /// Puts a `PaddedPlan` above each side of an outer join that can be padded with NULLs and has constant
 /// columns.
 #[derive(Debug)]
@@ -59,14 +61,6 @@ fn padded(plan: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn ExecutionP
     });
     let sides = sides.collect();
     with_children(plan, sides).map(Transformed::yes)
-}
-
-#[expect(deprecated, reason = "its successor does the same, and our own nodes have only this one")]
-fn with_children(
-    plan: Arc<dyn ExecutionPlan>,
-    children: Vec<Arc<dyn ExecutionPlan>>,
-) -> Result<Arc<dyn ExecutionPlan>> {
-    plan.with_new_children(children)
 }
 
 fn join_type(plan: &dyn ExecutionPlan) -> Option<JoinType> {

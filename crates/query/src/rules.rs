@@ -109,7 +109,7 @@ pub fn physical(joins: JoinsBy) -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sy
         Arc::new(OutputRequirements::new_add_mode()),
         Arc::new(JoinSelection::new()),
         Arc::new(LimitedDistinctAggregation::new()),
-        Arc::new(GuardedLoops { can_exchange: joins != JoinsBy::InMemory }),
+        Arc::new(GuardedLoops { can_swap: joins != JoinsBy::InMemory }),
         Arc::new(PaddedSides),
         Arc::new(EnsureRequirements::new()),
         Arc::new(CombinePartialFinalAggregate::new()),

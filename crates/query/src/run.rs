@@ -227,7 +227,11 @@ impl Queries {
             return unwrapped(e);
         }
         let mib = self.memory_bytes >> 20;
-        unwrapped(e).with_detail(format!("All general queries together may use {mib} MiB of memory."))
+        let error = unwrapped(e);
+        let limit = format!("All general queries together may use {mib} MiB of memory.");
+        let detail =
+            error.detail.as_deref().map_or_else(|| limit.clone(), |detail| format!("{detail} {limit}"));
+        error.with_detail(detail)
     }
 
     /// Returns a plan for the query that is ready to run. The plan is from the cache, or it is new.

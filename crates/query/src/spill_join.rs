@@ -272,7 +272,9 @@ impl ExecutionPlan for SpillJoinPlan {
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let resources = context.session_config().get_extension::<JoinResources>();
-        let resources = resources.ok_or_else(|| wrapped(out_of_memory()))?;
+        let resources = resources.ok_or_else(|| {
+            wrapped(out_of_memory("a join, because there is no directory for temporary files"))
+        })?;
         let (memory, reservation) = budget(&context, resources.work_bytes)?;
         let space = resources.space().map_err(|error| wrapped(told(error)))?;
         let page_bytes = page_bytes(memory.limit_bytes(), space.sector_bytes as usize);

@@ -286,8 +286,11 @@ fn the_setting_takes_its_values_only() {
     let (_home, database) = spilling(64 << 20);
     let mut session = session(&database);
     assert_eq!(lines(&mut session, "show join_method"), ["auto", "= SHOW"]);
-    let refused = ["! 22023 invalid value for parameter \"join_method\": \"magic\""];
-    assert_eq!(lines(&mut session, "set join_method = magic"), refused);
+    let error = error_of(&mut session, "set join_method = magic");
+    let message = "invalid value for parameter \"join_method\": \"magic\"";
+    assert_eq!((error.sqlstate.0, &*error.message), ("22023", message));
+    let hint = "Available values: auto, block_nested_loops, sort_merge, grace_hash, hybrid_hash.";
+    assert_eq!(error.hint.as_deref(), Some(hint));
     assert_eq!(
         lines(&mut session, "set join_method = SORT_MERGE; show join_method"),
         ["= SET", "sort_merge", "= SHOW"]
@@ -341,5 +344,30 @@ fn text_and_varchar_are_joined_by_a_hash() {
         assert_eq!(lines(&mut session, sql)[0], expected, "{sql}");
         let shown = lines(&mut session, &format!("explain {sql}")).join("\n");
         assert!(shown.contains("Hash") && !shown.contains("Nested Loop"), "{sql}\n{shown}");
+    }
+}
+
+/// A guarded full join runs again for each row of the outer query. The guard refuses only a second reading
+/// within one run.
+#[test]
+fn a_guarded_full_join_runs_again_in_a_subquery() {
+    let mut session = session(&super::support::database());
+    let tables = "
+        create table o (k int);
+        create table l (id int);
+        create table r (id int);
+        insert into o values (1), (2), (3), (5);
+        insert into l select generate_series(1, 5);
+        insert into r select generate_series(1, 4)";
+    lines(&mut session, tables);
+    let joined = "
+        select k, (select count(*) || ' ' || count(q.id) || ' ' || count(r.id)
+            from (select id from l where id <= o.k) q full join r on q.id < r.id - 1) from o order by k";
+    let shown = lines(&mut session, &format!("explain {joined}")).join("\n");
+    assert!(shown.contains("Nested Loop Full Join"), "{shown}");
+    // With q = {1, 2}: 1 < 3 - 1 and 1 < 4 - 1, 2 < 4 - 1. The rows 1 and 2 of r have no partner.
+    let expected = ["1|4 2 4", "2|5 3 5", "3|6 4 5", "5|8 6 5", "= SELECT 4"];
+    for _ in 0..2 {
+        assert_eq!(lines(&mut session, joined), expected);
     }
 }
