@@ -62,16 +62,10 @@ impl Binder<'_> {
         scope: &mut Scope,
     ) -> Result<Bound> {
         let right = right.unnested();
-        // A list in the text is bound as IN, which can use an index. But char(n) is compared with strings in
-        // an array as text, including blanks.
         if let (Ast::Array(list), BinaryOperator::Eq, false) = (right, op, all)
             && !list.is_empty()
-            && !self.is_char_among_strings(left, list, scope)?
         {
-            if list.iter().any(|item| matches!(item, Ast::Array(_))) {
-                return Err(SqlError::unsupported("an array of more than one dimension"));
-            }
-            return self.in_list(left, list, false, scope);
+            return self.equals_an_element(left, list, scope);
         }
         let left = self.expression(left, scope)?;
         let right = self.expression(right, scope)?;
@@ -93,6 +87,20 @@ impl Binder<'_> {
             _ => right,
         };
         self.compared_with_array(cmp, left, right, all)
+    }
+
+    /// `value = ANY (ARRAY[...])`. The elements get their common type first, as in PostgreSQL. Then the value is
+    /// compared with each of them, as with the items of IN, because IN can use an index.
+    fn equals_an_element(&mut self, left: &Ast, list: &[Ast], scope: &mut Scope) -> Result<Bound> {
+        if list.iter().any(|item| matches!(item, Ast::Array(_))) {
+            return Err(SqlError::unsupported("an array of more than one dimension"));
+        }
+        let left = self.expression(left, scope)?;
+        let at = left.at;
+        let items = list.iter().map(|e| self.expression(e, scope)).collect::<Result<Vec<_>>>()?;
+        let (exprs, t) = self.unify(items.into_iter().map(with_blanks).collect(), "ARRAY")?;
+        let items = exprs.into_iter().map(|expr| Bound { expr, t, at }).collect();
+        self.equals_one_of(left, items, false)
     }
 
     /// `left op ANY (array)`, or ALL.
@@ -172,21 +180,6 @@ impl Binder<'_> {
             bound = Bound { expr, t: Typed::plain(element), at };
         }
         Ok(bound)
-    }
-
-    /// Whether char(n) is compared with an array of only untyped literals, which always is text[].
-    fn is_char_among_strings(&mut self, left: &Ast, list: &[Ast], scope: &mut Scope) -> Result<bool> {
-        if !list.iter().all(|e| matches!(e, Ast::Value(_) | Ast::Parameter(..)))
-            || self.expression(left, scope)?.t.ty != Ty::Char
-        {
-            return Ok(false);
-        }
-        for e in list {
-            if self.expression(e, scope)?.t.ty != Ty::Unknown {
-                return Ok(false);
-            }
-        }
-        Ok(true)
     }
 
     /// array[from:to]. A missing bound is that of the array.

@@ -117,16 +117,22 @@ impl Binder<'_> {
         if let Some(left) = fields_of(e) {
             return self.row_in_list(&left, list, negated, scope);
         }
-        let operand = self.expression(e, scope)?;
-        let at = operand.at;
-        let items = list.iter().map(|i| self.expression(i, scope)).collect::<Result<Vec<_>>>()?;
-        let (mut operand, mut items) = (operand, items);
+        let mut operand = self.expression(e, scope)?;
+        let mut items = list.iter().map(|i| self.expression(i, scope)).collect::<Result<Vec<_>>>()?;
         self.type_list(&mut operand, &mut items)?;
-        let ty = items.iter().try_fold(Ty::Unknown, |ty, i| ty::common(ty, i.t.ty));
-        let simple = ty.is_some_and(|t| {
-            t == Ty::Unknown || operand.t.ty == t || (operand.t.ty.is_integer() && t.is_integer())
-        });
-        if simple && operand.t.ty != Ty::Unknown {
+        self.equals_one_of(operand, items, negated)
+    }
+
+    /// Compares the operand with each item. Returns whether it is equal to one of them, or the negation.
+    pub(super) fn equals_one_of(
+        &mut self,
+        operand: Bound,
+        items: Vec<Bound>,
+        negated: bool,
+    ) -> Result<Bound> {
+        let (at, ty) = (operand.at, operand.t.ty);
+        let is_alike = |item: &Bound| matches!(item.t.ty, t if t == ty || t == Ty::Unknown || (t.is_integer() && ty.is_integer()));
+        if ty != Ty::Unknown && items.iter().all(is_alike) {
             let mut left = operand.expr.clone();
             let mut exprs = Vec::with_capacity(items.len());
             for item in items {
@@ -153,20 +159,26 @@ impl Binder<'_> {
         })
     }
 
-    /// Gives parameters without a type the type that PostgreSQL finds for them: it makes an array of the
-    /// items that read no column, if there are two or more, and compares each other item with the operand
-    /// alone.
+    /// Gives the items of IN the types that PostgreSQL finds for them. If two or more items read no column,
+    /// PostgreSQL makes an array of them, whose elements have the common type of the operand and these items.
+    /// It compares each other item with the operand alone.
     fn type_list(&mut self, operand: &mut Bound, items: &mut [Bound]) -> Result<()> {
-        let mut fixed: Vec<&mut Bound> = items.iter_mut().filter(|i| !reads_column(&i.expr)).collect();
+        let fixed: Vec<&mut Bound> = items.iter_mut().filter(|i| !reads_column(&i.expr)).collect();
         if fixed.len() < 2 {
             return Ok(());
         }
         let whole = fixed.iter().try_fold(operand.t.ty, |ty, i| ty::common(ty, i.t.ty));
         let Some(whole) = whole.filter(|t| *t != Ty::Unknown) else { return Ok(()) };
-        for open in std::iter::once(operand).chain(fixed.iter_mut().map(|i| &mut **i)) {
-            if open.t.ty == Ty::Unknown && matches!(open.expr, Expr::Param(_)) {
-                *open = self.cast(open.clone(), Typed::plain(whole), false)?;
+        let to = Typed::plain(whole);
+        if operand.t.ty == Ty::Unknown && matches!(operand.expr, Expr::Param(_)) {
+            *operand = self.cast(operand.clone(), to, false)?;
+        }
+        for item in fixed {
+            // Integers of different widths are compared without a cast.
+            if whole.is_integer() && item.t.ty.is_integer() {
+                continue;
             }
+            *item = self.cast(item.clone(), to, false)?;
         }
         Ok(())
     }

@@ -151,7 +151,11 @@ fn about_tables(tables: &Option<StoppedTables>, configured: &Settings) -> Vec<St
     let Some(tables) = tables else {
         let size = show_bytes(wanted.size_bytes);
         let make = nvm.filter(|_| wanted.size_bytes > 0).map(|nvm| {
-            format!("none; the next start makes the file {TABLES_FILE} of {size} on device {}", nvm.device)
+            format!(
+                "none; the next start makes the file {TABLES_FILE} of {size} on device {}. If the database has \
+                 memory-oriented tables, the start fails: bring their file back first",
+                nvm.device
+            )
         });
         return Vec::from_iter(make);
     };
@@ -159,7 +163,10 @@ fn about_tables(tables: &Option<StoppedTables>, configured: &Settings) -> Vec<St
     if !tables.fits(wanted) {
         let says = match wanted.size_bytes {
             0 => "no such file".to_owned(),
-            bytes => format!("{} in {} partitions", show_bytes(bytes), wanted.partitions),
+            bytes => {
+                let noun = if wanted.partitions == 1 { "partition" } else { "partitions" };
+                format!("{} in {} {noun}", show_bytes(bytes), wanted.partitions)
+            }
         };
         lines.push(format!(
             "the configuration says {says}, which a start refuses if the database has tables there"

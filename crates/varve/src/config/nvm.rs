@@ -170,7 +170,7 @@ impl RegionSettings {
         let Some(size_bytes) = size else {
             let what = match log_bytes {
                 0 => {
-                    "is missing: section [nvm] of varve.toml must give size (of nvm.varve) or tables (the size of tables.varve), or both"
+                    "is missing: section [nvm] of varve.toml must give size (of nvm.varve) or tables (the size of tables.varve, above 0), or both; without persistent memory, remove the section"
                 }
                 _ => {
                     "is missing: the log in persistent memory is a part of the file nvm.varve, whose size must be given"

@@ -304,7 +304,7 @@ fn mistakes_about_persistent_memory_are_named() {
     check(
         "[nvm]\ndevice = 'main'",
         "line 1: nvm.size is missing: section [nvm] of varve.toml must give size (of nvm.varve) or tables (the size of \
-         tables.varve), or both",
+         tables.varve, above 0), or both; without persistent memory, remove the section",
     );
     let nvm = "[nvm]\ndevice = 'main'\nsize = '4MiB'\n";
     let nothing = "line 1: nvm holds nothing: give the log a part of it with log, or choose kind = \"nvm\" or \"nvm-dwb\" in \
