@@ -44,6 +44,8 @@ const LINES_AT: [usize; 2] = [64, 4096];
 /// The smallest and the largest size of nodes, in bytes.
 const NODE_BYTES_MIN: usize = 512;
 const NODE_BYTES_MAX: usize = 16_384;
+/// No store has had this many batches. So a larger number is damaged.
+const BATCH_MAX: u64 = u64::MAX / 2;
 
 /// The master record and the directories.
 pub(super) struct Directory {
@@ -114,6 +116,9 @@ impl Directory {
             (get_u64(&head, MASTER_AT as usize), get_u64(&head, NODE_BYTES_AT) as usize);
         if !(NODE_BYTES_MIN..=NODE_BYTES_MAX).contains(&node_bytes) {
             return Err(StoreError::Damaged { what: "the size of nodes", at: first });
+        }
+        if batch > BATCH_MAX {
+            return Err(StoreError::Damaged { what: "the number of the last batch", at: first });
         }
         let is_even = batch.is_multiple_of(2);
         let lines = if is_even { Directories::new(even, odd) } else { Directories::new(odd, even) };

@@ -240,3 +240,17 @@ fn a_start_removes_no_log_if_the_checkpoint_names_another_one()
     assert!(store.get(table, 0, b"b", &mut row)? && row == b"second");
     Ok(())
 }
+
+/// The first chunk of `nvm_cow` has the number of the last batch in its third word (`nvm_cow/directory.rs`).
+#[test]
+fn a_damaged_number_of_the_last_batch_is_an_error() {
+    let engine = super::engine("nvm_cow");
+    let Stored { directory, .. } = stored(engine, false).unwrap_or_else(|error| panic!("{error}"));
+    let region = directory.map(REGION, 4096).unwrap_or_else(|error| panic!("{error}"));
+    let allocator = Allocator::open(Arc::clone(&region), DATABASE).unwrap_or_else(|error| panic!("{error}"));
+    let root = allocator.root(super::ROOT).unwrap_or_else(|error| panic!("{error}"));
+    region.store_word(region.load_word(root.offset()) + 16, u64::MAX);
+    drop(allocator);
+    let opened = life::open(engine, &directory).map(drop);
+    assert!(opened.is_err_and(|error| error.contains("the number of the last batch")));
+}
