@@ -19,6 +19,16 @@ pub enum SmartError {
     /// The other side sent bytes that are no message of the protocol.
     #[error("the other side sent what is no message: {0}")]
     Malformed(String),
+    /// The shared key is too short or too long.
+    #[error("the key has {found} bytes; give it {min} to {max}")]
+    KeyLength {
+        /// Its bytes.
+        found: usize,
+        /// The fewest bytes.
+        min: usize,
+        /// The most bytes.
+        max: usize,
+    },
     /// The other side does not know the shared key.
     #[error("the shared key is not that of the other side")]
     Key,

@@ -43,9 +43,7 @@ impl SharedKey {
         if (KEY_BYTES_MIN..=KEY_BYTES_MAX).contains(&key.len()) {
             return Ok(SharedKey(key.to_vec()));
         }
-        let found = key.len();
-        let what = format!("the key has {found} bytes; give it {KEY_BYTES_MIN} to {KEY_BYTES_MAX}");
-        Err(SmartError::Program(what))
+        Err(SmartError::KeyLength { found: key.len(), min: KEY_BYTES_MIN, max: KEY_BYTES_MAX })
     }
 
     fn mac(&self, prover: Prover, parts: [&[u8]; 2]) -> Hmac<Sha256> {

@@ -16,6 +16,7 @@
 
 mod aggregate;
 mod client;
+mod command;
 mod decode;
 mod error;
 mod evaluate;
@@ -30,6 +31,7 @@ mod session;
 mod wire;
 
 pub use client::{Address, Client};
+pub use command::ServeCommand;
 pub use decode::{RowSource, decode};
 pub use error::{Result, SmartError};
 pub use evaluate::Evaluator;

@@ -68,6 +68,27 @@ fn a_device_in_another_process_reads_the_file_and_may_be_killed() {
     killed_in_a_scan(&bed, &def, &mut txn, process);
 }
 
+#[test]
+fn a_device_that_cannot_serve_says_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let (key, short) = (folder.path().join("key"), folder.path().join("short"));
+    std::fs::write(&key, KEY).unwrap();
+    std::fs::write(&short, "short").unwrap();
+    let says = |listen: &str, key: &Path, directory: &str, what: &str| {
+        let mut device = Command::new(env!("CARGO_BIN_EXE_varve-device"));
+        device.args(["--listen", listen, "--directory", directory, "--key-file"]).arg(key);
+        let output = device.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && said.contains(what), "{said}");
+    };
+    let socket = format!("unix:{}", folder.path().join("socket").display());
+    says("nowhere", &key, ".", "write unix:PATH or HOST:PORT");
+    says(&socket, &short, ".", "the key has 5 bytes");
+    says(&socket, &folder.path().join("none"), ".", "none");
+    says(&socket, &key, "/nonexistent", "/nonexistent");
+    says(&socket, &key, &folder.path().display().to_string(), "data.varve");
+}
+
 /// Kills the device after the first part of a scan.
 fn killed_in_a_scan(
     bed: &Bed,

@@ -59,6 +59,21 @@ Examples:
     varve init /srv/db --config my.toml
     varve init /srv/db --password-file secret.txt    # for authentication = \"scram-sha-256\"";
 
+/// `varve help device`
+pub const DEVICE: &str = "\
+Runs a smart device: a process next to the drive with the data file, which scans tables for a database and \
+sends only results. It opens the data file for reading, and runs beside the server of the database. \
+Both sides must know the key. The connection is not encrypted, so use HOST:PORT only in a trusted network.
+
+SQL does not use a smart device yet. The crate varve-smart has the other side, for programs that embed \
+Varve.
+
+Examples:
+
+    head -c 32 /dev/urandom | base64 > device.key
+    varve device serve --listen unix:/run/varve-device --directory /srv/db --key-file device.key
+    varve device serve --listen 10.0.0.5:7000 --directory /srv/db --key-file device.key --profile smart-ssd";
+
 /// `varve help sql`
 pub const SQL: &str = "\
 A shell for the database in a directory, without a server. It reads statements and commands from a \

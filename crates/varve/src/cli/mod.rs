@@ -43,6 +43,9 @@ pub enum CommandError {
         "The pages could not be written to the data files: {0}. Nothing is lost. Repair that, and run the command again."
     )]
     Drain(varve_engine::Error),
+    /// The smart device can't serve.
+    #[error("The device cannot serve: {0}.")]
+    Device(#[from] varve_smart::SmartError),
     /// The measurement failed.
     #[error("The measurement failed: {0}.")]
     Bench(#[from] varve_bench::BenchError),
@@ -78,6 +81,9 @@ enum Command {
     /// Show what a stopped database has in persistent memory, or move it to files
     #[command(long_about = help::NVM)]
     Nvm(NvmArgs),
+    /// Scan tables next to their drive, for a database
+    #[command(subcommand, long_about = help::DEVICE)]
+    Device(DeviceCommand),
     /// Run statements on a database in this process, without a server
     #[command(long_about = help::SQL)]
     Sql(SqlArgs),
@@ -175,6 +181,12 @@ struct RegionArgs {
     region: Option<PathBuf>,
 }
 
+#[derive(Debug, Subcommand)]
+enum DeviceCommand {
+    /// Serve scans of a data file until a signal comes
+    Serve(varve_smart::ServeCommand),
+}
+
 fn pool_size(text: &str) -> Result<u64, String> {
     let bytes = parse_bytes(text)?;
     if bytes < 1 << 20 { Err("is less than 1 MiB".to_owned()) } else { Ok(bytes) }
@@ -256,6 +268,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         Command::Init(arguments) => init::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Nvm(arguments) => nvm::run(&arguments),
+        Command::Device(DeviceCommand::Serve(serve)) => serve.run().map_err(CommandError::from),
         Command::Sql(arguments) => sql::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
     };

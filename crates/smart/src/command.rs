@@ -1,0 +1,87 @@
+//! The command that serves a device, for the programs `varve` and `varve-device`.
+//!
+//! Invariants
+//! 1. The files of the database are opened for reading only, and its lock is not taken. So the device runs
+//!    beside the server of the database.
+//! 2. `listening on ADDRESS` is printed when hosts can connect.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use varve_device::{FileDirectory, FileOptions};
+
+use crate::client::Address;
+use crate::error::{Result, SmartError};
+use crate::key::SharedKey;
+use crate::profile::DeviceProfile;
+use crate::serve::{Limits, Server, ServerOptions};
+
+/// How to serve a device.
+#[derive(Debug, Args)]
+pub struct ServeCommand {
+    /// Where to listen: unix:PATH or HOST:PORT
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Address,
+    /// The directory with the data file: the data directory, or that of the device of the data space
+    #[arg(long, value_name = "DIRECTORY")]
+    directory: PathBuf,
+    /// The data file in this directory; may be given several times
+    #[arg(long = "file", value_name = "NAME", default_value = "data.varve")]
+    files: Vec<String>,
+    /// The file with the key that hosts must know, 16 bytes or more
+    #[arg(long, value_name = "FILE")]
+    key_file: PathBuf,
+    /// Be as slow as this device: smart-ssd, or a file with a profile
+    #[arg(long, value_name = "PROFILE")]
+    profile: Option<String>,
+}
+
+impl ServeCommand {
+    /// Serves until SIGINT or SIGTERM comes.
+    pub fn run(&self) -> Result<()> {
+        let mut signals = Signals::new([SIGINT, SIGTERM])?;
+        let options = ServerOptions {
+            key: SharedKey::of(&read(&self.key_file)?)?,
+            limits: Limits::default(),
+            profile: self.profile.as_deref().map(profile).transpose()?,
+        };
+        let files = FileOptions { read_only: true, ..FileOptions::default() };
+        let directory = FileDirectory::open(&self.directory, files)?;
+        let server = Server::start(&self.listen, options, &*directory, &self.files)?;
+        if let Some(profile) = server.profile() {
+            say(&format!("as slow as {}: {}", profile.name, profile.source));
+        }
+        say(&format!("serving {} of {}", self.files.join(", "), self.directory.display()));
+        say(&format!("listening on {}", server.address()));
+        // The iterator ends only when it is closed, and it is never closed.
+        let _ = signals.forever().next();
+        say("stopped");
+        Ok(())
+    }
+}
+
+/// The profile with this name, or in the file with this name.
+fn profile(name: &str) -> Result<DeviceProfile> {
+    let parsed = match DeviceProfile::named(name) {
+        Some(parsed) => parsed,
+        None => DeviceProfile::parse(&String::from_utf8_lossy(&read(Path::new(name))?)),
+    };
+    parsed.map_err(SmartError::Profile)
+}
+
+fn read(file: &Path) -> Result<Vec<u8>> {
+    let named = |error: std::io::Error| {
+        SmartError::Read(std::io::Error::new(error.kind(), format!("{}: {error}", file.display())))
+    };
+    std::fs::read(file).map_err(named)
+}
+
+/// Prints a line. If the reader has gone, the program continues.
+fn say(line: &str) {
+    let mut out = std::io::stdout();
+    let _ = writeln!(out, "{line}");
+    let _ = out.flush();
+}
