@@ -122,6 +122,9 @@ pub(crate) fn next(space: &Space, node: Pointer) -> StoreResult<Pointer> {
     Ok(Pointer::from_u64(space.load(link_word(space, node, 0)?)))
 }
 
+/// Bytes of a node at least: one link, its own fields, its first record.
+const NODE_BYTES_MIN: u64 = 8 + FIXED_BYTES as u64;
+
 impl SkipList {
     fn first_word(&self, space: &Space, level: usize) -> StoreResult<Word> {
         space.word(self.page, FIRST_AT + 8 * level as u64)
@@ -149,6 +152,7 @@ impl SkipList {
         // If a node was not before the key on a higher level, it is not before the key on lower levels
         // either. So it is not compared again.
         let mut behind = Pointer::NONE;
+        let (mut passed, nodes_max) = (0, space.chunks_max(NODE_BYTES_MIN));
         let levels = found.links.iter_mut().zip(&mut found.next).enumerate().rev();
         for (level, (link, next)) in levels {
             loop {
@@ -158,7 +162,10 @@ impl SkipList {
                     break;
                 }
                 match compare(space, *next, key)? {
-                    Ordering::Less => found.before = *next,
+                    Ordering::Less if passed == nodes_max => {
+                        return Err(damaged("a circle in a skip list", next.to_u64()));
+                    }
+                    Ordering::Less => (found.before, passed) = (*next, passed + 1),
                     order => {
                         behind = *next;
                         found.found = (order == Ordering::Equal).then_some(*next);
