@@ -63,12 +63,20 @@ impl Bounded {
     /// Checks a request of an operator for more memory. The first request beyond the limit is refused, so
     /// that the operator spills. Then the operator may exceed the limit until it holds at most half of the
     /// limit.
-    fn check(&self, consumer: &MemoryConsumer, additional: usize) -> Result<()> {
+    ///
+    /// A grouping that merges its files has a second reservation, for its groups. It cannot spill these groups
+    /// again. So one of two reservations may take half of the limit, whatever the other one has.
+    fn check(&self, reservation: &MemoryReservation, additional: usize) -> Result<()> {
+        let consumer = reservation.consumer();
         if !Self::is_bounded(consumer) {
             return Ok(());
         }
         let mut held = self.held.lock();
         let held = held.entry(consumer.id()).or_default();
+        let is_one_of_two = held.bytes > reservation.size();
+        if is_one_of_two && reservation.size().saturating_add(additional) <= self.bytes / 2 {
+            return Ok(());
+        }
         if held.spills || held.bytes == 0 || held.bytes.saturating_add(additional) <= self.bytes {
             return Ok(());
         }
@@ -115,7 +123,7 @@ impl MemoryPool for Bounded {
 
     fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> Result<()> {
         let consumer = reservation.consumer();
-        self.check(consumer, additional)?;
+        self.check(reservation, additional)?;
         self.pool.try_grow(reservation, additional)?;
         self.note(consumer, |held| held.bytes += additional);
         Ok(())

@@ -52,6 +52,7 @@ use crate::append::Appends;
 use crate::apply::DropUnread;
 use crate::built_once::GuardedLoops;
 use crate::conditions::MoveConditions;
+use crate::large_limits::LargeLimits;
 use crate::merge_joins::{JoinsBy, SpillingJoins};
 use crate::padded::PaddedSides;
 
@@ -104,7 +105,7 @@ pub fn physical(joins: JoinsBy) -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sy
     if joins != JoinsBy::InMemory {
         rules.push(Arc::new(SpillingJoins(joins)));
     }
-    rules.extend::<[Arc<dyn PhysicalOptimizerRule + Send + Sync>; 13]>([
+    rules.extend::<[Arc<dyn PhysicalOptimizerRule + Send + Sync>; 14]>([
         Arc::new(Appends),
         Arc::new(OutputRequirements::new_add_mode()),
         Arc::new(JoinSelection::new()),
@@ -116,6 +117,7 @@ pub fn physical(joins: JoinsBy) -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sy
         Arc::new(ProjectionPushdown::new()),
         Arc::new(OutputRequirements::new_remove_mode()),
         Arc::new(LimitPushdown::new()),
+        Arc::new(LargeLimits { is_thrifty: joins == JoinsBy::Spilling }),
         Arc::new(EnsureCooperative::new()),
         Arc::new(SanityCheckPlan::new()),
     ]);

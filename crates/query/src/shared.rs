@@ -6,7 +6,8 @@
 //!    read the first five rows of an endless recursion.
 //! 2. If the rows depend on values of an outer query, they are computed again for each run of the subquery.
 //! 3. Three kinds of data count against the memory pool of queries: stored rows, the rows of an iteration of
-//!    a recursion, and the keys of UNION. If the pool is full, the query fails with error 53200.
+//!    a recursion, and the keys of UNION in a recursion. If the pool is full, stored rows go to files. For the
+//!    other two, the query fails with error 53200.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -24,6 +25,7 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::{Expr as Logical, LogicalPlan, TableType};
 use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, reset_plan_states};
+use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricsSet};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, execute_stream,
@@ -37,6 +39,7 @@ use crate::cancel::physical_plan;
 use crate::cells::{Cells, data_type};
 use crate::columns::column_name;
 use crate::error::wrapped;
+use crate::stored_rows::{ReadPlace, StoredRows};
 
 /// The rows of the previous iteration of a recursion, which the next iteration reads.
 pub type WorkRows = Arc<parking_lot::Mutex<Vec<RecordBatch>>>;
@@ -100,8 +103,7 @@ struct Plans {
 struct State {
     /// The run of the subquery to which the rows belong.
     run: u64,
-    made: Vec<RecordBatch>,
-    reserved: Option<MemoryReservation>,
+    made: StoredRows,
     stream: Option<SendableRecordBatchStream>,
     is_done: bool,
 }
@@ -188,34 +190,46 @@ impl SharedTable {
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema.clone(), batches)))
     }
 
-    /// Returns the batch with this number, and computes it if necessary. Returns `None` after the last batch.
-    async fn batch(&self, at: usize, context: &Arc<TaskContext>) -> Result<Option<RecordBatch>> {
-        let mut state = self.state.lock().await;
-        let run = self.keeping.of_runs.as_ref().map_or(0, |around| around.run());
-        if state.run != run {
-            *state = State { run, ..State::default() };
+    /// Returns the batch at this place, and computes it if necessary. Returns `None` after the last batch.
+    async fn batch(
+        &self,
+        place: &mut ReadPlace,
+        metrics: &ExecutionPlanMetricsSet,
+        context: &Arc<TaskContext>,
+    ) -> Result<Option<RecordBatch>> {
+        loop {
+            if let Some(batch) = place.next_of_file().await? {
+                return Ok(Some(batch));
+            }
+            let mut state = self.state.lock().await;
+            let run = self.keeping.of_runs.as_ref().map_or(0, |around| around.run());
+            if state.run != run {
+                *state = State { run, ..State::default() };
+            }
+            if let Some(batch) = state.made.next(place).await? {
+                return Ok(Some(batch));
+            }
+            if place.is_in_file() {
+                continue;
+            }
+            if state.is_done {
+                return Ok(None);
+            }
+            if state.stream.is_none() {
+                state.stream = Some(self.start(context).await?);
+            }
+            let Some(stream) = &mut state.stream else { return Ok(None) };
+            let Some(batch) = stream.next().await.transpose()? else {
+                (state.stream, state.is_done) = (None, true);
+                return Ok(None);
+            };
+            let batch = with_schema(&batch, &self.schema)?;
+            place.skip();
+            if self.keeping.keeps {
+                state.made.push(batch.clone(), &self.schema, metrics, context)?;
+            }
+            return Ok(Some(batch));
         }
-        if let Some(batch) = state.made.get(at) {
-            return Ok(Some(batch.clone()));
-        }
-        if state.is_done {
-            return Ok(None);
-        }
-        if state.stream.is_none() {
-            state.stream = Some(self.start(context).await?);
-        }
-        let Some(stream) = &mut state.stream else { return Ok(None) };
-        let Some(batch) = stream.next().await.transpose()? else {
-            (state.stream, state.is_done) = (None, true);
-            return Ok(None);
-        };
-        let batch = with_schema(&batch, &self.schema)?;
-        if self.keeping.keeps {
-            let reserved = state.reserved.get_or_insert_with(|| reservation("query of WITH", context));
-            reserved.try_grow(batch.get_array_memory_size())?;
-            state.made.push(batch.clone());
-        }
-        Ok(Some(batch))
     }
 }
 
@@ -310,6 +324,8 @@ pub struct Leaf {
     rows: Rows,
     columns: Vec<usize>,
     properties: Arc<PlanProperties>,
+    /// The bytes that were written to files while this node computed rows.
+    metrics: ExecutionPlanMetricsSet,
 }
 
 impl Leaf {
@@ -320,7 +336,7 @@ impl Leaf {
             EmissionType::Incremental,
             Boundedness::Bounded,
         );
-        Ok(Leaf { rows, columns, properties: Arc::new(properties) })
+        Ok(Leaf { rows, columns, properties: Arc::new(properties), metrics: ExecutionPlanMetricsSet::new() })
     }
 
     /// Returns the query of WITH that is read, if it is not the previous iteration of a recursion.
@@ -371,6 +387,10 @@ impl ExecutionPlan for Leaf {
         Ok(self)
     }
 
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
+    }
+
     fn execute(&self, _: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let columns = self.columns.clone();
         let batches = match &self.rows {
@@ -380,12 +400,17 @@ impl ExecutionPlan for Leaf {
                 futures::stream::iter(rows).boxed()
             }
             Rows::Shared(table) => {
-                let state = (table.clone(), 0, columns, context);
-                futures::stream::try_unfold(state, |(table, at, columns, context)| async move {
-                    let batch = table.batch(at, &context).await?;
-                    let batch = batch.map(|b| b.project(&columns)).transpose()?;
-                    Ok(batch.map(|b| (b, (table, at + 1, columns, context))))
-                })
+                let (table, metrics) = (table.clone(), self.metrics.clone());
+                let place = ReadPlace::default();
+                let state = (place, table, columns, metrics, context);
+                futures::stream::try_unfold(
+                    state,
+                    |(mut place, table, columns, metrics, context)| async move {
+                        let batch = table.batch(&mut place, &metrics, &context).await?;
+                        let batch = batch.map(|b| b.project(&columns)).transpose()?;
+                        Ok(batch.map(|b| (b, (place, table, columns, metrics, context))))
+                    },
+                )
                 .boxed()
             }
         };

@@ -11,6 +11,7 @@
 //! Subqueries are in `subqueries`, set operations in `sets`, and conditions derived from an OR in `factor`.
 
 mod constants;
+mod distinct_calls;
 mod expand;
 mod factor;
 mod grouping_sets;
@@ -52,6 +53,7 @@ use crate::kept::{Assumed, Snapshot};
 use crate::rows::{Rows, RowsTable};
 use crate::shared::{SharedQueries, WorkRows};
 use crate::table::SnapshotTable;
+use distinct_calls::Grouping;
 
 /// A column of an input and its type.
 type Typing = (Column, Ty);
@@ -483,7 +485,12 @@ impl Translator<'_> {
             let part = self.grouped_by_sets(part, aggregate, keys, calls)?;
             return self.having(part, aggregate);
         }
-        let keys = keys.into_iter().zip(&aggregate.key_types);
+        let types = &aggregate.key_types;
+        if let Some(Grouping { rows, keys, calls }) = self.distinct_calls(&part, &keys, types, &calls)? {
+            let part = self.grouped(rows.plan, keys, calls)?;
+            return self.having(part, aggregate);
+        }
+        let keys = keys.into_iter().zip(types);
         let keys: Vec<Key> = keys.map(|(e, t)| self.key(e, *t, &part.columns)).collect();
         let mut calls: Vec<(Logical, Ty)> = calls.iter().map(|call| self.call(call, &part.columns)).collect();
         if keys.is_empty() && calls.is_empty() {
