@@ -14,6 +14,7 @@ use crate::catalog::{IndexId, Table};
 use crate::context::Context;
 use crate::error::Result;
 use crate::in_memory::MemoryStore;
+use crate::leaf_rows::{LeafCounts, OnShown};
 use crate::paged::PagedStore;
 use crate::row::RowRef;
 use crate::row_access::{OnRow, ScanIndex, ScanSpec};
@@ -90,6 +91,19 @@ impl Reader {
     /// The visible rows within bounds, in order, until the closure breaks.
     pub fn scan(&mut self, table: &Table, spec: &ScanSpec<'_>, on_row: &mut OnRow<'_>) -> Result<()> {
         table.store.scan(&mut self.cx, spec, on_row)
+    }
+
+    /// As `scan`, but rows that lie by columns are passed together, in the order of the primary key. The
+    /// index of `spec` is `Primary`. Returns how the leaves were read.
+    ///
+    /// Errors: the table is not of the engine `paged`.
+    pub fn scan_leaves(
+        &mut self,
+        table: &Table,
+        spec: &ScanSpec<'_>,
+        on_shown: &mut OnShown<'_>,
+    ) -> Result<LeafCounts> {
+        PagedStore::needed(table)?.read_leaves(&mut self.cx, spec, on_shown)
     }
 
     /// As `Transaction::place`.

@@ -23,6 +23,7 @@
 //!
 //! This module does not know types, keys and stamps.
 
+use super::minipage::{END_BYTES, Minipage};
 use super::usable_bytes;
 use crate::fixed;
 use crate::row::ROW_LAYOUT;
@@ -31,7 +32,6 @@ use crate::row::ROW_LAYOUT;
 pub(crate) const IN_COLUMNS: usize = 0x8000;
 /// The longest value of a leaf by columns, because `IN_COLUMNS` is a bit of its length.
 pub(crate) const VALUE_BYTES_MAX: usize = IN_COLUMNS - 1;
-const END_BYTES: usize = 2;
 const START_BYTES: usize = 2;
 /// The directory's bytes before the widths.
 const DIRECTORY_HEAD_BYTES: usize = 4;
@@ -266,6 +266,19 @@ impl<'a> Columns<'a> {
     fn value_place(&self, column: usize, row: usize) -> usize {
         let start = self.start(column);
         start + self.rows() * END_BYTES + self.value_range(start, row)[0]
+    }
+
+    /// The values of a column.
+    pub fn minipage(&self, column: usize) -> Minipage<'a> {
+        let (area, rows, shape) = (self.area_start(), self.rows(), Widths(self.widths()));
+        let heads = &self.page[area..area + rows * shape.head_bytes()];
+        let (start, width) = (self.start(column), usize::from(shape.0[column]));
+        let all = Minipage::new(heads, shape.head_bytes(), column);
+        if width > 0 {
+            return all.with_fixed(&self.page[start..start + rows * width], width);
+        }
+        let values_start = start + rows * END_BYTES;
+        all.with_variable(&self.page[start..values_start], &self.page[values_start..self.directory])
     }
 
     fn head(&self, row: usize) -> &'a [u8] {

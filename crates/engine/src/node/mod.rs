@@ -46,6 +46,7 @@ pub mod check;
 mod columns;
 pub mod edit;
 mod entry;
+mod minipage;
 mod read;
 pub mod split;
 
@@ -53,6 +54,7 @@ pub(crate) use columns::VALUE_BYTES_MAX;
 pub use columns::{Columns, columns_max};
 pub(crate) use entry::encode_stamp;
 pub use entry::{EntryRef, FLAG_DELETED, Stamp, TXN_MAX};
+pub use minipage::Minipage;
 pub use read::{KeyPosition, NodeRef, common_prefix_bytes, entry_bytes};
 
 /// Page kind of tree nodes, in the pager's header.

@@ -13,8 +13,8 @@ use crate::fixed;
 
 use super::columns::{IN_COLUMNS, directory_bytes};
 use super::{
-    BY_COLUMNS, Columns, ENTRY_HEAD_BYTES, EntryRef, PREFIX_IMPLIED, SLOT_BYTES, SLOTS_START, STAMP_BYTES,
-    STAMPED,
+    BY_COLUMNS, Columns, ENTRY_HEAD_BYTES, EntryRef, FLAG_DELETED, PREFIX_IMPLIED, SLOT_BYTES, SLOTS_START,
+    STAMP_BYTES, STAMPED,
 };
 
 const HEAD_BYTES: usize = 4;
@@ -65,6 +65,16 @@ pub fn common_prefix_bytes(a: &[u8], b: &[u8]) -> usize {
 /// The number of bytes that an entry with its slot takes in the node.
 pub const fn entry_bytes(suffix_bytes: usize, value_bytes: usize) -> usize {
     SLOT_BYTES + ENTRY_HEAD_BYTES + suffix_bytes + value_bytes
+}
+
+/// An entry of a leaf by columns whose row is in the columns.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RowInColumns {
+    pub(crate) number: u16,
+    /// The transaction that wrote the entry.
+    pub(crate) txn: u64,
+    /// Whether the entry is delete-marked.
+    pub(crate) is_deleted: bool,
 }
 
 impl<'a> NodeRef<'a> {
@@ -267,6 +277,16 @@ impl<'a> NodeRef<'a> {
         }
         let length = self.u16_at(self.slot(index).offset);
         (length & IN_COLUMNS != 0).then_some(length & !IN_COLUMNS)
+    }
+
+    /// The row number and the stamp's parts of an entry whose row is in the columns.
+    #[inline]
+    pub(crate) fn row_in_columns(&self, index: usize) -> Option<RowInColumns> {
+        let number = self.row_number(index)? as u16;
+        let stamp = self.stored_stamp(index);
+        let [a, b, c, d, e, f] = fixed::bytes_at(stamp, 1);
+        let txn = u64::from_le_bytes([a, b, c, d, e, f, 0, 0]);
+        Some(RowInColumns { number, txn, is_deleted: stamp[0] & FLAG_DELETED != 0 })
     }
 
     /// The value of an entry, wherever its row lies.

@@ -25,6 +25,7 @@ mod marks;
 mod moved;
 mod purge;
 mod read;
+mod read_leaves;
 mod runs;
 mod undo;
 mod write;

@@ -164,26 +164,30 @@ impl PagedStore {
         spec: &ScanSpec<'_>,
         on_row: &mut OnRow<'_>,
     ) -> Result<()> {
-        let direction = if spec.reverse { Direction::Backward } else { Direction::Forward };
-        let limit = spec.limit_hint.map_or(0, |rows| rows.max(1));
-        let mut scan = match cx.buffers.scan.take() {
-            Some(mut scan) => {
-                scan.reset(spec.lower, spec.upper, direction, limit);
-                scan
-            }
-            None => Box::new(Scan::new(spec.lower, spec.upper, direction, limit)),
-        };
+        let mut scan = begun(cx, spec);
         let outcome = match spec.index {
             ScanIndex::Primary => self.scan_rows(cx, &mut scan, on_row),
             ScanIndex::Secondary(id) => {
                 self.index(id).and_then(|index| self.scan_index(cx, index, spec.columns, &mut scan, on_row))
             }
         };
-        cx.buffers.scan = Some(scan);
-        if cx.serial.is_some() {
-            self.note_range(cx, spec, matches!(outcome, Ok(ControlFlow::Break(()))))?;
-        }
+        self.end_scan(cx, spec, scan, &outcome)?;
         outcome.map(|_| ())
+    }
+
+    /// Keeps the buffers of a scan for the next one. Under SERIALIZABLE, records what the scan has read.
+    pub(super) fn end_scan(
+        &self,
+        cx: &mut Context,
+        spec: &ScanSpec<'_>,
+        scan: Box<Scan>,
+        outcome: &Result<ControlFlow<()>>,
+    ) -> Result<()> {
+        cx.buffers.scan = Some(scan);
+        match cx.serial {
+            Some(_) => self.note_range(cx, spec, matches!(outcome, Ok(ControlFlow::Break(())))),
+            None => Ok(()),
+        }
     }
 
     /// Records the range that a scan has read, under SERIALIZABLE. If the closure ended the scan, the range
@@ -228,7 +232,7 @@ impl PagedStore {
         }
     }
 
-    fn show_entry(
+    pub(super) fn show_entry(
         &self,
         cx: &mut Context,
         view: View,
@@ -377,6 +381,19 @@ impl PagedStore {
             }
         }
         Ok(0)
+    }
+}
+
+/// Begins a scan, with the buffers of an earlier one if there are any.
+pub(super) fn begun(cx: &mut Context, spec: &ScanSpec<'_>) -> Box<Scan> {
+    let direction = if spec.reverse { Direction::Backward } else { Direction::Forward };
+    let limit = spec.limit_hint.map_or(0, |rows| rows.max(1));
+    match cx.buffers.scan.take() {
+        Some(mut scan) => {
+            scan.reset(spec.lower, spec.upper, direction, limit);
+            scan
+        }
+        None => Box::new(Scan::new(spec.lower, spec.upper, direction, limit)),
     }
 }
 

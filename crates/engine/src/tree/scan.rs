@@ -114,12 +114,22 @@ impl Scan {
     /// An entry of the current batch, in the scan's order.
     #[inline]
     pub fn entry(&self, index: usize) -> EntryRef<'_> {
+        NodeRef::new(&self.page).entry(self.slot(index))
+    }
+
+    /// The slot of an entry of the current batch.
+    #[inline]
+    pub(crate) fn slot(&self, index: usize) -> usize {
         assert!(index < self.len, "entry {index} of a batch of {}", self.len);
-        let slot = match self.direction {
+        match self.direction {
             Direction::Forward => self.first + index,
             Direction::Backward => self.first + self.len - 1 - index,
-        };
-        NodeRef::new(&self.page).entry(slot)
+        }
+    }
+
+    /// The leaf of the current batch, which is not empty.
+    pub(crate) fn leaf(&self) -> NodeRef<'_> {
+        NodeRef::new(&self.page)
     }
 
     /// Newest transaction that changed the leaf of the current batch (secondary trees).

@@ -11,8 +11,8 @@ use crate::common::Random;
 use crate::database::{RC, RR, by_v, create, create_by_columns, fresh, index_on_v, is_sound, open, pk};
 use varve_device::MemoryDirectory;
 use varve_engine::{
-    Change, Database, Datum, Isolation, Outcome, Result, RowImage, RowRef, SavepointId, ScanSpec, TableDef,
-    Transaction,
+    Change, Database, Datum, Isolation, Outcome, Result, RowImage, RowRef, SavepointId, ScanSpec, Shown,
+    TableDef, Transaction,
 };
 
 const IDS: usize = 120;
@@ -186,6 +186,20 @@ impl Run {
                 Ok(std::ops::ControlFlow::Continue(()))
             })
             .unwrap();
+        let mut by_leaves = Vec::new();
+        let scanned =
+            session.txn.reader().scan_leaves(&table, &ScanSpec { reverse, ..ScanSpec::ALL }, &mut |shown| {
+                match shown {
+                    Shown::Row(_, row) => by_leaves.push(check_row(row)),
+                    Shown::Leaf(rows) => {
+                        let mut spare = Vec::new();
+                        by_leaves.extend(rows.numbers().iter().map(|n| check_row(rows.row(*n, &mut spare))));
+                    }
+                }
+                Ok(std::ops::ControlFlow::Continue(()))
+            });
+        scanned.unwrap();
+        assert_eq!(by_leaves, found);
         if reverse {
             found.reverse();
         }

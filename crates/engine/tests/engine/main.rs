@@ -22,6 +22,7 @@ mod index_only;
 mod key_cycle;
 mod key_order;
 mod large_rows;
+mod leaf_scans;
 mod long_reader;
 mod no_space;
 mod node_columns;

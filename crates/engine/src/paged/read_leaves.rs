@@ -1,0 +1,169 @@
+//! Scans tables by columns: passes the rows of a leaf together, if they lie in its columns and are visible.
+//!
+//! Invariants
+//! 1. A row is passed by columns only if the view sees its newest version, which is not deleted. Other
+//!    entries are read as `read.rs` reads them.
+//! 2. Rows come in the order of their keys. An entry that must be read by itself ends the run of rows that
+//!    are passed together.
+//!
+//! This module does not know conditions, or which columns are wanted.
+
+use std::ops::ControlFlow;
+
+use super::PagedStore;
+use super::read::begun;
+use crate::context::Context;
+use crate::core::{Core, Sight, View};
+use crate::error::Result;
+use crate::ids::TxnId;
+use crate::leaf_rows::{LeafCounts, LeafRows, OnShown, Shown};
+use crate::node::NodeRef;
+use crate::row_access::ScanSpec;
+use crate::tree::Scan;
+
+/// How an entry is read.
+enum Reading {
+    /// By columns, as the row with this number.
+    ByColumns(u16),
+    /// Not at all, because the view sees that it is deleted.
+    NoRow,
+    /// By itself.
+    ByRow,
+}
+
+/// Rows of a leaf that are passed together: slots of their entries, and numbers in the columns.
+#[derive(Default)]
+struct Run {
+    slots: Vec<u16>,
+    numbers: Vec<u16>,
+}
+
+/// What was passed of a leaf.
+#[derive(Default)]
+struct Passed {
+    by_columns: u64,
+    single: u64,
+}
+
+impl PagedStore {
+    /// Passes the visible rows within the bounds of `spec`, as `Reader::scan_leaves`.
+    pub(crate) fn read_leaves(
+        &self,
+        cx: &mut Context,
+        spec: &ScanSpec<'_>,
+        on_shown: &mut OnShown<'_>,
+    ) -> Result<LeafCounts> {
+        let mut scan = begun(cx, spec);
+        let mut counts = LeafCounts::default();
+        let outcome = self.scan_leaves(cx, &mut scan, &mut counts, on_shown);
+        self.end_scan(cx, spec, scan, &outcome)?;
+        outcome.map(|_| counts)
+    }
+
+    /// Returns `Break` if the closure ended the scan. Then the last key is in the buffers.
+    fn scan_leaves(
+        &self,
+        cx: &mut Context,
+        scan: &mut Scan,
+        counts: &mut LeafCounts,
+        on_shown: &mut OnShown<'_>,
+    ) -> Result<ControlFlow<()>> {
+        let mut run = Run::default();
+        loop {
+            cx.check_cancel()?;
+            let view = cx.view()?;
+            let has_more = self.tree.next_batch(&cx.core.pager, scan)?;
+            cx.core.purge.check_snapshot(view.snapshot)?;
+            if !has_more {
+                return Ok(ControlFlow::Continue(()));
+            }
+            let mut passed = Passed::default();
+            let flow = self.show_leaf(cx, view, scan, &mut run, &mut passed, on_shown)?;
+            counts.add(&passed);
+            if flow.is_break() {
+                return Ok(flow);
+            }
+        }
+    }
+
+    fn show_leaf(
+        &self,
+        cx: &mut Context,
+        view: View,
+        scan: &Scan,
+        run: &mut Run,
+        passed: &mut Passed,
+        on_shown: &mut OnShown<'_>,
+    ) -> Result<ControlFlow<()>> {
+        let leaf = scan.leaf();
+        for at in 0..scan.len() {
+            let slot = scan.slot(at);
+            match reading(&cx.core, &view, leaf, slot) {
+                Reading::ByColumns(number) => {
+                    run.slots.push(slot as u16);
+                    run.numbers.push(number);
+                }
+                Reading::NoRow => {}
+                Reading::ByRow => {
+                    if self.show_run(cx, leaf, run, passed, on_shown)?.is_break() {
+                        return Ok(ControlFlow::Break(()));
+                    }
+                    let flow = self.show_entry(cx, view, scan.entry(at), &mut |key, row| {
+                        passed.single += 1;
+                        let flow = on_shown(Shown::Row(key, row))?;
+                        Ok(if flow.is_break() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+                    })?;
+                    if flow.is_break() {
+                        return Ok(flow);
+                    }
+                }
+            }
+        }
+        self.show_run(cx, leaf, run, passed, on_shown)
+    }
+
+    /// Passes the rows of a run, and empties it.
+    fn show_run(
+        &self,
+        cx: &mut Context,
+        leaf: NodeRef<'_>,
+        run: &mut Run,
+        passed: &mut Passed,
+        on_shown: &mut OnShown<'_>,
+    ) -> Result<ControlFlow<()>> {
+        let Some(columns) = leaf.columns().filter(|_| !run.numbers.is_empty()) else {
+            return Ok(ControlFlow::Continue(()));
+        };
+        let Run { slots, numbers } = &*run;
+        let rows = LeafRows { schema: &self.schema, leaf, columns, slots, numbers };
+        passed.by_columns += numbers.len() as u64;
+        let flow = on_shown(Shown::Leaf(&rows))?;
+        if let ControlFlow::Break(taken) = flow {
+            rows.copy_key(taken - 1, &mut cx.buffers.key);
+        }
+        run.slots.clear();
+        run.numbers.clear();
+        Ok(if flow.is_break() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+    }
+}
+
+#[inline]
+fn reading(core: &Core, view: &View, leaf: NodeRef<'_>, slot: usize) -> Reading {
+    let Some(row) = leaf.row_in_columns(slot) else { return Reading::ByRow };
+    match core.sight(view, TxnId::new(row.txn)) {
+        Sight::Seen if row.is_deleted => Reading::NoRow,
+        Sight::Seen => Reading::ByColumns(row.number),
+        Sight::Unseen | Sight::Stale => Reading::ByRow,
+    }
+}
+
+impl LeafCounts {
+    fn add(&mut self, passed: &Passed) {
+        self.whole_rows += passed.single;
+        match (passed.by_columns, passed.single) {
+            (_, 0) => self.by_columns += 1,
+            (0, _) => self.by_rows += 1,
+            _ => self.mixed += 1,
+        }
+    }
+}
