@@ -8,7 +8,7 @@
 use std::collections::HashSet;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -29,7 +29,7 @@ use crate::cancel::Watched;
 use crate::children::with_children;
 use crate::observed::{Observed, Observer};
 use crate::padded::PaddedPlan;
-use crate::scan::ScanPlan;
+use crate::scan::{ScanCounts, ScanPlan};
 use crate::shared::{Leaf, SharedTable};
 
 /// A node of a plan, with the nodes below it.
@@ -47,7 +47,9 @@ impl Node {
     /// Returns the measured values of the node, if it was measured.
     pub fn actual(&self) -> Option<Actual> {
         let tally = self.tally.as_ref()?;
-        Some(Actual { left_out: tally.left_out.load(Ordering::Relaxed), ..*tally.sums.lock() })
+        let left_out = tally.scan.left_out.load(Ordering::Relaxed);
+        let leaves = *tally.scan.leaves.lock();
+        Some(Actual { left_out, leaves, ..*tally.sums.lock() })
     }
 }
 
@@ -56,8 +58,8 @@ impl Node {
 struct Tally {
     timing: bool,
     sums: Mutex<Actual>,
-    /// The number of rows that the condition of the node left out.
-    left_out: Arc<AtomicU64>,
+    /// The counters of a scan.
+    scan: Arc<ScanCounts>,
 }
 
 impl Tally {
@@ -103,7 +105,7 @@ impl Walk {
             children.push(child);
             inner.push(node);
         }
-        let left_out = Arc::<AtomicU64>::default();
+        let counts = Arc::<ScanCounts>::default();
         let mut made = match self.gauge {
             Some(_) if !children.is_empty() => with_children(plan.clone(), children)?,
             _ => plan.clone(),
@@ -121,10 +123,10 @@ impl Walk {
         } else if let Some(table) = plan.downcast_ref::<Leaf>().and_then(Leaf::shared) {
             inner.extend(self.shared_nodes(table)?);
         } else if let (Some(_), Some(scan)) = (self.gauge, plan.downcast_ref::<ScanPlan>()) {
-            made = Arc::new(scan.counting(left_out.clone()));
+            made = Arc::new(scan.counting(counts.clone()));
         }
         let tally = self.gauge.map(|gauge| {
-            Arc::new(Tally { timing: gauge.timing, sums: Mutex::default(), left_out: left_out.clone() })
+            Arc::new(Tally { timing: gauge.timing, sums: Mutex::default(), scan: counts.clone() })
         });
         if let Some(tally) = &tally {
             made = Observed::over(made, tally.clone());

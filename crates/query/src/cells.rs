@@ -24,16 +24,19 @@
 use std::sync::Arc;
 
 use datafusion::arrow::array::{
-    Array, ArrayRef, AsArray, BinaryViewArray, BinaryViewBuilder, BooleanArray, BooleanBuilder, Float32Array,
-    Float32Builder, Float64Array, Float64Builder, Int16Array, Int16Builder, Int32Array, Int32Builder,
-    Int64Array, Int64Builder, StringViewArray, StringViewBuilder,
+    Array, ArrayRef, ArrowPrimitiveType, AsArray, BinaryViewArray, BinaryViewBuilder, BooleanArray,
+    BooleanBuilder, Float32Array, Float32Builder, Float64Array, Float64Builder, Int16Array, Int16Builder,
+    Int32Array, Int32Builder, Int64Array, Int64Builder, PrimitiveBuilder, StringViewArray, StringViewBuilder,
 };
 use datafusion::arrow::datatypes::{DataType, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type};
-use varve_engine::{Datum, Interval, NumericRef};
+use varve_engine::{Datum, Interval, LeafColumn, NumericRef};
 use varve_sql::general::Ty;
 
 /// The number of rows of a batch that is made from single rows.
 pub const BATCH_ROWS: usize = 4096;
+
+/// The number of values of a leaf that are appended to an array together.
+const PUSHED_VALUES: usize = 128;
 
 /// Returns the array that holds values of the type.
 pub fn data_type(ty: Ty) -> DataType {
@@ -218,6 +221,21 @@ impl CellsBuilder {
         }
     }
 
+    /// Appends the values of rows of a leaf, which are named by their numbers.
+    pub fn push_column(&mut self, column: &LeafColumn<'_>, numbers: &[u16]) {
+        let is_done = match self {
+            CellsBuilder::Int2(b) => push_fixed(b, column, numbers, i16::from_le_bytes),
+            CellsBuilder::Int4(b) => push_fixed(b, column, numbers, i32::from_le_bytes),
+            CellsBuilder::Int8(b) => push_fixed(b, column, numbers, i64::from_le_bytes),
+            CellsBuilder::Float4(b) => push_fixed(b, column, numbers, f32::from_le_bytes),
+            CellsBuilder::Float8(b) => push_fixed(b, column, numbers, f64::from_le_bytes),
+            CellsBuilder::Bool(_) | CellsBuilder::Text(_) | CellsBuilder::Bytes(_) => false,
+        };
+        if !is_done {
+            numbers.iter().for_each(|number| self.push(column.get(*number)));
+        }
+    }
+
     fn push_null(&mut self) {
         match self {
             CellsBuilder::Bool(b) => b.append_null(),
@@ -244,4 +262,28 @@ impl CellsBuilder {
             CellsBuilder::Bytes(b) => Arc::new(b.finish()),
         }
     }
+}
+
+/// Appends values of fixed width. Returns false if the column has values of another width.
+fn push_fixed<T: ArrowPrimitiveType, const WIDTH: usize>(
+    builder: &mut PrimitiveBuilder<T>,
+    column: &LeafColumn<'_>,
+    numbers: &[u16],
+    decode: impl Fn([u8; WIDTH]) -> T::Native,
+) -> bool {
+    let page = column.minipage();
+    let Some(values) = page.fixed::<WIDTH>() else { return false };
+    let value = |number: &u16| decode(values[usize::from(*number)]);
+    if page.has_null(numbers) {
+        let value = |number: &u16| (!page.is_null(usize::from(*number))).then(|| value(number));
+        builder.extend(numbers.iter().map(value));
+    } else {
+        // The builder takes many values at a time only from a slice.
+        let mut decoded = [T::default_value(); PUSHED_VALUES];
+        for numbers in numbers.chunks(PUSHED_VALUES) {
+            decoded.iter_mut().zip(numbers).for_each(|(decoded, number)| *decoded = value(number));
+            builder.append_slice(&decoded[..numbers.len()]);
+        }
+    }
+    true
 }

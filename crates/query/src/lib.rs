@@ -34,6 +34,7 @@ mod join_order;
 mod join_rows;
 mod kept;
 mod large_limits;
+mod leaves;
 mod memory;
 mod merge_joins;
 mod numbers;

@@ -24,7 +24,8 @@ use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExp
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
-use varve_engine::{Datum, Reader, ScanIndex, ScanSpec, Table, planted_panic};
+use parking_lot::Mutex;
+use varve_engine::{Datum, LeafCounts, LeafLayout, Reader, ScanIndex, ScanSpec, Table, planted_panic};
 use varve_sql::general::{Access, Around, KeyBytes, Step, TableAccess, Ty, quoted_name, scan_of};
 
 use crate::cells::{BATCH_ROWS, CellsBuilder, is_native};
@@ -32,6 +33,7 @@ use crate::columns::column_types;
 use crate::constants;
 use crate::error::wrapped;
 use crate::kept::Snapshot;
+use crate::leaves::LeafRead;
 use crate::partition;
 use crate::sieve::Sieve;
 
@@ -59,14 +61,28 @@ pub struct Scan {
     pub snapshot: Arc<Snapshot>,
     /// The surroundings of the query, for the filter.
     pub around: Arc<Around>,
-    /// A counter for the rows that the filter leaves out, if they are counted.
-    pub left_out: Option<Arc<AtomicU64>>,
+    /// Counters for EXPLAIN ANALYZE.
+    pub counts: Option<Arc<ScanCounts>>,
+}
+
+/// Counters of a scan.
+#[derive(Debug, Default)]
+pub struct ScanCounts {
+    /// The number of rows that the filter leaves out.
+    pub left_out: AtomicU64,
+    /// How leaves by columns were read.
+    pub leaves: Mutex<LeafCounts>,
 }
 
 impl Scan {
     /// Returns the ranges of keys as bytes, in key order.
     fn ranges(&self) -> varve_sql::Result<Vec<KeyBytes>> {
         self.around.ranges(self.table.def(), &self.access)
+    }
+
+    /// Whether the rows may be read by columns.
+    fn is_by_columns(&self) -> bool {
+        self.index == ScanIndex::Primary && self.table.def().storage.layout == LeafLayout::ByColumns
     }
 
     fn range_count(&self) -> usize {
@@ -99,9 +115,9 @@ impl ScanPlan {
         Ok(ScanPlan { scan, partitions, properties: Arc::new(properties) })
     }
 
-    /// Returns a copy of this node that counts the rows that its filter leaves out.
-    pub fn counting(&self, left_out: Arc<AtomicU64>) -> ScanPlan {
-        let scan = Scan { left_out: Some(left_out), ..self.scan.clone() };
+    /// Returns a copy of this node that counts rows and leaves.
+    pub fn counting(&self, counts: Arc<ScanCounts>) -> ScanPlan {
+        let scan = Scan { counts: Some(counts), ..self.scan.clone() };
         ScanPlan { scan, partitions: self.partitions.clone(), properties: self.properties.clone() }
     }
 
@@ -279,7 +295,10 @@ impl Batches {
         let wanted = self.left.min(BATCH_ROWS);
         let mut rows = 0;
         while rows < wanted && self.at < self.ranges.len() {
-            rows += self.read(wanted - rows, &mut builders)?;
+            rows += match self.scan.is_by_columns() {
+                true => self.read_leaves([wanted - rows, self.left - rows], &mut builders)?,
+                false => self.read(wanted - rows, &mut builders)?,
+            };
         }
         self.left -= rows;
         if rows == 0 {
@@ -288,19 +307,52 @@ impl Batches {
         Ok(Some((builders.iter_mut().map(CellsBuilder::finish).collect(), rows)))
     }
 
-    /// Reads up to `wanted` rows of the current range, and returns their number.
-    fn read(&mut self, wanted: usize, builders: &mut [CellsBuilder]) -> varve_sql::Result<usize> {
-        let Batches { scan, reader, ranges, at, resume, .. } = self;
-        let mut range = ranges[*at].clone();
-        if let Some(last) = resume.take() {
+    /// Returns the part of the current range that was not read yet.
+    fn rest_of_range(&mut self) -> KeyBytes {
+        let mut range = self.ranges[self.at].clone();
+        if let Some(last) = self.resume.take() {
             range.lower = Bound::Excluded(last);
         }
+        range
+    }
+
+    /// Reads rows of the current range by columns, as `LeafRead`. Returns their number.
+    fn read_leaves(
+        &mut self,
+        wanted_and_limit: [usize; 2],
+        builders: &mut [CellsBuilder],
+    ) -> varve_sql::Result<usize> {
+        let range = self.rest_of_range();
+        let Batches { scan, reader, at, resume, .. } = self;
+        let spec = range.spec(scan.index, None);
+        let mut read = LeafRead::new(&scan.filter, &scan.columns, builders, wanted_and_limit);
+        let mut leaves = LeafCounts::default();
+        scan.around.checking(|check| {
+            leaves = reader.scan_leaves(&scan.table, &spec, &mut |shown| Ok(read.take(&shown, check)))?;
+            Ok(())
+        })?;
+        if let Some(counts) = &scan.counts {
+            leaves.whole_rows += read.put_together;
+            counts.left_out.fetch_add(read.left_out, Ordering::Relaxed);
+            *counts.leaves.lock() += leaves;
+        }
+        match read.is_full() {
+            true => *resume = Some(reader.place(scan.index).to_vec()),
+            false => *at += 1,
+        }
+        Ok(read.rows)
+    }
+
+    /// Reads up to `wanted` rows of the current range, and returns their number.
+    fn read(&mut self, wanted: usize, builders: &mut [CellsBuilder]) -> varve_sql::Result<usize> {
+        let range = self.rest_of_range();
+        let Batches { scan, reader, at, resume, .. } = self;
         let spec = ScanSpec { columns: scan.reads.as_deref(), ..range.spec(scan.index, Some(wanted)) };
         let (mut rows, mut is_stopped, mut seen) = (0, false, 0);
         let width = scan.table.def().columns.len();
         scan.around.sieved(
             |row| scan.filter.left(row),
-            |on_row| match &scan.left_out {
+            |on_row| match &scan.counts {
                 None => reader.scan(&scan.table, &spec, on_row),
                 Some(_) => reader.scan(&scan.table, &spec, &mut |key, row| {
                     seen += 1;
@@ -320,8 +372,8 @@ impl Batches {
                 ControlFlow::Break(())
             },
         )?;
-        if let Some(left_out) = &scan.left_out {
-            left_out.fetch_add(seen - rows as u64, Ordering::Relaxed);
+        if let Some(counts) = &scan.counts {
+            counts.left_out.fetch_add(seen - rows as u64, Ordering::Relaxed);
         }
         match is_stopped {
             true => *resume = Some(reader.place(scan.index).to_vec()),

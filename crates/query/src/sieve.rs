@@ -6,7 +6,7 @@
 //!    before a condition that can fail. If a test can fail for a row, `eval::Expr` evaluates the whole filter
 //!    for this row.
 
-use varve_engine::{DAY_US, Datum, NumericRef, RowRef, Value, lifted};
+use varve_engine::{DAY_US, Datum, LeafColumn, LeafRows, NumericRef, RowRef, Value, lifted};
 use varve_sql::general::{CmpOp, Expr, Left, Like, Ty, Typed, conjuncts, joined, like_matches};
 
 use crate::failing::may_fail;
@@ -78,12 +78,73 @@ impl Sieve {
             (None, _) => self.whole.as_ref().map_or(Left::In, Left::If),
         }
     }
+
+    /// Runs the fast tests on rows of a leaf, each on all rows that the tests before it have left. Removes
+    /// the rows that do not pass from `positions`, which are positions of `LeafRows::numbers`. Returns the
+    /// condition that must still be checked on the other rows.
+    pub fn sift(&self, rows: &LeafRows<'_>, positions: &mut Vec<u16>) -> Option<&Expr> {
+        for test in &self.tests {
+            let mut can_fail = false;
+            match test.column() {
+                Some(column) => {
+                    let column = rows.column(column);
+                    test.sift(&column, rows.numbers(), positions, &mut can_fail);
+                }
+                None => positions.retain(|position| {
+                    let row = LeafRow { rows, number: rows.numbers()[usize::from(*position)] };
+                    test.holds(&row).unwrap_or_else(|| {
+                        can_fail = true;
+                        true
+                    })
+                }),
+            }
+            if can_fail {
+                return self.whole.as_ref();
+            }
+        }
+        self.rest.as_ref()
+    }
+}
+
+/// The columns that tests read.
+trait Record {
+    /// The value of a column.
+    fn get(&self, column: usize) -> Datum<'_>;
+}
+
+impl Record for RowRef<'_> {
+    #[inline]
+    fn get(&self, column: usize) -> Datum<'_> {
+        RowRef::get(self, column)
+    }
+}
+
+/// A row of a leaf by columns.
+struct LeafRow<'l> {
+    rows: &'l LeafRows<'l>,
+    number: u16,
+}
+
+impl Record for LeafRow<'_> {
+    fn get(&self, column: usize) -> Datum<'_> {
+        self.rows.column(column).get(self.number)
+    }
+}
+
+/// A value of the only column that a test reads.
+struct OnlyValue<'v>(Datum<'v>);
+
+impl Record for OnlyValue<'_> {
+    #[inline]
+    fn get(&self, _: usize) -> Datum<'_> {
+        self.0
+    }
 }
 
 /// Returns whether all tests hold for the row. Returns `None` if a test can fail for this row, so that the
 /// whole filter must be evaluated.
 #[inline]
-fn all(tests: &[Test], row: &RowRef<'_>) -> Option<bool> {
+fn all(tests: &[Test], row: &impl Record) -> Option<bool> {
     for test in tests {
         if !test.holds(row)? {
             return Some(false);
@@ -175,7 +236,34 @@ fn is_text(ty: Ty) -> bool {
 }
 
 impl Test {
-    fn holds(&self, row: &RowRef<'_>) -> Option<bool> {
+    /// The column, if the test reads only one.
+    fn column(&self) -> Option<usize> {
+        match self {
+            Test::Word(column, ..) | Test::Day(column, ..) | Test::Number(column, ..) => Some(*column),
+            Test::Text(column, ..) | Test::AnyWord(column, _) | Test::AnyText(column, _) => Some(*column),
+            Test::Like(column, ..) => Some(*column),
+            Test::Words(..) | Test::Any(_) => None,
+        }
+    }
+
+    /// Keeps the rows of a leaf for which the test holds. `column` is the only one that the test reads.
+    /// A row for which the test can fail is kept, and sets `can_fail`.
+    fn sift(&self, column: &LeafColumn<'_>, numbers: &[u16], positions: &mut Vec<u16>, can_fail: &mut bool) {
+        if let Test::Word(_, op, value) = self
+            && sift_words(column, *op, *value, numbers, positions)
+        {
+            return;
+        }
+        positions.retain(|position| {
+            let value = column.get(numbers[usize::from(*position)]);
+            self.holds(&OnlyValue(value)).unwrap_or_else(|| {
+                *can_fail = true;
+                true
+            })
+        });
+    }
+
+    fn holds(&self, row: &impl Record) -> Option<bool> {
         Some(match self {
             Test::Word(column, op, value) => word(row.get(*column)).is_some_and(|w| op.holds(w.cmp(value))),
             Test::Words(left, op, right) => match (word(row.get(*left)), word(row.get(*right))) {
@@ -217,6 +305,71 @@ impl Test {
                 false
             }
         })
+    }
+}
+
+/// Keeps the rows whose integer, date or timestamp compares with `value` in this way. Returns false if the
+/// column has values of another width.
+fn sift_words(
+    column: &LeafColumn<'_>,
+    op: CmpOp,
+    value: i64,
+    numbers: &[u16],
+    positions: &mut Vec<u16>,
+) -> bool {
+    let page = column.minipage();
+    let range = WordRange::of(op, value);
+    let row = |position: u16| usize::from(numbers[usize::from(position)]);
+    if let Some(words) = page.fixed::<4>() {
+        let holds = |row: usize| range.has(i64::from(i32::from_le_bytes(words[row]))) & !page.is_null(row);
+        keep(positions, |position| holds(row(position)));
+    } else if let Some(words) = page.fixed::<8>() {
+        let holds = |row: usize| range.has(i64::from_le_bytes(words[row])) & !page.is_null(row);
+        keep(positions, |position| holds(row(position)));
+    } else if let Some(words) = page.fixed::<2>() {
+        let holds = |row: usize| range.has(i64::from(i16::from_le_bytes(words[row]))) & !page.is_null(row);
+        keep(positions, |position| holds(row(position)));
+    } else {
+        return false;
+    }
+    true
+}
+
+/// As `Vec::retain`, without a branch that depends on the values.
+fn keep(positions: &mut Vec<u16>, holds: impl Fn(u16) -> bool) {
+    let mut kept = 0;
+    for at in 0..positions.len() {
+        let position = positions[at];
+        positions[kept] = position;
+        kept += usize::from(holds(position));
+    }
+    positions.truncate(kept);
+}
+
+/// The integers for which a comparison with a constant holds: those in a range, or those outside.
+#[derive(Clone, Copy)]
+struct WordRange {
+    low: i64,
+    high: i64,
+    is_outside: bool,
+}
+
+impl WordRange {
+    fn of(op: CmpOp, value: i64) -> WordRange {
+        let (low, high, is_outside) = match op {
+            CmpOp::Eq => (value, value, false),
+            CmpOp::Ne => (value, value, true),
+            CmpOp::Lt => (value, i64::MAX, true),
+            CmpOp::Le => (i64::MIN, value, false),
+            CmpOp::Gt => (i64::MIN, value, true),
+            CmpOp::Ge => (value, i64::MAX, false),
+        };
+        WordRange { low, high, is_outside }
+    }
+
+    #[inline]
+    fn has(self, word: i64) -> bool {
+        ((self.low <= word) & (word <= self.high)) != self.is_outside
     }
 }
 

@@ -142,7 +142,7 @@ impl TableProvider for SnapshotTable {
             limit,
             snapshot: self.snapshot.clone(),
             around: self.around.clone(),
-            left_out: None,
+            counts: None,
         };
         let schema = Arc::new(self.schema.project(&scan.columns)?);
         let partitions = state.config().target_partitions();

@@ -494,7 +494,27 @@ impl Around {
         });
         failure.resolve(scanned)
     }
+
+    /// Runs a scan that checks conditions on some of its rows. If a check fails, the scan must end, and the
+    /// error of the check is returned.
+    pub fn checking(
+        &self,
+        scan: impl FnOnce(&mut Check<'_>) -> Result<(), varve_engine::Error>,
+    ) -> Result<()> {
+        let (mut arena, mut failure) = (Bump::new(), exec::Failure::default());
+        let scanned = self.with(|params, env| {
+            scan(&mut |condition, row| {
+                let holds = condition.is_true(&Input::Row(row), &Cx { params, arena: &arena, env });
+                arena.reset();
+                failure.catch(holds.map(Some), None)
+            })
+        });
+        failure.resolve(scanned)
+    }
 }
+
+/// Evaluates a condition on a row. Returns `None` if the evaluation failed.
+pub type Check<'c> = dyn FnMut(&Expr, RowRef<'_>) -> Option<bool> + 'c;
 
 /// What must still be checked for a row.
 pub enum Left<'f> {

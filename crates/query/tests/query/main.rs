@@ -10,6 +10,7 @@ mod cancel;
 mod held_partitions;
 mod joins;
 mod kept;
+mod leaves;
 mod plans;
 mod recursion;
 #[path = "../../../sql/tests/sql/support/mod.rs"]

@@ -6,7 +6,7 @@
 //!
 //! Does not know: plans, the text format (`show`).
 
-use varve_engine::PageCounts;
+use varve_engine::{LeafCounts, PageCounts};
 
 use super::show::{BLOCK_BYTES, each, millis};
 use super::{Actual, Explained, Step};
@@ -228,6 +228,13 @@ fn after(step: &Step, actual: &Actual, options: &Options) -> Fields {
     if step.notes.iter().any(|(key, _)| *key == "Filter") {
         let removed = format!("{:.0}", each(actual.left_out as f64, actual.loops));
         fields.push(plain("Rows Removed by Filter", removed));
+    }
+    if actual.leaves != LeafCounts::default() {
+        let LeafCounts { by_columns, mixed, by_rows, whole_rows } = actual.leaves;
+        fields.push(plain("Leaves by Columns", by_columns));
+        fields.push(plain("Leaves Mixed", mixed));
+        fields.push(plain("Leaves by Rows", by_rows));
+        fields.push(plain("Whole Rows Read", whole_rows));
     }
     if actual.spilled_bytes > 0 {
         let disk = actual.spilled_bytes.div_ceil(1024);

@@ -10,7 +10,7 @@ pub mod show;
 
 use std::time::Duration;
 
-use varve_engine::PageCounts;
+use varve_engine::{LeafCounts, PageCounts};
 
 use crate::utility::explain::Options;
 
@@ -58,6 +58,9 @@ pub struct Actual {
     pub pages: PageCounts,
     /// The bytes that were written to temporary files.
     pub spilled_bytes: u64,
+    /// How a scan of a table by columns has read the leaves. The whole rows include those that the filter
+    /// needed.
+    pub leaves: LeafCounts,
 }
 
 impl Step {

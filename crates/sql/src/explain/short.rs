@@ -6,7 +6,7 @@
 //!
 //! This module knows nothing about costs. The executor's plans have none.
 
-use varve_engine::{ScanIndex, TableDef};
+use varve_engine::{LeafCounts, ScanIndex, TableDef};
 
 use super::expression::{Names, shown};
 use super::{Actual, Step};
@@ -41,7 +41,9 @@ pub fn change(plan: &Plan, source: Step, meter: Option<&Meter>) -> Step {
 
 /// The step that locks the rows of `source`. `rows` is their number, if the plan has run.
 pub fn lock(source: Step, rows: Option<u64>) -> Step {
-    let actual = source.actual.zip(rows).map(|(below, rows)| Actual { rows, loops: 1, left_out: 0, ..below });
+    let leaves = LeafCounts::default();
+    let above = |(below, rows)| Actual { rows, loops: 1, left_out: 0, leaves, ..below };
+    let actual = source.actual.zip(rows).map(above);
     Step { actual, ..Step::new("LockRows") }.over([source])
 }
 
@@ -65,6 +67,7 @@ impl Steps<'_> {
             time: done.time,
             pages: done.pages,
             spilled_bytes: 0,
+            leaves: LeafCounts::default(),
         });
         Step { actual, ..step }
     }

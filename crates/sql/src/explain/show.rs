@@ -9,7 +9,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use varve_engine::PageCounts;
+use varve_engine::{LeafCounts, PageCounts};
 
 use super::{Actual, Explained, Step};
 
@@ -105,6 +105,7 @@ impl Text<'_> {
             let removed = format!("{:.0}", each(actual.left_out as f64, actual.loops));
             self.note(indent, "Rows Removed by Filter", &removed);
         }
+        self.leaves(&actual.leaves, indent);
         if actual.spilled_bytes > 0 {
             let disk = format!("{}kB", actual.spilled_bytes.div_ceil(1024));
             match step.name.as_str() {
@@ -115,6 +116,15 @@ impl Text<'_> {
         if self.explained.options.buffers {
             self.pages(&actual.pages, actual.spilled_bytes, indent);
         }
+    }
+
+    fn leaves(&mut self, leaves: &LeafCounts, indent: usize) {
+        if *leaves == LeafCounts::default() {
+            return;
+        }
+        let LeafCounts { by_columns, mixed, by_rows, whole_rows } = leaves;
+        self.note(indent, "Leaves", &format!("by columns={by_columns} mixed={mixed} by rows={by_rows}"));
+        self.note(indent, "Whole Rows Read", &whole_rows.to_string());
     }
 
     fn pages(&mut self, pages: &PageCounts, spilled_bytes: u64, indent: usize) {
