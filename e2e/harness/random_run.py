@@ -51,7 +51,8 @@ class Run:
     def __init__(self, ours, peer, options):
         self.options = options
         self.chance = random.Random(options.seed)
-        self.judge = Judge(Side(ours, "q" if ours is not peer else "q_ours", engine=ours.engine, settings=forced(options)), Side(peer))
+        schema = "q" if ours is not peer else "q_ours"
+        self.judge = Judge(Side(ours, schema, engine=ours.engine, settings=forced(options), layout=options.layout), Side(peer))
         self.features = collections.Counter()
         self.counts = collections.Counter()
         self.refused = collections.Counter()
