@@ -53,7 +53,6 @@ use crate::kept::{Assumed, Snapshot};
 use crate::rows::{Rows, RowsTable};
 use crate::shared::{SharedQueries, WorkRows};
 use crate::table::SnapshotTable;
-use distinct_calls::Grouping;
 
 /// A column of an input and its type.
 type Typing = (Column, Ty);
@@ -626,6 +625,13 @@ impl Translator<'_> {
         });
         Key { shown: self.computed(e, t.ty, columns), ty: t.ty, bare }
     }
+}
+
+/// Rows to group, the keys of the groups, and the aggregates with the types of their results.
+struct Grouping {
+    rows: Part,
+    keys: Vec<Key>,
+    calls: Vec<(Logical, Ty)>,
 }
 
 /// A key by which rows are grouped.

@@ -7,7 +7,7 @@ use datafusion::common::Result;
 use datafusion::logical_expr::Expr as Logical;
 use varve_sql::general::{AggCall, AggKind, Expr, Ty, Typed};
 
-use super::{Key, Part, Translator, aggregate, windows};
+use super::{Grouping, Key, Part, Translator, aggregate, windows};
 use crate::fold::Fold;
 
 /// The argument that all calls share, and its type. `None` if they do not share one, or if a call needs more
@@ -25,16 +25,6 @@ fn shared_argument(calls: &[AggCall]) -> Option<(Expr, Ty)> {
         call.distinct && is_plain && has_no_blanks && call.input == first.input && is_same
     };
     calls.iter().all(shares).then(|| (windows::without_blanks(argument.clone(), first.input), first.input))
-}
-
-/// Rows to group, and what their groups need.
-pub(super) struct Grouping {
-    /// The rows.
-    pub rows: Part,
-    /// The keys of the groups, over these rows.
-    pub keys: Vec<Key>,
-    /// The aggregates, with the types of their results.
-    pub calls: Vec<(Logical, Ty)>,
 }
 
 impl Translator<'_> {
