@@ -303,7 +303,7 @@ fn serializable_knows_what_a_scan_of_leaves_has_read() {
         put(&mut txn, &def, ROWS, 0).unwrap();
         match is_read {
             true => assert_eq!(state(txn.commit()), "40001"),
-            false => _ = txn.commit().unwrap(),
+            false => txn.commit().unwrap(),
         }
     }
 }
