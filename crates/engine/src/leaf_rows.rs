@@ -25,7 +25,7 @@ pub enum Shown<'r> {
 /// at least 1. The closure must not call the database.
 pub type OnShown<'f> = dyn FnMut(Shown<'_>) -> Result<ControlFlow<usize>> + 'f;
 
-/// How a scan has read the leaves of a table.
+/// How a scan has read the leaves of a table. Leaves without visible rows are not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeafCounts {
     /// The number of leaves whose visible rows were all passed by columns.

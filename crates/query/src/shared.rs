@@ -383,8 +383,14 @@ impl ExecutionPlan for Leaf {
         Ok(TreeNodeRecursion::Continue)
     }
 
+    /// Returns the same node, whose count of bytes begins again.
     fn with_new_children(self: Arc<Self>, _: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(self)
+        Ok(Arc::new(Leaf {
+            rows: self.rows.clone(),
+            columns: self.columns.clone(),
+            properties: self.properties.clone(),
+            metrics: ExecutionPlanMetricsSet::new(),
+        }))
     }
 
     fn metrics(&self) -> Option<MetricsSet> {

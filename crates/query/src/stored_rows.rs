@@ -5,6 +5,8 @@
 //! 1. The rows keep their order. Those in files come before those in memory.
 //! 2. A reader has its own place. It reads each file from the beginning, by a stream of its own.
 //! 3. Each reader needs memory for one batch.
+//! 4. A file needs a descriptor as long as the rows are needed. So each file is larger than those before it, up
+//!    to [`FILE_BYTES_MAX`], although this takes more memory than the limit allows.
 
 use std::sync::Arc;
 
@@ -16,6 +18,11 @@ use datafusion::execution::{SendableRecordBatchStream, SpillFile, TaskContext};
 use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, SpillMetrics};
 use datafusion::physical_plan::spill::SpillManager;
 use futures::StreamExt;
+
+/// How many more bytes a file has at least than the file before it.
+const FILE_BYTES_STEP: usize = 256 << 10;
+/// The bytes of memory after which rows are always written to a file if memory is used up.
+const FILE_BYTES_MAX: usize = 4 << 20;
 
 /// The rows that were stored so far.
 #[derive(Default)]
@@ -99,10 +106,16 @@ impl StoredRows {
         let can_spill = context.runtime_env().disk_manager.tmp_files_enabled();
         let consumer = || MemoryConsumer::new("query of WITH").with_can_spill(can_spill);
         let reserved = self.reserved.get_or_insert_with(|| consumer().register(context.memory_pool()));
-        let grown = reserved.try_grow(batch.get_array_memory_size());
+        let bytes = batch.get_array_memory_size();
+        let grown = reserved.try_grow(bytes);
+        let file_bytes_min = FILE_BYTES_MAX.min(FILE_BYTES_STEP * self.files.len());
         self.batches.push(batch);
         match grown {
             Err(DataFusionError::ResourcesExhausted(_)) if can_spill => {
+                if reserved.size() + bytes < file_bytes_min {
+                    reserved.grow(bytes);
+                    return Ok(());
+                }
                 let metrics = SpillMetrics::new(metrics, 0);
                 self.write(SpillManager::new(context.runtime_env(), metrics, schema.clone()))
             }

@@ -161,6 +161,8 @@ impl LeafCounts {
     fn add(&mut self, passed: &Passed) {
         self.whole_rows += passed.single;
         match (passed.by_columns, passed.single) {
+            // The scan has seen no row of this leaf.
+            (0, 0) => {}
             (_, 0) => self.by_columns += 1,
             (0, _) => self.by_rows += 1,
             _ => self.mixed += 1,

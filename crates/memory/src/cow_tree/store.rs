@@ -170,12 +170,16 @@ impl<M: CowMedium> CowStore<M> {
     /// Ends the batch: its transactions are durable.
     fn end_batch(&mut self) -> StoreResult<()> {
         self.trees.check_whole()?;
-        self.trees.or_broken(|trees| {
-            trees.nodes.end_batch(&mut trees.roots)?;
-            M::shrink(trees)
-        })?;
-        self.pending = 0;
+        self.trees.or_broken(|trees| trees.nodes.end_batch(&mut trees.roots))?;
+        self.ended();
         Ok(())
+    }
+
+    /// Called after a batch became durable, so an error here is none of the batch. The error stops the store,
+    /// and the next change reports that.
+    fn ended(&mut self) {
+        self.pending = 0;
+        let _stopped = self.trees.or_broken(M::shrink);
     }
 }
 
@@ -194,11 +198,8 @@ impl<M: CowMedium + Send + Sync> Store for CowStore<M> {
         self.check_no_transaction()?;
         self.trees.check_whole()?;
         self.trees.roots.owner_of(table)?;
-        self.trees.or_broken(|trees| {
-            M::drop_table(trees, table)?;
-            M::shrink(trees)
-        })?;
-        self.pending = 0;
+        self.trees.or_broken(|trees| M::drop_table(trees, table))?;
+        self.ended();
         Ok(())
     }
 

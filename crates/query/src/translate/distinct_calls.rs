@@ -7,14 +7,18 @@ use datafusion::common::Result;
 use datafusion::logical_expr::Expr as Logical;
 use varve_sql::general::{AggCall, AggKind, Expr, Ty, Typed};
 
-use super::{Grouping, Key, Part, Translator, aggregate, windows};
+use super::{Grouping, Key, Part, Translator, aggregate, is_volatile, windows};
 use crate::fold::Fold;
 
 /// The argument that all calls share, and its type. `None` if they do not share one, or if a call needs more
 /// than its distinct values.
 fn shared_argument(calls: &[AggCall]) -> Option<(Expr, Ty)> {
-    let [first, ..] = calls else { return None };
+    let [first, others @ ..] = calls else { return None };
     let argument = first.argument.as_ref()?;
+    // Each call computes a volatile argument anew.
+    if !others.is_empty() && is_volatile(argument) {
+        return None;
+    }
     // Expressions have no equality. Those with the same text are equal.
     let written = format!("{argument:?}");
     let shares = |call: &AggCall| {
