@@ -16,12 +16,12 @@ use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, GroupsAccumulator, Signature, Volatility,
 };
 use varve_engine::{Datum, Value};
-use varve_sql::general::{AggKind, Moment, Moments, SqlError, Sum, Ty, bits, push_key};
+use varve_sql::general::{AggKind, Moment, Moments, Sum, Ty, bits, push_key};
 
 use crate::budget::Account;
 use crate::cells::{Cells, CellsBuilder, data_type};
 use crate::collected::Collected;
-use crate::error::wrapped;
+use crate::error::{COLLECTING, out_of_memory, wrapped};
 use crate::fold::Fold;
 use crate::groups::{Groups, is_grouped};
 use crate::numbers::{Numbers, Scale};
@@ -363,13 +363,11 @@ impl Accumulator for Folded {
     }
 
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
-        if !self.collected.is_empty() {
-            return Err(wrapped(SqlError::unsupported("an aggregate that keeps all values, in parts")));
-        }
-        if !self.seen.is_empty() {
-            // The states of several parts could have counted the same value, and a merge could not detect
-            // this. So one part must see all values.
-            return Err(wrapped(SqlError::unsupported("an aggregate of DISTINCT values in parts")));
+        // The states of several parts could have counted the same value, and a merge could not detect this. So
+        // one part must see all values. DataFusion asks for parts only if memory is used up.
+        if !self.collected.is_empty() || !self.seen.is_empty() {
+            let hint = "Raise work_mem, or memory in the section [query] of varve.toml.";
+            return Err(wrapped(out_of_memory(COLLECTING).with_hint(hint)));
         }
         let value = if self.adds() { self.sum.state().map_err(wrapped)? } else { self.value.clone() };
         let moments = self.moments.as_ref().map(Moments::state).transpose().map_err(wrapped)?;

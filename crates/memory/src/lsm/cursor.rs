@@ -6,6 +6,8 @@
 //!
 //! What it does not know: other cursors.
 
+use std::cmp::Ordering;
+
 use super::entry::EntryAt;
 use super::key::SearchKey;
 use super::media::{Media, damaged};
@@ -47,6 +49,8 @@ pub(crate) struct Cursor {
     pub(crate) entry: Option<EntryAt>,
     /// The key at the cursor's position, with table and index.
     pub(crate) key: Vec<u8>,
+    /// The key before the last step.
+    before: Vec<u8>,
 }
 
 impl Cursor {
@@ -55,7 +59,7 @@ impl Cursor {
             RunForm::MemTable(list) => State::MemTable { list: *list, node: Pointer::NONE },
             RunForm::Packed(run) => State::Packed { run: *run, path: Vec::new() },
         };
-        Cursor { state, entry: None, key: Vec::new() }
+        Cursor { state, entry: None, key: Vec::new(), before: Vec::new() }
     }
 
     /// Moves the cursor to a key, or next to it, as `seek` says.
@@ -98,7 +102,11 @@ impl Cursor {
     }
 
     /// Moves the cursor to the next key in a direction.
+    ///
+    /// Errors: the next key is not beyond this one, because the run is damaged. So no damage makes a scan
+    /// endless.
     pub(crate) fn step(&mut self, media: &Media<'_>, direction: Direction) -> StoreResult<()> {
+        self.before.clone_from(&self.key);
         match (&mut self.state, direction) {
             (State::MemTable { node, .. }, Direction::Forward) => {
                 *node = skip_list::next(media.space, *node)?;
@@ -108,7 +116,16 @@ impl Cursor {
             }
             (State::Packed { run, path }, _) => move_packed(media, run, path, direction)?,
         }
-        self.settle(media)
+        self.settle(media)?;
+        let Some(entry) = &self.entry else { return Ok(()) };
+        let beyond = match direction {
+            Direction::Forward => Ordering::Greater,
+            Direction::Backward => Ordering::Less,
+        };
+        match self.key.cmp(&self.before) == beyond {
+            true => Ok(()),
+            false => Err(damaged("the order of keys in a run", entry.at)),
+        }
     }
 
     /// Reads the entry at the new position, and its key.

@@ -216,14 +216,19 @@ impl MemTable {
     /// Collects what a Bloom filter and the choice of merges need to know about the keys. Reads the whole
     /// MemTable.
     pub(crate) fn census(&self, space: &Space) -> StoreResult<Census> {
-        let (mut census, mut key) = (Census::default(), Vec::new());
+        let (mut census, mut key, mut before) = (Census::default(), Vec::new(), Vec::new());
         let media = Media { space, files: None, cache: None };
         let mut node = self.list().first(space)?;
         while !node.is_none() {
             let newest = skip_list::newest(space, node)?;
             newest.whole_key(&media, &mut key)?;
+            if key <= before {
+                // Otherwise a circle would never end.
+                return Err(damaged("the order of keys in a MemTable", node.to_u64()));
+            }
             census.hashes.push(SearchKey::whole(&key).hash());
             census.tombstones += u64::from(newest.head.kind == Kind::Tombstone);
+            std::mem::swap(&mut key, &mut before);
             node = skip_list::next(space, node)?;
         }
         Ok(census)

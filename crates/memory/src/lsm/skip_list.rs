@@ -23,7 +23,7 @@
 
 use std::cmp::Ordering;
 
-use super::entry::{EntryAt, EntryHead, HEAD_BYTES};
+use super::entry::{EntryAt, EntryHead, HEAD_BYTES, Kind};
 use super::key::{SearchKey, prefix};
 use super::media::{Location, damaged};
 use crate::layout::get_u64;
@@ -110,6 +110,17 @@ pub(crate) fn entry_of(space: &Space, record: Pointer) -> StoreResult<EntryAt> {
     let at = record.to_u64() + RECORD_HEAD_BYTES as u64;
     let older = Pointer::from_u64(get_u64(&bytes, 0));
     Ok(EntryAt { location: Location::Region, at, head, older })
+}
+
+/// Returns the next older entry of the same key. A patch has a larger number than the patch below it, so a
+/// damaged pointer cannot make a circle of patches.
+pub(crate) fn older(space: &Space, entry: &EntryAt) -> StoreResult<EntryAt> {
+    let older = entry_of(space, entry.older)?;
+    let are_patches = entry.head.kind == Kind::Patch && older.head.kind == Kind::Patch;
+    match are_patches && older.head.extra >= entry.head.extra {
+        true => Err(damaged("a circle of patches", entry.older.to_u64())),
+        false => Ok(older),
+    }
 }
 
 /// Returns the newest entry of a node.

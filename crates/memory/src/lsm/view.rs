@@ -17,7 +17,6 @@ use super::key::{PREFIX_BYTES, SearchKey, TableId};
 use super::media::{Media, damaged};
 use super::run::{Run, RunForm};
 use super::skip_list::{self, SkipList};
-use crate::pointer::Pointer;
 use crate::store::{Direction, KeyRange, OnRow};
 use crate::store_error::StoreResult;
 
@@ -37,15 +36,16 @@ pub(crate) struct Chain<'v> {
     hash: Option<u64>,
     /// The next run to search; `None`: the MemTable is searched next.
     next_run: Option<usize>,
-    older: Pointer,
+    /// The entry that was returned last, if older entries of it are in the same MemTable.
+    last: Option<EntryAt>,
 }
 
 impl Chain<'_> {
     /// Returns the next older entry.
     pub(crate) fn next(&mut self) -> StoreResult<Option<EntryAt>> {
-        let mut found = match self.older.is_none() {
-            true => None,
-            false => Some(skip_list::entry_of(self.view.media.space, self.older)?),
+        let mut found = match &self.last {
+            None => None,
+            Some(last) => Some(skip_list::older(self.view.media.space, last)?),
         };
         while found.is_none() {
             let run = match self.next_run {
@@ -65,7 +65,7 @@ impl Chain<'_> {
                 found = self.find_in(&run.form)?;
             }
         }
-        self.older = found.map(|entry| entry.older).unwrap_or_default();
+        self.last = found.filter(|entry| !entry.older.is_none());
         Ok(found)
     }
 
@@ -116,7 +116,7 @@ impl RowBuffers {
             if entry.older.is_none() {
                 return Ok(true);
             }
-            entry = skip_list::entry_of(media.space, entry.older)?;
+            entry = skip_list::older(media.space, &entry)?;
         }
     }
 }
@@ -124,7 +124,7 @@ impl RowBuffers {
 impl<'v> View<'v> {
     /// Returns the entries of a key.
     pub(crate) fn chain<'k>(&'k self, key: &SearchKey<'k>) -> Chain<'k> {
-        Chain { view: *self, key: *key, hash: None, next_run: None, older: Pointer::NONE }
+        Chain { view: *self, key: *key, hash: None, next_run: None, last: None }
     }
 
     /// Returns the newest entry of a key, or `None` if there is no entry, or if it is a tombstone.
