@@ -35,6 +35,14 @@ pub enum SmartError {
     /// The device answered with an error.
     #[error("the device answered: {0}")]
     Device(String),
+    /// The device can't listen on this address.
+    #[error("the device can't listen on {address}: {why}")]
+    Listen {
+        /// The address.
+        address: String,
+        /// Why not.
+        why: String,
+    },
     /// A profile of a device can't be used.
     #[error("the profile is refused: {0}")]
     Profile(String),

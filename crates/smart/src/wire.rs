@@ -7,8 +7,9 @@
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -179,27 +180,68 @@ impl Write for Stream {
 
 /// A socket that waits for connections.
 pub(crate) enum Listening {
-    Unix(UnixListener, PathBuf),
+    Unix(UnixListener, SocketFile),
     Tcp(TcpListener),
+}
+
+/// The file of a local socket. It is removed when it is dropped, unless another file took its place.
+pub(crate) struct SocketFile {
+    path: PathBuf,
+    /// Device and inode of the file that was made.
+    identity: (u64, u64),
+}
+
+impl SocketFile {
+    fn of(path: &Path) -> Result<SocketFile> {
+        Ok(SocketFile { path: path.to_owned(), identity: identity(path)? })
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        if identity(&self.path).is_ok_and(|found| found == self.identity) {
+            // If it is gone meanwhile, it need not be removed.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Device and inode of a file.
+fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    let meta = std::fs::symlink_metadata(path)?;
+    Ok((meta.dev(), meta.ino()))
+}
+
+/// Listens on a local socket. A socket that nobody listens on any more is replaced; no other file is.
+fn bind_local(path: &Path) -> Result<UnixListener> {
+    let refused = |why: String| SmartError::Listen { address: format!("unix:{}", path.display()), why };
+    let failed = |error: io::Error| refused(error.to_string());
+    match UnixListener::bind(path) {
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+            if !std::fs::symlink_metadata(path).map_err(failed)?.file_type().is_socket() {
+                let why = "a file that is no socket has this path; remove it, or give another path";
+                return Err(refused(why.into()));
+            }
+            match UnixStream::connect(path) {
+                Ok(_) => return Err(refused("another process listens there; give another path".into())),
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
+                Err(error) => return Err(failed(error)),
+            }
+            std::fs::remove_file(path).map_err(failed)?;
+            UnixListener::bind(path).map_err(failed)
+        }
+        bound => bound.map_err(failed),
+    }
 }
 
 impl Listening {
     /// Listens. A local socket that nobody listens on any more is replaced.
     pub(crate) fn open(address: &Address) -> Result<Listening> {
+        let refused =
+            |error: io::Error| SmartError::Listen { address: address.to_string(), why: error.to_string() };
         let listening = match address {
-            Address::Tcp(text) => Listening::Tcp(TcpListener::bind(text)?),
-            Address::Unix(path) => {
-                let listener = match UnixListener::bind(path) {
-                    Err(error)
-                        if error.kind() == io::ErrorKind::AddrInUse && UnixStream::connect(path).is_err() =>
-                    {
-                        std::fs::remove_file(path)?;
-                        UnixListener::bind(path)?
-                    }
-                    bound => bound?,
-                };
-                Listening::Unix(listener, path.clone())
-            }
+            Address::Tcp(text) => Listening::Tcp(TcpListener::bind(text).map_err(refused)?),
+            Address::Unix(path) => Listening::Unix(bind_local(path)?, SocketFile::of(path)?),
         };
         match &listening {
             Listening::Unix(listener, _) => listener.set_nonblocking(true)?,
@@ -211,7 +253,7 @@ impl Listening {
     /// The address, with the port that was chosen.
     pub(crate) fn address(&self) -> Result<Address> {
         Ok(match self {
-            Listening::Unix(_, path) => Address::Unix(path.clone()),
+            Listening::Unix(_, file) => Address::Unix(file.path.clone()),
             Listening::Tcp(listener) => Address::Tcp(listener.local_addr()?.to_string()),
         })
     }
@@ -231,14 +273,5 @@ impl Listening {
                 Stream::Tcp(stream)
             }
         })
-    }
-}
-
-impl Drop for Listening {
-    fn drop(&mut self) {
-        if let Listening::Unix(_, path) = self {
-            // If it is gone already, it need not be removed.
-            let _ = std::fs::remove_file(path);
-        }
     }
 }

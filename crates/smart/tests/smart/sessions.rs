@@ -9,7 +9,7 @@ use varve_engine::{LeafLayout, TableDef};
 use varve_pager::{PageId, PageNo, SpaceId};
 use varve_smart::{
     Address, Client, ColumnKind, Condition, HostScan, Limits, ListedLeaf, OpenRequest, Output, Program,
-    Request, SharedKey, SmartDevice, SmartError, SmartScan,
+    Request, Server, ServerOptions, SharedKey, SmartDevice, SmartError, SmartScan,
 };
 
 use crate::bed::{Bed, RC, by_host, key, pairs, program};
@@ -316,4 +316,44 @@ fn a_device_is_reached_over_tcp() {
     let session = client.open(request(3)).unwrap();
     let part = client.get(session).unwrap();
     assert_eq!((part.is_end, part.deferred), (true, vec![0, 1, 2]));
+}
+
+/// Only a socket that nobody listens on is replaced.
+#[test]
+fn a_device_replaces_no_file_and_no_socket_in_use() {
+    let folder = tempfile::tempdir().unwrap();
+    let directory = varve_device::MemoryDirectory::new();
+    let how = varve_device::OpenHow::or_create(varve_device::Space::Data);
+    varve_device::Directory::open(&*directory, "data.varve", how).unwrap().set_len(1 << 20).unwrap();
+    let start = |path: &std::path::Path| {
+        let options = ServerOptions { key: key(), limits: Limits::default(), profile: None };
+        Server::start(&Address::Unix(path.into()), options, &*directory, &["data.varve".into()])
+    };
+    let fails = |path: &std::path::Path, why: &str| {
+        let error = start(path).err().unwrap().to_string();
+        assert!(error.contains(why) && error.contains(&path.display().to_string()), "{error}");
+    };
+    let file = folder.path().join("notes");
+    std::fs::write(&file, "mine").unwrap();
+    fails(&file, "no socket");
+    assert_eq!(std::fs::read(&file).unwrap(), b"mine");
+    let link = folder.path().join("link");
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    fails(&link, "no socket");
+    fails(&folder.path().join("none/socket"), "No such file");
+
+    let path = folder.path().join("socket");
+    let left = UnixListener::bind(&path).unwrap();
+    fails(&path, "another process");
+    drop(left);
+    let server = start(&path).unwrap();
+    Client::connect(server.address(), &key(), PATIENCE).unwrap();
+    // Another file with this name stays when the server stops.
+    std::fs::remove_file(&path).unwrap();
+    std::fs::write(&path, "mine, too").unwrap();
+    drop(server);
+    assert_eq!(std::fs::read(&path).unwrap(), b"mine, too");
+    std::fs::remove_file(&path).unwrap();
+    drop(start(&path).unwrap());
+    assert!(!path.exists(), "the server left its own socket");
 }
