@@ -5,6 +5,8 @@
 //!    together they have all keys between the first fence and the last one.
 //! 2. A leaf is listed with the fences that its parent gives it. The list is made from one parent after the
 //!    other, so a leaf may have been split or merged since.
+//! 3. A list that continues another one begins exactly where that one ended. If leaves were merged between
+//!    the two lists, the first leaf has keys below this; then its listed fences are not those of the leaf.
 //!
 //! This module does not know what the list is for.
 
@@ -64,17 +66,19 @@ impl Tree {
             let page = self.latch_s(pager, ChildChoice::Key(&from), 1, Access::Random)?;
             let node = NodeRef::new(&page);
             if node.is_leaf() {
+                // It is the root, so nothing is behind it.
                 list.push(page.id(), &from);
+                list.next = None;
                 return Ok(list);
             }
             let first = node.child_for(&from);
             let last = node.len().min(first + leaves_max.max(1) - list.pages.len().min(leaves_max) - 1);
             for index in first..=last {
-                let lower_fence = match index {
-                    0 => node.lower_fence().to_vec(),
-                    _ => node.key(index - 1),
-                };
-                list.push(self.page_id(node.child(index)), &lower_fence);
+                let page = self.page_id(node.child(index));
+                match index == first {
+                    true => list.push(page, &from),
+                    false => list.push(page, &node.key(index - 1)),
+                }
             }
             list.next = match last < node.len() {
                 true => Some(node.key(last)),

@@ -269,3 +269,63 @@ fn write(bed: &Bed, def: &varve_engine::TableDef, stop: &AtomicBool, part: i32) 
         }
     }
 }
+
+/// Lists of one leaf each, with a merge of leaves between the first two. Together they have each row once.
+#[test]
+fn a_list_begins_where_the_list_before_ended_though_leaves_were_merged() {
+    let bed = Bed::new();
+    let def = bed.table(LeafLayout::ByRows);
+    bed.load(&def, 0..20_000);
+    bed.settle();
+    // As long as this snapshot needs them, deleted rows stay in their leaves with a mark.
+    let mut older = bed.begin(RR);
+    assert_eq!(by_host(&mut older, &def).len(), 20_000);
+    let mut writer = bed.begin(RC);
+    (0..20_000).filter(|id| id % 20 != 0).for_each(|id| remove(&mut writer, &def, id));
+    writer.commit().unwrap();
+    let mut txn = bed.begin(RR);
+    let expected = by_host(&mut txn, &def);
+    assert_eq!(expected.len(), 1000);
+    let table = txn.table(&def).unwrap();
+    let mut reader = txn.reader();
+    let count = |reader: &mut varve_engine::Reader| {
+        reader.home_leaves(&table, &[], 4096).unwrap().unwrap().pages().len()
+    };
+    let before = count(&mut reader);
+    let mut from = Some(Vec::new());
+    let (mut lists, mut rows) = (0, 0);
+    while let Some(start) = from {
+        let leaves = reader.home_leaves(&table, &start, 1).unwrap().unwrap();
+        assert_eq!(leaves.pages().len(), 1);
+        let (lower, upper) = leaves.keys(0);
+        assert_eq!(lower, std::ops::Bound::Included(start.as_slice()));
+        let range = (lower.map(<[u8]>::to_vec), upper.map(<[u8]>::to_vec));
+        rows += crate::sessions::rows_between(&mut reader, &table, range.0, range.1).num_rows();
+        if lists == 0 {
+            older.rollback().unwrap();
+            older = bed.begin(RC);
+            bed.settle();
+            assert!(count(&mut reader) * 2 < before, "{} of {before} leaves are left", count(&mut reader));
+        }
+        if lists == 1 {
+            // The leaf has keys below those of the list, so the device defers it.
+            let request = OpenRequest {
+                owner: leaves.owner,
+                bound: u64::MAX,
+                floor: u64::MAX,
+                page_bytes: reader.page_bytes() as u32,
+                identity: 0,
+                file: "data.varve".into(),
+                program: program(&def, None, Output::Columns(vec![0])),
+                leaves: vec![ListedLeaf { page: leaves.pages()[0], fences: leaves.fences(0) }],
+            };
+            let mut client =
+                Client::connect(bed.device.address(), &key(), Duration::from_secs(20)).unwrap();
+            let session = client.open(request).unwrap();
+            assert_eq!(client.get(session).unwrap().deferred, [0]);
+        }
+        lists += 1;
+        from = leaves.next().map(<[u8]>::to_vec);
+    }
+    assert_eq!(rows, expected.len());
+}
