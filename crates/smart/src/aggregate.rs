@@ -5,7 +5,8 @@
 //! 2. The memory of the groups never exceeds the limit; a further group is an error.
 //!
 //! The states of a group are sent as one row: the key, and for each aggregate one column, or two for an
-//! average (sum and count). A sum is a decimal of 38 digits, NULL if there was no value.
+//! average (sum and count). A sum is a decimal of 38 digits, NULL if there was no value. NaN is
+//! `DECIMAL_NAN`.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -20,10 +21,8 @@ use arrow_array::{
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 
 use crate::error::{Result, SmartError};
-use crate::program::{Aggregate, ColumnKind, Output, Program};
+use crate::program::{ARRAY_DIGITS, Aggregate, ColumnKind, DECIMAL_NAN, Output, Program};
 
-/// Digits of a sum.
-const SUM_DIGITS: u8 = 38;
 /// Memory of a group besides its bytes.
 const GROUP_BYTES: usize = 128;
 
@@ -119,8 +118,15 @@ enum State {
 
 fn added(sum: Option<i128>, value: Option<i128>) -> Result<Option<i128>> {
     let (Some(sum), Some(value)) = (sum, value) else { return Ok(sum.or(value)) };
-    let total = sum.checked_add(value).map(Some);
-    total.ok_or_else(|| SmartError::Program("a sum has more than 128 bits".into()))
+    if sum == DECIMAL_NAN || value == DECIMAL_NAN {
+        return Ok(Some(DECIMAL_NAN));
+    }
+    let total = sum.checked_add(value).filter(|total| total.unsigned_abs() < DECIMAL_NAN.unsigned_abs());
+    total.map(Some).ok_or_else(|| SmartError::Program(format!("a sum has more than {ARRAY_DIGITS} digits")))
+}
+
+fn counted(count: i64, more: i64) -> Result<i64> {
+    count.checked_add(more).ok_or_else(|| SmartError::Malformed("a count has more than 63 bits".into()))
 }
 
 /// Whether `new` replaces `old` as the least (or greatest, for `Greater`) value.
@@ -139,18 +145,26 @@ impl State {
         }
     }
 
+    /// The memory for bytes of a least or greatest value.
+    fn bytes(&self) -> usize {
+        match self {
+            State::Least(Cell::Bytes(bytes)) | State::Greatest(Cell::Bytes(bytes)) => bytes.len(),
+            _ => 0,
+        }
+    }
+
     /// Takes the value of a row.
     fn add(&mut self, array: Option<&ArrayRef>, row: usize) -> Result<()> {
         let value = || array.map_or(Cell::Null, |array| Cell::of(array, row));
         match self {
             State::Count(count) => {
-                *count += i64::from(array.is_none_or(|array| array.is_valid(row)));
+                *count = counted(*count, i64::from(array.is_none_or(|array| array.is_valid(row))))?;
             }
             State::Sum(sum) => *sum = added(*sum, value().int())?,
             State::Average(sum, count) => {
                 let value = value().int();
                 *sum = added(*sum, value)?;
-                *count += i64::from(value.is_some());
+                *count = counted(*count, i64::from(value.is_some()))?;
             }
             State::Least(_) | State::Greatest(_) => self.replace(value()),
         }
@@ -165,16 +179,21 @@ impl State {
         }
     }
 
-    /// Takes the state in a row of sent states, whose columns begin at `at`. Returns where the next ones begin.
+    /// Takes the state in a row of sent states, whose columns begin at `at`. Returns where the next ones
+    /// begin.
     fn merge(&mut self, states: &RecordBatch, at: usize, row: usize) -> Result<usize> {
         let cell = |at: usize| Cell::of(states.column(at), row);
-        let number = |at: usize| i64::try_from(cell(at).int().unwrap_or(0)).unwrap_or(0);
+        let number = |at: usize| {
+            let count = cell(at).int().and_then(|count| i64::try_from(count).ok());
+            let refused = || SmartError::Malformed("a count is negative or missing".into());
+            count.filter(|count| *count >= 0).ok_or_else(refused)
+        };
         match self {
-            State::Count(count) => *count += number(at),
+            State::Count(count) => *count = counted(*count, number(at)?)?,
             State::Sum(sum) => *sum = added(*sum, cell(at).int())?,
             State::Average(sum, count) => {
                 *sum = added(*sum, cell(at).int())?;
-                *count += number(at + 1);
+                *count = counted(*count, number(at + 1)?)?;
                 return Ok(at + 2);
             }
             State::Least(_) | State::Greatest(_) => self.replace(cell(at)),
@@ -202,8 +221,8 @@ pub(crate) fn state_schema(program: &Program) -> SchemaRef {
         kind.operand().unwrap_or_else(|| kind.returned())
     };
     let sum = |column: usize| match program.columns[column] {
-        ColumnKind::Decimal(scale) => DataType::Decimal128(SUM_DIGITS, scale as i8),
-        _ => DataType::Decimal128(SUM_DIGITS, 0),
+        ColumnKind::Decimal(scale) => DataType::Decimal128(ARRAY_DIGITS, scale as i8),
+        _ => DataType::Decimal128(ARRAY_DIGITS, 0),
     };
     let mut types: Vec<DataType> = keys.iter().map(|column| operand(*column)).collect();
     for aggregate in aggregates {
@@ -250,14 +269,21 @@ impl Groups {
         self.aggregates.iter().map(|aggregate| State::new(*aggregate)).collect()
     }
 
+    /// Counts memory that was freed and taken.
+    fn count_bytes(&mut self, freed: usize, taken: usize) -> Result<()> {
+        self.bytes = self.bytes.saturating_sub(freed).saturating_add(taken);
+        if self.bytes <= self.limit_bytes {
+            return Ok(());
+        }
+        let what = format!("{} groups take {} bytes", self.groups.len(), self.bytes);
+        Err(SmartError::Limit { what, limit: self.limit_bytes })
+    }
+
     fn states(&mut self, key: Vec<Cell>) -> Result<&mut Vec<State>> {
         if !self.groups.contains_key(&key) {
             let states = size_of::<State>() * self.aggregates.len();
-            self.bytes += GROUP_BYTES + states + key.iter().map(Cell::bytes).sum::<usize>();
-            if self.bytes > self.limit_bytes {
-                let what = format!("{} groups take {} bytes", self.groups.len() + 1, self.bytes);
-                return Err(SmartError::Limit { what, limit: self.limit_bytes });
-            }
+            let key_bytes = key.iter().map(Cell::bytes).sum::<usize>();
+            self.count_bytes(0, GROUP_BYTES + states + key_bytes)?;
             let states = self.new_states();
             self.groups.insert(key.clone(), states);
         }
@@ -285,9 +311,13 @@ impl Groups {
         for row in 0..rows {
             let cell = |array: &Option<&ArrayRef>| array.map_or(Cell::Null, |array| Cell::of(array, row));
             let states = self.states(keys.iter().map(cell).collect())?;
+            let (mut freed, mut taken) = (0, 0);
             for (state, array) in states.iter_mut().zip(&values) {
+                freed += state.bytes();
                 state.add(*array, row)?;
+                taken += state.bytes();
             }
+            self.count_bytes(freed, taken)?;
         }
         Ok(())
     }
@@ -301,9 +331,13 @@ impl Groups {
             let keys = self.keys.len();
             let key = (0..keys).map(|at| Cell::of(sent.column(at), row)).collect();
             let mut at = keys;
+            let (mut freed, mut taken) = (0, 0);
             for state in self.states(key)? {
+                freed += state.bytes();
                 at = state.merge(sent, at, row)?;
+                taken += state.bytes();
             }
+            self.count_bytes(freed, taken)?;
         }
         Ok(())
     }

@@ -8,7 +8,7 @@
 //! | collected to be | numeric | floating-point numbers |
 //! |---|---|---|
 //! | returned | the engine's bytes | as they are |
-//! | compared | 128-bit integers of one scale | -0 is 0, and there is one NaN, above all numbers |
+//! | compared | 128-bit integers of a scale, `DECIMAL_NAN` | -0 is 0; one NaN, above all numbers |
 //!
 //! This module does not know pages and visibility.
 
@@ -24,7 +24,7 @@ use varve_engine::node::Columns;
 use varve_engine::{Datum, Interval, NumericRef, RowRef, RowSchema, lifted};
 
 use crate::error::Result;
-use crate::program::{ColumnKind, Program};
+use crate::program::{ColumnKind, DECIMAL_NAN, Program};
 
 /// Where a row is.
 #[derive(Clone, Copy)]
@@ -69,6 +69,9 @@ pub fn decode(kind: ColumnKind, bytes: &[u8]) -> Option<Datum<'_>> {
 
 /// A numeric as an integer of this scale. `None` if it is none.
 fn decimal(value: NumericRef<'_>, scale: u8) -> Option<i128> {
+    if value.is_nan() {
+        return Some(DECIMAL_NAN);
+    }
     let (unscaled, of_value) = value.to_unscaled()?;
     lifted(unscaled, u16::from(scale).checked_sub(of_value)?)
 }

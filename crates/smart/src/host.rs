@@ -256,6 +256,10 @@ impl<'d> SmartScan<'d> {
         if !is_complete {
             return Err(SmartError::Malformed("states of groups are missing, or early".into()));
         }
+        if let Some(states) = batch.as_ref().filter(|_| self.has_groups) {
+            // States that can't be merged must not make the scan fail later.
+            Evaluator::new(&self.program, GROUP_BYTES_MAX)?.merge(states)?;
+        }
         if part.is_end {
             client.close(sent.session)?;
         }

@@ -39,6 +39,6 @@ pub use host::{HostScan, ScanCounts, SmartDevice, SmartScan};
 pub use key::SharedKey;
 pub use leaf::{Deferred, LeafReader, LeafTest};
 pub use profile::DeviceProfile;
-pub use program::{Aggregate, ColumnKind, Comparison, Condition, Constant, Output, Program};
+pub use program::{Aggregate, ColumnKind, Comparison, Condition, Constant, DECIMAL_NAN, Output, Program};
 pub use protocol::{Answer, ListedLeaf, OpenRequest, Part, Request};
 pub use serve::{Limits, Server, ServerOptions};

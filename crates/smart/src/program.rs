@@ -19,8 +19,13 @@ pub(crate) const NODES_MAX: usize = 4096;
 pub(crate) const COLUMNS_MAX: usize = 1664;
 /// The most aggregates, and the most columns of a group.
 pub(crate) const AGGREGATES_MAX: usize = 256;
-/// The most digits of a decimal that fits 128 bits.
-const DIGITS_MAX: u16 = 38;
+/// The most digits of a decimal that is compared: so many always fit 64 bits.
+const DIGITS_MAX: u16 = 18;
+/// The digits of the arrays in which decimals are compared and added.
+pub(crate) const ARRAY_DIGITS: u8 = 38;
+/// NaN in arrays of decimals that are compared or added: the greatest integer of 38 digits. So NaN is above
+/// all numbers, as in PostgreSQL. No number of a column, and no sum of them, has so many digits.
+pub const DECIMAL_NAN: i128 = 10_i128.pow(ARRAY_DIGITS as u32) - 1;
 
 /// How a column is stored, as far as a scan needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,7 +42,7 @@ pub enum ColumnKind {
     Float4,
     /// double precision
     Float8,
-    /// numeric with this scale, and so few digits that it fits 128 bits
+    /// numeric with this scale and at most 18 digits; NaN is `DECIMAL_NAN`
     Decimal(u8),
     /// numeric of another kind; returned, but not compared
     Numeric,
@@ -123,7 +128,7 @@ impl ColumnKind {
     /// The array of values that are compared or aggregated. `None` if they are not compared.
     pub(crate) fn operand(self) -> Option<DataType> {
         match self {
-            ColumnKind::Decimal(scale) => Some(DataType::Decimal128(DIGITS_MAX as u8, scale as i8)),
+            ColumnKind::Decimal(scale) => Some(DataType::Decimal128(ARRAY_DIGITS, scale as i8)),
             ColumnKind::Numeric | ColumnKind::List | ColumnKind::Interval => None,
             other => Some(other.returned()),
         }
@@ -190,7 +195,7 @@ pub enum Aggregate {
     CountRows,
     /// `count(column)`
     Count(usize),
-    /// `sum(column)` of integers or decimals
+    /// `sum(column)` of integers or decimals; NaN if a value is NaN
     Sum(usize),
     /// `min(column)`
     Min(usize),

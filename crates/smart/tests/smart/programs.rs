@@ -7,8 +7,11 @@ use std::ops::ControlFlow;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Decimal128Type, Int32Type, Int64Type};
 use arrow_array::{Array, RecordBatch};
-use varve_engine::{ColumnDef, ColumnType, Datum, LeafLayout, Numeric, ScanSpec, TableDef, Value};
-use varve_smart::{Aggregate, ColumnKind, Comparison, Condition, Constant, Output};
+use varve_engine::{ColumnDef, ColumnType, Datum, LeafLayout, Numeric, RowImage, ScanSpec, TableDef, Value};
+use varve_smart::{
+    Aggregate, ColumnKind, Comparison, Condition, Constant, DECIMAL_NAN, Evaluator, LeafReader, Output,
+    Program, RowSource, SmartScan,
+};
 
 use crate::bed::{Bed, RC, program};
 
@@ -183,7 +186,7 @@ fn texts(batches: &[RecordBatch], kind: ColumnKind) -> BTreeMap<i32, String> {
             let text = match kind {
                 _ if column.is_null(row) => "NULL".into(),
                 ColumnKind::Text => column.as_string::<i32>().value(row).into(),
-                ColumnKind::Decimal(_) => {
+                ColumnKind::Decimal(_) | ColumnKind::Numeric => {
                     let bytes = column.as_binary::<i32>().value(row);
                     varve_engine::NumericRef::from_bytes(bytes).unwrap().to_string()
                 }
@@ -327,4 +330,120 @@ fn aggregates_without_rows_are_one_group() {
     assert_eq!(batches.len(), 1);
     assert_eq!(batches[0].column(0).as_primitive::<Int64Type>().value(0), 0);
     assert!(batches[0].column(1).is_null(0));
+}
+
+/// A table with a key, numeric(10, 2) in which every tenth value is NaN, and numeric(30, 2).
+fn with_numerics(bed: &Bed, layout: LeafLayout) -> std::sync::Arc<TableDef> {
+    let numeric = |digits| ColumnType::Numeric { precision: Some((digits, 2)) };
+    let columns = [("id", ColumnType::Int4), ("n", numeric(10)), ("wide", numeric(30))];
+    let columns = columns.map(|(name, ty)| ColumnDef::new(name, ty)).into();
+    let def = bed.table_of("t", columns, layout);
+    let mut txn = bed.begin(RC);
+    let table = txn.table(&def).unwrap();
+    for id in 0..1000 {
+        let n = if id % 10 == 0 { Numeric::nan() } else { Numeric::from_unscaled(i64::from(id) * 25, 2) };
+        let wide: Numeric = format!("{id}123456789012345678901234.25").parse().unwrap();
+        let row = [Datum::Int4(id), Datum::Numeric(n.as_ref()), Datum::Numeric(wide.as_ref())];
+        txn.insert(&table, &row).unwrap();
+    }
+    txn.commit().unwrap();
+    def
+}
+
+/// The device reads the table if `is_settled`, else the host does.
+fn numerics_are_scanned(layout: LeafLayout, is_settled: bool) {
+    let bed = Bed::new();
+    let def = with_numerics(&bed, layout);
+    if is_settled {
+        bed.settle();
+    }
+    let run = |condition, output| bed.run(&mut bed.begin(RC), &def, program(&def, condition, output));
+    let above = Condition::Compare(1, Comparison::Greater, Constant::Decimal(999 * 25 - 1));
+    let batches = run(Some(above), Output::Columns(vec![0, 1]));
+    let found = texts(&batches, ColumnKind::Decimal(2));
+    assert_eq!((found.len(), &*found[&0], &*found[&999]), (101, "NaN", "249.75"));
+    let aggregates = vec![Aggregate::Min(1), Aggregate::Max(1), Aggregate::Sum(1), Aggregate::Average(1)];
+    let below = Condition::Between(1, Constant::Decimal(0), Constant::Decimal(50));
+    for (condition, expected) in
+        [(None, [25, DECIMAL_NAN, DECIMAL_NAN, DECIMAL_NAN]), (Some(below), [25, 50, 75, 75])]
+    {
+        let batches = run(condition, Output::Groups { keys: vec![], aggregates: aggregates.clone() });
+        let value = |at: usize| batches[0].column(at).as_primitive::<Decimal128Type>().value(0);
+        assert_eq!([value(0), value(1), value(2), value(3)], expected);
+    }
+    // More than 18 digits are returned, but not compared.
+    assert_eq!(ColumnKind::of(def.columns[2].column_type), ColumnKind::Numeric);
+    let batches = run(None, Output::Columns(vec![0, 2]));
+    let found = texts(&batches, ColumnKind::Numeric);
+    assert_eq!((found.len(), &*found[&999]), (1000, "999123456789012345678901234.25"));
+    let mut txn = bed.begin(RC);
+    let table = txn.table(&def).unwrap();
+    let output = Output::Groups { keys: vec![], aggregates: vec![Aggregate::Sum(2)] };
+    let refused = SmartScan::new(&bed.device, &table, program(&def, None, output)).err().unwrap();
+    assert!(refused.to_string().contains("has no sum"), "{refused}");
+    let (by_device, deferred) = bed.leaves();
+    assert_eq!((by_device > 0, deferred > 0, bed.failures()), (is_settled, !is_settled, 0));
+}
+
+#[test]
+fn nan_is_above_all_numbers_and_wide_numerics_are_returned() {
+    for layout in [LeafLayout::ByRows, LeafLayout::ByColumns] {
+        numerics_are_scanned(layout, true);
+        numerics_are_scanned(layout, false);
+    }
+}
+
+fn of_texts(aggregate: Aggregate) -> Program {
+    let output = Output::Groups { keys: vec![0], aggregates: vec![aggregate] };
+    Program { columns: vec![ColumnKind::Int4, ColumnKind::Text], condition: None, output }
+}
+
+/// Takes one row with this key and text.
+fn push(evaluator: &mut Evaluator, program: &Program, id: i32, text: &str) {
+    let leaf = LeafReader::new(program);
+    let image = RowImage::encode(leaf.schema(), &[Datum::Int4(id), Datum::Text(text)]).unwrap();
+    assert!(evaluator.push(&[RowSource::Whole(image.as_row(leaf.schema()))]));
+}
+
+#[test]
+fn kept_strings_count_in_the_memory_of_groups() {
+    let program = of_texts(Aggregate::Max(1));
+    let mut evaluator = Evaluator::new(&program, 100_000).unwrap();
+    let long = |n: u8| char::from(b'a' + n).to_string().repeat(10_000);
+    (0..50).for_each(|id| push(&mut evaluator, &program, id, "a"));
+    // A string that is replaced no longer counts.
+    (0..20).for_each(|n| push(&mut evaluator, &program, 7, &long(n)));
+    evaluator.evaluate().unwrap();
+    (0..20).for_each(|id| push(&mut evaluator, &program, id, &long(25)));
+    let error = evaluator.evaluate().unwrap_err().to_string();
+    assert!(error.contains("groups take") && error.contains("100000"), "{error}");
+    // The same for strings in sent states.
+    let mut whole = Evaluator::new(&program, 1 << 20).unwrap();
+    (0..20).for_each(|id| push(&mut whole, &program, id, &long(25)));
+    let states = whole.finish().unwrap().unwrap();
+    assert!(Evaluator::new(&program, 100_000).unwrap().merge(&states).is_err());
+    Evaluator::new(&program, 1 << 20).unwrap().merge(&states).unwrap();
+}
+
+#[test]
+fn counts_of_a_false_device_are_refused() {
+    let program = of_texts(Aggregate::CountRows);
+    let mut evaluator = Evaluator::new(&program, 1 << 20).unwrap();
+    let counts = |count: Option<i64>| {
+        let keys = arrow_array::Int32Array::from(vec![1]);
+        let counts = arrow_array::Int64Array::from(vec![count]);
+        let schema = Evaluator::new(&program, 1 << 20).unwrap().schema().clone();
+        RecordBatch::try_new(schema, vec![std::sync::Arc::new(keys), std::sync::Arc::new(counts)]).unwrap()
+    };
+    let mut refused = |count| {
+        let error = evaluator.merge(&counts(count)).unwrap_err();
+        assert!(matches!(error, varve_smart::SmartError::Malformed(_)), "{error}");
+    };
+    refused(Some(-1));
+    refused(None);
+    evaluator.merge(&counts(Some(i64::MAX))).unwrap();
+    let error = evaluator.merge(&counts(Some(1))).unwrap_err().to_string();
+    assert!(error.contains("63 bits"), "{error}");
+    push(&mut evaluator, &program, 1, "one more");
+    assert!(evaluator.evaluate().is_err());
 }
