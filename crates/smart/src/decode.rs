@@ -131,6 +131,21 @@ impl Values {
         }
     }
 
+    /// The bytes of the collected values, without those of the marks for NULL.
+    fn bytes(&self) -> usize {
+        match self {
+            Values::Bool(b) => b.len(),
+            Values::Int2(b) => b.len() * 2,
+            Values::Int4(b) => b.len() * 4,
+            Values::Int8(b) => b.len() * 8,
+            Values::Float4(b) => b.len() * 4,
+            Values::Float8(b) => b.len() * 8,
+            Values::Decimal(b, _) => b.len() * 16,
+            Values::Text(b) => b.len() * 4 + b.values_slice().len(),
+            Values::Bytes(b) => b.len() * 4 + b.values_slice().len(),
+        }
+    }
+
     fn push_null(&mut self) {
         match self {
             Values::Bool(b) => b.append_null(),
@@ -244,6 +259,11 @@ impl Collector {
     /// The number of collected rows.
     pub(crate) const fn rows(&self) -> usize {
         self.rows
+    }
+
+    /// The bytes of the collected values.
+    pub(crate) fn bytes(&self) -> usize {
+        self.columns.iter().map(|column| column.values.bytes()).sum()
     }
 
     /// Collects rows. Returns false, and collects nothing, if a value can't be collected.

@@ -1,8 +1,8 @@
 //! Evaluates a program on rows. Device and host use the same code.
 //!
 //! Invariants
-//! 1. Rows are collected until there are enough for a batch. Then Arrow's functions check the condition for
-//!    all of them.
+//! 1. Rows are collected until there are enough rows or bytes for a batch. Then Arrow's functions check the
+//!    condition for all of them.
 //! 2. NULL counts as Arrow's `kleene` functions count it, which is SQL's way.
 
 use std::sync::Arc;
@@ -24,6 +24,8 @@ use crate::program::{ColumnKind, Comparison, Condition, Constant, Output, Progra
 
 /// The number of rows that are collected before they are evaluated.
 const BATCH_ROWS: usize = 8192;
+/// The bytes of values that are collected before they are evaluated, even if there are fewer rows.
+pub(crate) const BATCH_BYTES: usize = 2 << 20;
 
 /// A program at work.
 pub struct Evaluator {
@@ -65,7 +67,12 @@ impl Evaluator {
 
     /// Whether enough rows are collected for a batch.
     pub fn is_full(&self) -> bool {
-        self.collector.rows() >= BATCH_ROWS
+        self.collector.rows() >= BATCH_ROWS || self.has_many_bytes()
+    }
+
+    /// Whether the collected rows have the bytes of a batch.
+    pub(crate) fn has_many_bytes(&self) -> bool {
+        self.collector.bytes() >= BATCH_BYTES
     }
 
     /// Evaluates the collected rows. Returns the kept rows, if the program returns rows and any was kept.

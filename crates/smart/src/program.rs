@@ -208,7 +208,7 @@ pub enum Aggregate {
 /// What a program returns.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Output {
-    /// These columns of each row.
+    /// These columns of each row, each of them once.
     Columns(Vec<usize>),
     /// The aggregates of each group of rows with equal keys. Without keys, all rows are one group.
     Groups {
@@ -234,6 +234,11 @@ impl Program {
     /// Whether the program can be run; the error says why not.
     pub fn check(&self) -> Result<()> {
         limit("columns of the table", self.columns.len(), COLUMNS_MAX)?;
+        for kind in &self.columns {
+            if let ColumnKind::Decimal(scale) = kind {
+                limit("digits behind the point of a column", usize::from(*scale), usize::from(DIGITS_MAX))?;
+            }
+        }
         if let Some(condition) = &self.condition {
             let mut nodes = 0;
             self.check_condition(condition, &mut nodes)?;
@@ -241,7 +246,13 @@ impl Program {
         match &self.output {
             Output::Columns(columns) => {
                 limit("columns", columns.len(), COLUMNS_MAX)?;
-                columns.iter().try_for_each(|column| self.kind(*column).map(drop))
+                columns.iter().try_for_each(|column| self.kind(*column).map(drop))?;
+                let mut sorted = columns.clone();
+                sorted.sort_unstable();
+                match sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+                    None => Ok(()),
+                    Some(pair) => Err(SmartError::Program(format!("it returns column {} twice", pair[0]))),
+                }
             }
             Output::Groups { keys, aggregates } => {
                 limit("keys", keys.len(), AGGREGATES_MAX)?;

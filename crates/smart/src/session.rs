@@ -2,7 +2,8 @@
 //!
 //! Invariants
 //! 1. A part of the result has exactly the rows of the leaves that are done, except for the deferred ones.
-//! 2. A read that fails defers its leaves. So a file that became shorter does no harm.
+//! 2. The collected values take at most the bytes of a batch and those of one leaf.
+//! 3. A read that fails defers its leaves. So a file that became shorter does no harm.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,8 +18,10 @@ use crate::leaf::{Deferred, LeafReader, LeafTest};
 use crate::profile::Work;
 use crate::protocol::{ListedLeaf, OpenRequest, Part, encode_batch};
 
-/// The leaves that are read together.
+/// The most leaves that are read together.
 const READ_LEAVES: usize = 64;
+/// The most bytes that are read together.
+const READ_BYTES: usize = 1 << 20;
 /// The most leaves whose rows are collected before they are evaluated.
 const COLLECTED_LEAVES_MAX: usize = 256;
 /// The longest time until the host gets an answer, if no row is kept.
@@ -104,7 +107,7 @@ impl Session {
             reader: LeafReader::new(&request.program),
             evaluator: Some(evaluator),
             done: 0,
-            buffer: AlignedBuf::new(READ_LEAVES * page_bytes),
+            buffer: AlignedBuf::new(READ_LEAVES.min(READ_BYTES / page_bytes) * page_bytes),
             request,
         })
     }
@@ -145,12 +148,14 @@ impl Session {
         Ok((part, work))
     }
 
-    /// Reads the next leaves. Returns their number.
+    /// Reads the next leaves. Returns the number of those that are done.
     fn read_some(&mut self, evaluator: &mut Evaluator, deferred: &mut Vec<u32>, work: &mut Work) -> usize {
         let page_bytes = self.request.page_bytes as usize;
-        let count = (self.request.leaves.len() - self.done).min(READ_LEAVES);
+        let count = (self.request.leaves.len() - self.done).min(self.buffer.len() / page_bytes);
         let leaves = &self.request.leaves[self.done..self.done + count];
         let is_read = read_leaves(&*self.file, leaves, page_bytes, &mut self.buffer);
+        work.read_bytes += (count * page_bytes) as u64;
+        let mut taken = 0;
         for (at, leaf) in leaves.iter().enumerate() {
             let bytes = &self.buffer[at * page_bytes..(at + 1) * page_bytes];
             let test = LeafTest {
@@ -170,10 +175,14 @@ impl Session {
                 }
                 _ => deferred.push((self.done + at) as u32),
             }
-            work.read_bytes += page_bytes as u64;
+            taken += 1;
+            // The other leaves are read again for the next batch.
+            if evaluator.has_many_bytes() {
+                break;
+            }
         }
-        self.done += count;
-        count
+        self.done += taken;
+        taken
     }
 }
 

@@ -47,9 +47,14 @@ impl Bed {
     }
 
     pub fn with(limits: Limits) -> Bed {
+        Bed::with_pages(limits, 8192)
+    }
+
+    pub fn with_pages(limits: Limits, page_size: usize) -> Bed {
         let directory = MemoryDirectory::new();
         let mut pager = PagerConfig::new(directory.clone());
-        pager.pool_bytes = 8 << 20;
+        pager.page_size = page_size;
+        pager.pool_bytes = page_size << 10;
         pager.log_segment_bytes = 1 << 20;
         pager.log_capacity_bytes = 16 << 20;
         let database = Database::open(Options::new(pager)).unwrap();

@@ -69,6 +69,8 @@ fn programs_that_cannot_run_are_refused() {
         client.open(open)
     };
     refused(with(&|open| open.program.output = Output::Columns(vec![1])), "column 1 of 1");
+    refused(with(&|open| open.program.output = Output::Columns(vec![0, 0])), "column 0 twice");
+    refused(with(&|open| open.program.columns = vec![ColumnKind::Decimal(200)]), "200 digits");
     refused(with(&|open| open.program.condition = Some(Condition::Prefix(0, "a".into()))), "no prefix");
     let many = Condition::And(vec![Condition::IsNull(0); 5000]);
     refused(with(&|open| open.program.condition = Some(many.clone())), "4096");
@@ -356,4 +358,31 @@ fn a_device_replaces_no_file_and_no_socket_in_use() {
     std::fs::remove_file(&path).unwrap();
     drop(start(&path).unwrap());
     assert!(!path.exists(), "the server left its own socket");
+}
+
+/// Pages of 64 KiB with long texts: the rows of a part come from few leaves.
+#[test]
+fn the_bytes_of_a_part_are_bounded() {
+    let bed = Bed::with_pages(Limits::default(), 65536);
+    let def = bed.table(LeafLayout::ByRows);
+    let mut txn = bed.begin(RC);
+    let table = txn.table(&def).unwrap();
+    let text = "x".repeat(3000);
+    for id in 0..4000 {
+        let row =
+            [varve_engine::Datum::Int4(id), varve_engine::Datum::Int4(1), varve_engine::Datum::Text(&text)];
+        txn.insert(&table, &row).unwrap();
+    }
+    txn.commit().unwrap();
+    bed.settle();
+    let mut txn = bed.begin(RC);
+    let mut sizes = Vec::new();
+    let scanned = program(&def, None, Output::Columns(vec![0, 2]));
+    for batch in bed.run(&mut txn, &def, scanned) {
+        sizes.push(batch.num_rows() * text.len());
+    }
+    assert_eq!(sizes.iter().sum::<usize>(), 4000 * text.len());
+    // The bytes of a batch, and of one leaf.
+    assert!(sizes.iter().all(|bytes| *bytes <= (2 << 20) + 65536), "{sizes:?}");
+    assert!(bed.leaves().0 > 100 && bed.leaves().1 == 0, "{:?}", bed.leaves());
 }
