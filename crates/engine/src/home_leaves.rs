@@ -109,9 +109,10 @@ impl Reader {
         self.cx.core.pager.page_size()
     }
 
-    /// Fails if the snapshot became too old. A caller of `home_leaves` asks this after the other process has
+    /// Fails if the snapshot became too old, or if the statement is cancelled. A caller of `home_leaves` asks this after the other process has
     /// read the leaves, and drops what it has read if this fails.
     pub fn check_snapshot(&mut self) -> Result<()> {
+        self.cx.check_cancel()?;
         self.cx.view().map(|_| ())
     }
 }

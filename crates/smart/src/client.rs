@@ -25,7 +25,7 @@ pub struct Client {
 impl Client {
     /// Connects. Each answer may take `patience`.
     pub fn connect(address: &Address, key: &SharedKey, patience: Duration) -> Result<Client> {
-        let mut stream = Stream::connect(address)?;
+        let mut stream = Stream::connect(address, patience)?;
         stream.set_patience(patience)?;
         let greeting = wire::receive(&mut stream, GREETING.len() + NONCE_BYTES + 1024)?;
         let Some(of_device) = greeting.strip_prefix(GREETING).filter(|nonce| nonce.len() == NONCE_BYTES)

@@ -4,7 +4,9 @@
 //! 1. A connection has a thread. Its sessions belong to it and end with it, so an abandoned session is freed
 //!    when its connection ends or was silent for too long.
 //! 2. Nothing is answered before the host has proved that it knows the key.
-//! 3. A request that fails ends its session, and is answered with the reason. The device goes on.
+//! 3. When the server is dropped, it accepts nothing more, and all connections end. A thread that reads
+//!    leaves at this moment finishes them first.
+//! 4. A request that fails ends its session, and is answered with the reason. The device goes on.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,6 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use varve_device::{Directory, OpenHow, Space};
 
 use crate::error::{Result, SmartError};
@@ -19,7 +22,7 @@ use crate::key::{NONCE_BYTES, Prover, SharedKey, nonce};
 use crate::profile::{DeviceProfile, Throttle, Work};
 use crate::protocol::{Answer, OpenRequest, Request};
 use crate::session::{DataFile, Memory, Session};
-use crate::wire::{self, Address, Listening, Stream};
+use crate::wire::{self, Address, Listening, Stream, Until};
 
 /// The first bytes that the device sends.
 pub(crate) const GREETING: &[u8; 8] = b"VARVESM1";
@@ -80,10 +83,12 @@ struct Shared {
     files: Vec<DataFile>,
     memory: Arc<Memory>,
     connections: AtomicUsize,
+    /// The connections by number, to end them.
+    streams: Mutex<HashMap<u64, Stream>>,
     is_stopping: AtomicBool,
 }
 
-/// A running server. It stops when it is dropped.
+/// A running server. It stops when it is dropped, and its connections end.
 pub struct Server {
     shared: Arc<Shared>,
     address: Address,
@@ -117,6 +122,7 @@ impl Server {
             files,
             memory: Arc::new(memory),
             connections: AtomicUsize::new(0),
+            streams: Mutex::default(),
             is_stopping: AtomicBool::new(false),
         });
         let accepting = Arc::clone(&shared);
@@ -149,13 +155,18 @@ impl Drop for Server {
         if let Some(thread) = self.thread.take() {
             let _a_panic_was_printed = thread.join();
         }
+        self.shared.streams.lock().values().for_each(Stream::shut_down);
     }
 }
 
 fn accept_all(shared: &Arc<Shared>, listening: &Listening) {
+    let mut number = 0;
     while !shared.is_stopping.load(Ordering::Acquire) {
         match listening.accept() {
-            Ok(stream) => begin(shared, stream),
+            Ok(stream) => {
+                number += 1;
+                begin(shared, stream, number);
+            }
             // Nobody waits, or this connection failed already.
             Err(_) => std::thread::sleep(ACCEPT_PAUSE),
         }
@@ -163,15 +174,18 @@ fn accept_all(shared: &Arc<Shared>, listening: &Listening) {
 }
 
 /// Starts the thread of a connection. Without a thread, the connection is closed.
-fn begin(shared: &Arc<Shared>, mut stream: Stream) {
+fn begin(shared: &Arc<Shared>, mut stream: Stream, number: u64) {
     let before = shared.connections.fetch_add(1, Ordering::AcqRel);
-    let counted = Counted(Arc::clone(shared));
+    let counted = Counted(Arc::clone(shared), number);
     if before >= shared.limits.connections {
         let refusal = Answer::Failed(format!("there are {before} connections, which is the limit"));
         let _ = stream.set_patience(shared.limits.proof_time);
         let _the_host_may_be_gone = wire::send(&mut stream, &refusal.encode());
         return;
     }
+    // Without this the connection would outlive the server.
+    let Ok(again) = stream.try_clone() else { return };
+    shared.streams.lock().insert(number, again);
     let serve = move || {
         // The host learns the reason from the answers. If the connection failed, nobody needs it.
         let _ = Connection { shared: &counted.0, stream, sessions: HashMap::new(), next: 1 }.serve();
@@ -179,11 +193,12 @@ fn begin(shared: &Arc<Shared>, mut stream: Stream) {
     let _without_a_thread_it_is_dropped = std::thread::Builder::new().name("smart-scan".into()).spawn(serve);
 }
 
-/// Counts a connection until it is dropped.
-struct Counted(Arc<Shared>);
+/// Counts a connection until it is dropped, and forgets its stream then.
+struct Counted(Arc<Shared>, u64);
 
 impl Drop for Counted {
     fn drop(&mut self) {
+        self.0.streams.lock().remove(&self.1);
         self.0.connections.fetch_sub(1, Ordering::AcqRel);
     }
 }
@@ -198,8 +213,8 @@ struct Connection<'s> {
 impl Connection<'_> {
     fn serve(mut self) -> Result<()> {
         let limits = &self.shared.limits;
-        self.stream.set_patience(limits.proof_time)?;
         if let Err(error) = self.prove() {
+            self.stream.set_patience(limits.proof_time)?;
             return self.answer(&Answer::Failed(error.to_string()));
         }
         self.stream.set_patience(limits.idle)?;
@@ -237,11 +252,12 @@ impl Connection<'_> {
     fn prove(&mut self) -> Result<()> {
         let key = &self.shared.key;
         let own = nonce()?;
-        wire::send(&mut self.stream, &[&GREETING[..], &own].concat())?;
-        let frame = wire::receive(&mut self.stream, 2 * NONCE_BYTES)?;
+        let mut stream = Until(&mut self.stream, Instant::now() + self.shared.limits.proof_time);
+        wire::send(&mut stream, &[&GREETING[..], &own].concat())?;
+        let frame = wire::receive(&mut stream, 2 * NONCE_BYTES)?;
         let (of_host, proof) = frame.split_at_checked(NONCE_BYTES).ok_or(SmartError::Key)?;
         key.check(Prover::Host, &own, of_host, proof)?;
-        wire::send(&mut self.stream, &key.proof(Prover::Device, &own, of_host))
+        wire::send(&mut stream, &key.proof(Prover::Device, &own, of_host))
     }
 
     fn act(&mut self, request: Request) -> Result<(Answer, Work)> {

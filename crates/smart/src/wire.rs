@@ -6,12 +6,12 @@
 
 use std::fmt;
 use std::io::{self, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream, ToSocketAddrs};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::error::{Result, SmartError};
 
@@ -125,20 +125,37 @@ pub(crate) enum Stream {
 }
 
 impl Stream {
-    /// Connects to a device.
-    pub(crate) fn connect(address: &Address) -> Result<Stream> {
+    /// Connects to a device. Over TCP this takes at most `patience`, besides the look-up of the name.
+    pub(crate) fn connect(address: &Address, patience: Duration) -> Result<Stream> {
         Ok(match address {
             Address::Unix(path) => Stream::Unix(UnixStream::connect(path)?),
             Address::Tcp(text) => {
-                let stream = TcpStream::connect(text)?;
+                let stream = connect_tcp(text, patience)?;
                 stream.set_nodelay(true)?;
                 Stream::Tcp(stream)
             }
         })
     }
 
+    /// The same connection once more.
+    pub(crate) fn try_clone(&self) -> io::Result<Stream> {
+        Ok(match self {
+            Stream::Unix(stream) => Stream::Unix(stream.try_clone()?),
+            Stream::Tcp(stream) => Stream::Tcp(stream.try_clone()?),
+        })
+    }
+
+    /// Ends the connection: reads and writes that wait fail at once.
+    pub(crate) fn shut_down(&self) {
+        // If it ended already, that is as well.
+        let _ = match self {
+            Stream::Unix(stream) => stream.shutdown(Shutdown::Both),
+            Stream::Tcp(stream) => stream.shutdown(Shutdown::Both),
+        };
+    }
+
     /// Sets the longest time that a read or a write waits.
-    pub(crate) fn set_patience(&self, patience: Duration) -> Result<()> {
+    pub(crate) fn set_patience(&self, patience: Duration) -> io::Result<()> {
         match self {
             Stream::Unix(stream) => {
                 stream.set_read_timeout(Some(patience))?;
@@ -150,6 +167,54 @@ impl Stream {
             }
         }
         Ok(())
+    }
+}
+
+/// Connects to the first address of this name that answers.
+fn connect_tcp(name: &str, patience: Duration) -> io::Result<TcpStream> {
+    let until = Instant::now() + patience;
+    let mut last = io::Error::new(io::ErrorKind::NotFound, format!("{name} has no address"));
+    for address in name.to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, left(until)?) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// The time that is left; an error if none is.
+fn left(until: Instant) -> io::Result<Duration> {
+    let left = until.saturating_duration_since(Instant::now());
+    match left.is_zero() {
+        true => Err(io::Error::new(io::ErrorKind::TimedOut, "the other side took too long")),
+        false => Ok(left),
+    }
+}
+
+/// A connection whose reads and writes together must end by a time.
+pub(crate) struct Until<'s>(pub(crate) &'s mut Stream, pub(crate) Instant);
+
+impl Until<'_> {
+    fn ready(&mut self) -> io::Result<&mut Stream> {
+        self.0.set_patience(left(self.1)?)?;
+        Ok(self.0)
+    }
+}
+
+impl Read for Until<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        self.ready()?.read(buf)
+    }
+}
+
+impl Write for Until<'_> {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        self.ready()?.write(buf)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
     }
 }
 

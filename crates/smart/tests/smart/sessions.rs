@@ -360,6 +360,44 @@ fn a_device_replaces_no_file_and_no_socket_in_use() {
     assert!(!path.exists(), "the server left its own socket");
 }
 
+/// A host that sends its proof slowly: each byte comes in time, but the proof does not.
+#[test]
+fn the_proof_as_a_whole_has_a_time_limit() {
+    let bed = Bed::with(Limits { proof_time: Duration::from_millis(400), ..Limits::default() });
+    let Address::Unix(path) = bed.device.address() else { panic!("no local socket") };
+    let mut stream = UnixStream::connect(path).unwrap();
+    let began = Instant::now();
+    let frame = [&64_u32.to_le_bytes()[..], &[0; 64]].concat();
+    let sent = frame.iter().take_while(|byte| {
+        std::thread::sleep(Duration::from_millis(100));
+        stream.write_all(&[**byte]).is_ok()
+    });
+    let sent = sent.count();
+    assert!(sent < frame.len(), "all {sent} bytes were taken in {:?}", began.elapsed());
+    let server = bed.server.as_ref().unwrap();
+    let until = Instant::now() + PATIENCE;
+    while server.load() != (0, 0) {
+        assert!(Instant::now() < until, "{:?} are left", server.load());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn connections_end_with_the_server() {
+    let mut bed = Bed::new();
+    let mut client = connect(&bed);
+    let session = client.open(request(1)).unwrap();
+    let Address::Unix(path) = bed.device.address() else { panic!("no local socket") };
+    let mut silent = UnixStream::connect(path).unwrap();
+    let mut greeting = [0; 4];
+    silent.read_exact(&mut greeting).unwrap();
+    bed.server = None;
+    silent.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut rest = Vec::new();
+    silent.read_to_end(&mut rest).unwrap();
+    assert!(matches!(client.get(session), Err(SmartError::Connection(_))));
+}
+
 /// Pages of 64 KiB with long texts: the rows of a part come from few leaves.
 #[test]
 fn the_bytes_of_a_part_are_bounded() {
@@ -385,4 +423,23 @@ fn the_bytes_of_a_part_are_bounded() {
     // The bytes of a batch, and of one leaf.
     assert!(sizes.iter().all(|bytes| *bytes <= (2 << 20) + 65536), "{sizes:?}");
     assert!(bed.leaves().0 > 100 && bed.leaves().1 == 0, "{:?}", bed.leaves());
+}
+
+#[test]
+fn a_cancelled_scan_ends() {
+    let (bed, def) = filled();
+    let mut txn = bed.begin(RC);
+    let flag = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    txn.set_cancel(Some(Arc::clone(&flag)));
+    let table = txn.table(&def).unwrap();
+    let mut reader = txn.reader();
+    reader.check_snapshot().unwrap();
+    flag.store(true, std::sync::atomic::Ordering::Relaxed);
+    assert!(matches!(reader.check_snapshot(), Err(varve_engine::Error::Cancelled)));
+    let scanned = program(&def, None, Output::Columns(vec![0]));
+    let mut scan = SmartScan::new(&bed.device, &table, scanned).unwrap();
+    assert!(matches!(
+        scan.next(&mut reader, &table),
+        Err(SmartError::Engine(varve_engine::Error::Cancelled))
+    ));
 }

@@ -210,8 +210,8 @@ fn leaves_above_the_bound_are_deferred_and_deleted_rows_are_not_returned() {
     }
 }
 
-/// Writers insert, update and delete without a pause, and pages are written. Each scan by the device equals the
-/// host's scan in the same snapshot.
+/// Writers insert, update and delete without a pause, and pages are written. Each scan by the device equals
+/// the host's scan in the same snapshot.
 #[test]
 fn scans_beside_writers_give_the_snapshot() {
     for layout in LAYOUTS {
@@ -319,8 +319,7 @@ fn a_list_begins_where_the_list_before_ended_though_leaves_were_merged() {
                 program: program(&def, None, Output::Columns(vec![0])),
                 leaves: vec![ListedLeaf { page: leaves.pages()[0], fences: leaves.fences(0) }],
             };
-            let mut client =
-                Client::connect(bed.device.address(), &key(), Duration::from_secs(20)).unwrap();
+            let mut client = Client::connect(bed.device.address(), &key(), Duration::from_secs(20)).unwrap();
             let session = client.open(request).unwrap();
             assert_eq!(client.get(session).unwrap().deferred, [0]);
         }
