@@ -42,7 +42,7 @@ pub struct DeviceProfile {
 const SMART_SSD: &str = include_str!("../profiles/smart-ssd.toml");
 
 impl DeviceProfile {
-    /// The profile with this name, or the one in this text.
+    /// The profile with this name; `None` if there is none.
     pub fn named(name: &str) -> Option<Result<DeviceProfile, String>> {
         (name == "smart-ssd").then(|| DeviceProfile::parse(SMART_SSD))
     }

@@ -2,16 +2,25 @@
 //!
 //! | request | bytes |
 //! |---|---|
-//! | OPEN | 1; owner u32; bound u64; floor u64; page size u32; identity of the file u64 (0: not known); length of the name u32, name of the file; length of the program u32, program (JSON); number of leaves u32; for each leaf its page u64 and the hash of its fences u64 |
+//! | OPEN | 1; the scan; file and program; the leaves |
 //! | GET | 2; session u32 |
 //! | CLOSE | 3; session u32 |
+//!
+//! | part of OPEN | bytes |
+//! |---|---|
+//! | the scan | owner u32; bound u64; floor u64; page size u32; identity of the file u64 (0: not known) |
+//! | file and program | length u32 and name of the file; length u32 and bytes of the program (JSON) |
+//! | the leaves | their number u32; for each leaf its page u64 and the hash of its fences u64 |
 //!
 //! | answer | bytes |
 //! |---|---|
 //! | opened | 1; session u32 |
-//! | part | 2; leaves that are done now u32; is it the end u8; number of deferred leaves u32, their numbers u32 each; an Arrow IPC stream with one batch, or nothing |
+//! | part | 2; leaves done so far u32; is it the end u8; the deferred leaves; the batch |
 //! | closed | 3 |
 //! | error | 4; text |
+//!
+//! The deferred leaves of a part are their number u32, then the number u32 of each of them in OPEN. The batch
+//! is an Arrow IPC stream with one batch, or nothing.
 //!
 //! Numbers are little endian. A part without a batch means that no row was kept yet, or that states of groups
 //! come with the last part.
@@ -236,8 +245,8 @@ pub(crate) fn encode_batch(batch: &RecordBatch) -> Result<Vec<u8>> {
     Ok(writer.into_inner()?)
 }
 
-/// Reads an Arrow IPC stream with one batch of these columns. The library checks the bytes. If it still panics
-/// because of them, that is an error, too.
+/// Reads an Arrow IPC stream with one batch of these columns. The library checks the bytes. If it still
+/// panics because of them, that is an error, too.
 pub(crate) fn decode_batch(bytes: &[u8], schema: &SchemaRef) -> Result<RecordBatch> {
     let read = || {
         let mut reader = StreamReader::try_new(bytes, None)?;
