@@ -90,10 +90,11 @@ impl Manifest {
         let (body, checksum) = bytes.split_last_chunk().ok_or_else(wrong)?;
         let word = |number: usize| get_u64(body, 8 * number);
         let (tables, runs) = (word(4), word(5));
-        let is_possible = tables <= TABLES_MAX as u64 && runs <= RUNS_MAX;
+        if tables > TABLES_MAX as u64 || runs > RUNS_MAX {
+            return Err(wrong());
+        }
         let words = HEAD_WORDS as u64 + tables + RUN_WORDS as u64 * runs;
         if u64::from_le_bytes(*checksum) != u64::from(crc32c::crc32c(body))
-            || !is_possible
             || body.len() as u64 != 8 * words
             || word(0) != MAGIC
         {
