@@ -138,22 +138,28 @@ impl PageMap {
         if self.free == 0 {
             self.extend(file)?;
         }
-        let (before, from) = self.used.split_at(self.cursor.min(self.used.len()));
-        let mut words = (before.len()..).zip(from).chain((0..).zip(before));
-        let found = words.find(|(_, word)| **word != u64::MAX);
-        let page = found.map(|(number, word)| number as u64 * WORD_PAGES + u64::from(word.trailing_ones()));
-        // The search may find a page that is not before `end` first. Such a page does not exist yet, so the
-        // first free page before `end` is taken instead.
-        let page = match page {
-            Some(page) if page < self.end => Some(page),
-            _ => (0..self.end).find(|page| !self.is_used(*page)),
-        };
+        let words = self.end.div_ceil(WORD_PAGES) as usize;
+        let cursor = self.cursor.min(words);
+        let mut numbers = (cursor..words).chain(0..cursor);
+        let page = numbers.find_map(|number| {
+            let free = self.free_in(number);
+            (free != 0).then(|| number as u64 * WORD_PAGES + u64::from(free.trailing_zeros()))
+        });
         let damaged = StoreError::Damaged { what: "the count of free pages", at: Pointer::NONE };
         let page = page.ok_or(damaged)?;
         self.cursor = word_of(page);
         self.free -= 1;
         self.change(page, |word, bit| *word |= bit);
         Ok(page)
+    }
+
+    /// Returns the free pages of a word as bits. The last word also has bits of pages that do not exist yet.
+    fn free_in(&self, number: usize) -> u64 {
+        let free = !self.used.get(number).copied().unwrap_or(u64::MAX);
+        match self.end.saturating_sub(number as u64 * WORD_PAGES) {
+            pages if pages < WORD_PAGES => free & ((1 << pages) - 1),
+            _ => free,
+        }
     }
 
     /// Adds a page after the last one. If a group begins there, the two pages of its bitmaps are added before
