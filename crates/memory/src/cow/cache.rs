@@ -7,6 +7,8 @@
 //!
 //! What it does not know: the file.
 
+use std::collections::BTreeSet;
+
 use rustc_hash::FxHashMap;
 
 use super::pages::PAGE_BYTES;
@@ -34,13 +36,14 @@ pub(super) struct PageCache {
     most: usize,
     /// The hand of the clock: the frame that was examined last.
     hand: usize,
-    dirty_count: usize,
+    /// The dirty pages. The end of a batch visits only these, because a cache can have many clean frames.
+    dirty: BTreeSet<u64>,
 }
 
 impl PageCache {
     pub(super) fn new(owner: Owner, most: usize) -> PageCache {
         let (frames, by_page) = (Vec::new(), FxHashMap::default());
-        PageCache { owner, frames, by_page, most, hand: 0, dirty_count: 0 }
+        PageCache { owner, frames, by_page, most, hand: 0, dirty: BTreeSet::new() }
     }
 
     /// Returns the owner of the frames, and of the file's blocks.
@@ -61,21 +64,21 @@ impl PageCache {
     }
 
     pub(super) fn dirty_count(&self) -> usize {
-        self.dirty_count
+        self.dirty.len()
     }
 
     /// Returns whether dirty pages take more than half of the frames that the cache may have.
     pub(super) fn is_crowded(&self) -> bool {
-        2 * self.dirty_count > self.most
+        2 * self.dirty.len() > self.most
     }
 
     /// Returns the dirty pages and their frames, in the order of the pages in the file.
     pub(super) fn dirty(&self) -> Vec<DirtyPage> {
-        let dirty = self.frames.iter().filter(|frame| frame.is_dirty);
-        let mut dirty: Vec<DirtyPage> =
-            dirty.filter_map(|frame| frame.page.map(|page| DirtyPage { page, chunk: frame.chunk })).collect();
-        dirty.sort_unstable_by_key(|dirty| dirty.page);
+        let frame_of = |page: &u64| self.frames.get(*self.by_page.get(page)?);
+        let dirty = self.dirty.iter();
         dirty
+            .filter_map(|page| frame_of(page).map(|frame| DirtyPage { page: *page, chunk: frame.chunk }))
+            .collect()
     }
 
     /// Gives a frame to a page that is read and has none. Returns `None` if all frames are dirty, and no
@@ -132,7 +135,9 @@ impl PageCache {
 
     fn give_to(&mut self, number: usize, page: u64, is_dirty: bool) -> Option<Pointer> {
         let frame = self.frames.get_mut(number)?;
-        self.dirty_count += usize::from(is_dirty && !frame.is_dirty);
+        if is_dirty {
+            self.dirty.insert(page);
+        }
         *frame = Frame { page: Some(page), is_dirty, was_used: true, ..*frame };
         self.by_page.insert(page, number);
         Some(frame.chunk)
@@ -143,7 +148,7 @@ impl PageCache {
         if let Some(number) = self.by_page.remove(&page)
             && let Some(frame) = self.frames.get_mut(number)
         {
-            self.dirty_count -= usize::from(frame.is_dirty);
+            self.dirty.remove(&page);
             *frame = Frame { page: None, is_dirty: false, was_used: false, ..*frame };
         }
     }
@@ -151,8 +156,11 @@ impl PageCache {
     /// Marks all frames as clean, because the file has all pages now. Gives up the frames beyond the largest
     /// number.
     pub(super) fn end_batch(&mut self, space: &Space) -> StoreResult<()> {
-        self.frames.iter_mut().for_each(|frame| frame.is_dirty = false);
-        self.dirty_count = 0;
+        for page in std::mem::take(&mut self.dirty) {
+            if let Some(frame) = self.by_page.get(&page).and_then(|number| self.frames.get_mut(*number)) {
+                frame.is_dirty = false;
+            }
+        }
         self.shrink(space, self.most)
     }
 
