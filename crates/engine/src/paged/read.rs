@@ -232,6 +232,9 @@ impl PagedStore {
         }
     }
 
+    /// Passes the row of an entry, if the snapshot sees one. Each entry of a scan comes through here, so this is
+    /// inlined into both kinds of scans.
+    #[inline(always)]
     pub(super) fn show_entry(
         &self,
         cx: &mut Context,
