@@ -66,7 +66,7 @@ impl ReadPlace {
         self.file.is_some()
     }
 
-    /// Goes on by one batch that the reader has got elsewhere.
+    /// Moves the place past one batch. The reader got this batch from another source.
     pub fn skip(&mut self) {
         self.at += 1;
     }

@@ -19,12 +19,12 @@ pub(crate) const NODES_MAX: usize = 4096;
 pub(crate) const COLUMNS_MAX: usize = 1664;
 /// The most aggregates, and the most columns of a group.
 pub(crate) const AGGREGATES_MAX: usize = 256;
-/// The most digits of a decimal that is compared: so many always fit 64 bits.
+/// The most digits of a decimal that a program compares. Each integer of 18 digits fits into 64 bits.
 const DIGITS_MAX: u16 = 18;
 /// The digits of the arrays in which decimals are compared and added.
 pub(crate) const ARRAY_DIGITS: u8 = 38;
-/// NaN in arrays of decimals that are compared or added: the greatest integer of 38 digits. So NaN is above
-/// all numbers, as in PostgreSQL. No number of a column, and no sum of them, has so many digits.
+/// NaN in arrays of decimals that are compared or added: the greatest integer of 38 digits. Values of columns
+/// have at most 18 digits, and their sums have fewer than 38. So NaN is above all numbers, as in PostgreSQL.
 pub const DECIMAL_NAN: i128 = 10_i128.pow(ARRAY_DIGITS as u32) - 1;
 
 /// How a column is stored, as far as a scan needs it.

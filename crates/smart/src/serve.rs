@@ -6,7 +6,7 @@
 //! 2. Nothing is answered before the host has proved that it knows the key.
 //! 3. When the server is dropped, it accepts nothing more, and all connections end. A thread that reads
 //!    leaves at this moment finishes them first.
-//! 4. A request that fails ends its session, and is answered with the reason. The device goes on.
+//! 4. A request that fails ends its session, and is answered with the reason. The device serves other sessions.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -21,8 +21,8 @@ use crate::traced::Calls;
 const TRANSACTIONS: u64 = 12;
 const CHANGES: u64 = 6;
 const KEYS: u64 = 40;
-/// A life can go on in spite of a failed call: the engine asks for less. So many lives in a row without an
-/// error show that no call has this number.
+/// The number of lives in a row without an error after which the search ends. A single life without an error
+/// does not show that all calls were tried: an engine can continue after a failed call, and ask for less.
 const SILENT: u64 = 20;
 /// More calls than a life has.
 const CALLS_MAX: u64 = 5_000;
