@@ -15,6 +15,7 @@ from .random_run import QuickVarve, Run
 NAMES = [
     "query: the last condition of a join is dropped",
     "query: a left join is an inner one",
+    "sql: any condition reduces an outer join",
     "query: a comparison with a constant NULL is false",
     "query: a column is read from its neighbour",
     "query: LIMIT takes one row more",

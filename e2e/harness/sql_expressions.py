@@ -218,6 +218,42 @@ class Expressions:
                 made.append(expression("boolean", name, f" {operator} ", self.values.literal(type, null_too=False)))
         return expression("boolean", "(", members(made, " and "), ")")
 
+    def about_nulls(self, columns, scope):
+        """A condition on one of these columns that no row with its NULL fulfils, or that looks so and some such row does."""
+        self.note("about the nulls of an outer join")
+        name, type = self.chance.choice(columns)
+
+        def value():
+            return self.values.literal(type, null_too=False)
+
+        simple = [
+            lambda: (name, f" {self.chance.choice(['=', '<>', '<', '<=', '>', '>='])} ", value()),
+            lambda: (name, self.chance.choice([" in (", " not in ("]), members([value(), value()]), ")"),
+            lambda: (name, self.chance.choice([" between ", " not between "]), value(), " and ", value()),
+            lambda: (name, self.chance.choice([" is null", " is not null"])),
+            lambda: (name, self.chance.choice([" is distinct from ", " is not distinct from "]), value()),
+            lambda: ("coalesce(", name, ", ", value(), ") = ", value()),
+            lambda: ("nullif(", name, ", ", value(), ") = ", value()),
+            lambda: ("greatest(", name, ", ", value(), ") = ", value()),
+        ]
+
+        def condition():
+            return expression("boolean", "(", *self.chance.choice(simple)(), ")")
+
+        test = self.chance.choice([" is true", " is not true", " is false", " is not false", " is unknown", " is not unknown"])
+        around = [
+            lambda: [condition()],
+            lambda: [condition()],
+            lambda: ["not ", condition()],
+            lambda: [condition(), test],
+            lambda: [condition(), self.chance.choice([" and ", " or "]), self.any("boolean", 1, scope)],
+            lambda: ["not (", condition(), self.chance.choice([" and ", " or "]), self.any("boolean", 1, scope), ")"],
+            lambda: ["case when ", condition(), " then ", self.any("boolean", 1, scope), " end"],
+            lambda: ["case when ", condition(), " then false else ", self.any("boolean", 1, scope), " end"],
+            lambda: ["coalesce(", condition(), ", ", self.any("boolean", 1, scope), ")"],
+        ]
+        return expression("boolean", "(", *self.chance.choice(around)(), ")")
+
     def null_test(self, depth, scope):
         test = self.chance.choice([" is null", " is not null"] * 8 + [" isnull", " notnull"])
         return expression("boolean", "(", self.any(self.compared_type(scope), depth, scope), f"{test})")

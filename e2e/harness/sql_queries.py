@@ -29,11 +29,12 @@ class Relation:
 
 @dataclass
 class Item:
-    """An entry of FROM under its alias."""
+    """An entry of FROM under its alias. `filled` are the aliases whose columns an outer join may fill with NULLs."""
 
     node: Node
     aliases: dict
     comma: bool = False
+    filled: frozenset = frozenset()
 
     def columns(self):
         return [(f"{alias}.{name}", type) for alias, relation in self.aliases.items() for name, type in relation.columns]
@@ -173,16 +174,20 @@ class Queries:
         if word == "natural":
             word = self.chance.choice(["natural join", "natural left join", "natural full join"]) if simple else "cross join"
         self.note(word if word != "," else "comma join")
+        filled = left.filled | right.filled
+        filled |= frozenset(right.aliases if "left" in word or "full" in word else ())
+        filled |= frozenset(left.aliases if "right" in word or "full" in word else ())
         if word == ",":
-            return Item(Node(FROM, left.node, ", ", right.node), both, comma=True)
+            return Item(Node(FROM, left.node, ", ", right.node), both, True, filled)
         if word == "cross join" or word.startswith("natural"):
-            return Item(Node(FROM, left.node, f" {word} ", right.node), both)
+            return Item(Node(FROM, left.node, f" {word} ", right.node), both, False, filled)
         common = sorted({name for name, _ in left_columns(left)} & {name for name, _ in left_columns(right)})
         if common and simple and self.maybe(0.15):
             self.note("using")
             some = self.chance.sample(common, min(len(common), self.chance.choice([1, 1, 2])))
-            return Item(Node(FROM, left.node, f" {word} ", right.node, f" using ({', '.join(some)})"), both)
-        return Item(Node(FROM, left.node, f" {word} ", right.node, " on ", self.join_condition(left, right, word, depth, outer)), both)
+            return Item(Node(FROM, left.node, f" {word} ", right.node, f" using ({', '.join(some)})"), both, False, filled)
+        node = Node(FROM, left.node, f" {word} ", right.node, " on ", self.join_condition(left, right, word, depth, outer))
+        return Item(node, both, False, filled)
 
     def right_side(self, left, word, depth, outer):
         """What stands right of a join: a lateral subquery, joins in parentheses, or a source."""
@@ -192,7 +197,7 @@ class Queries:
             inner = self.join(self.source(depth - 1, Scope(outer=outer)), depth - 1, outer)
             if not inner.comma and len(inner.aliases) > 1:
                 self.note("joins in parentheses")
-                return Item(Node(FROM, "(", inner.node, ")"), inner.aliases)
+                return Item(Node(FROM, "(", inner.node, ")"), inner.aliases, False, inner.filled)
         return self.source(depth, Scope(outer=outer))
 
     def join_condition(self, left, right, word, depth, outer):
@@ -204,6 +209,9 @@ class Queries:
             if pairs:
                 for a, b in [self.chance.choice(pairs) for _ in range(self.chance.choice([1, 1, 1, 2]))]:
                     parts.append(expression("boolean", a, " = ", b))
+        filled = self.columns_filled(left) + self.columns_filled(right)
+        if filled and self.maybe(0.15):
+            parts.append(self.x.about_nulls(filled, replace(both, subqueries=False)))
         if not parts or self.maybe(0.3):
             parts.append(self.x.any("boolean", self.chance.choice([1, 2]), both))
         if self.maybe(0.04):
@@ -239,7 +247,7 @@ class Queries:
         scope = Scope(item.columns() if item else [], outer, decides=item.decides() if item else [])
         scope.unique = bool(item) and item.has_keys()
         scope.subqueries = depth > 0
-        where = self.where(scope) if self.maybe(0.5) else ""
+        where = self.where(scope, self.columns_filled(item)) if self.maybe(0.5) else ""
         mode = self.chance.choices(["plain", "aggregate", "group", "windows"], [50, 15, 25, 12 if item else 0])[0]
         grouping, having = "", ""
         if mode == "aggregate":
@@ -262,8 +270,16 @@ class Queries:
         node = Node(QUERY, "select ", distinct, members(made), source, where, grouping, having, tail, type=signature(columns))
         return Made(node, columns, ordered)
 
-    def where(self, scope):
-        """A condition on rows: any, or a plain one, as most are."""
+    @staticmethod
+    def columns_filled(item):
+        """The columns that an outer join of this FROM may fill with NULLs."""
+        columns = item.columns() if item else []
+        return [(name, type) for name, type in columns if name.split(".")[0] in item.filled and type != "json"]
+
+    def where(self, scope, filled=()):
+        """A condition on rows: any, or a plain one, as most are, or one that asks about the NULLs of an outer join."""
+        if filled and self.maybe(0.4):
+            return option(" where ", self.x.about_nulls(filled, scope))
         usable = any(type != "json" for _, type in scope.columns)
         plain_one = usable and self.maybe(0.35)
         return option(" where ", self.x.narrow(scope) if plain_one else self.x.any("boolean", self.chance.choice([1, 2, 3]), scope))

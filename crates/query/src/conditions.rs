@@ -107,7 +107,7 @@ fn moved(plan: LogicalPlan, stay: Vec<Logical>, has_moved: bool) -> Result<Trans
 }
 
 /// Replaces columns in the conditions by the expressions in `meaning`.
-fn over(conditions: Vec<Logical>, meaning: &HashMap<Column, Logical>) -> Result<Vec<Logical>> {
+pub fn over(conditions: Vec<Logical>, meaning: &HashMap<Column, Logical>) -> Result<Vec<Logical>> {
     let replaced = |condition: Logical| {
         let replace = |e: Logical| match &e {
             Logical::Column(column) => match meaning.get(column) {

@@ -40,6 +40,7 @@ mod merge_joins;
 mod numbers;
 mod observed;
 mod ordered_set;
+mod outer_joins;
 mod padded;
 mod partition;
 mod pushed;

@@ -6,6 +6,7 @@
 //! | rule left out | why |
 //! |---|---|
 //! | `push_down_filter` | moves conditions that must stay where they are; `conditions` replaces it |
+//! | `eliminate_outer_join` | does not know Varve's expressions; `outer_joins` replaces it |
 //! | `eliminate_join` | removes a join below a volatile expression, which then runs for fewer rows |
 //! | `eliminate_group_by_constant`, `eliminate_duplicated_expr` | use dependencies of columns; not needed |
 //! | `eliminate_cross_join` | Varve orders joins itself (`join_order`) |
@@ -29,7 +30,6 @@ use datafusion::common::tree_node::Transformed;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::optimizer::eliminate_filter::EliminateFilter;
 use datafusion::optimizer::eliminate_limit::EliminateLimit;
-use datafusion::optimizer::eliminate_outer_join::EliminateOuterJoin;
 use datafusion::optimizer::extract_equijoin_predicate::ExtractEquijoinPredicate;
 use datafusion::optimizer::optimize_projections::OptimizeProjections;
 use datafusion::optimizer::optimize_unions::OptimizeUnions;
@@ -54,6 +54,7 @@ use crate::built_once::GuardedLoops;
 use crate::conditions::MoveConditions;
 use crate::large_limits::LargeLimits;
 use crate::merge_joins::{JoinsBy, SpillingJoins};
+use crate::outer_joins::ReduceOuterJoins;
 use crate::padded::PaddedSides;
 
 /// Returns the rules for logical plans, in the order in which they run.
@@ -65,7 +66,7 @@ pub fn logical() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
         Arc::new(EliminateFilter::new()),
         Arc::new(EliminateLimit::new()),
         Arc::new(PropagateEmptyRelation::new()),
-        Arc::new(EliminateOuterJoin::new()),
+        Arc::new(ReduceOuterJoins),
         Arc::new(PushDownLimit::new()),
         Arc::new(MoveConditions),
         Arc::new(OptimizeProjections::new()),

@@ -38,7 +38,7 @@ pub use crate::error::{SqlError, SqlState};
 pub use crate::eval::arith::{ArithOp, Class};
 pub use crate::eval::func::json::quoted as push_json_string;
 pub use crate::eval::pattern::matches as like_matches;
-pub use crate::eval::{CmpOp, Expr, Like};
+pub use crate::eval::{CmpOp, Expr, Like, Outcomes};
 pub use crate::exec::group::bits;
 pub use crate::exec::moments::Moments;
 pub use crate::exec::sum::Sum;

@@ -43,6 +43,7 @@ mod named_queries;
 pub mod only;
 mod operator;
 mod order;
+mod outer_joins;
 pub mod part;
 mod predicate;
 pub mod query;

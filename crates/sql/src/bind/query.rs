@@ -14,7 +14,7 @@ use super::items::Items;
 use super::order::orderable;
 use super::scope::{GROUPING_SET_SLOT, Grouping, Relation, Scope, Sets, Windows};
 use super::set::WrittenSetOperation;
-use super::{Binder, clauses, lock};
+use super::{Binder, clauses, lock, outer_joins};
 use crate::access::{self, WantedOrder};
 use crate::ast::{self, Expr as Ast, SelectItem, SetExpr};
 use crate::error::{Result, SqlError, SqlState};
@@ -169,6 +169,8 @@ impl Binder<'_> {
     }
 
     fn locked_and_placed(&mut self, select: &mut Select, q: &ast::Query, scope: &Scope) -> Result<()> {
+        // First the outer joins: as in PostgreSQL, the rows of a reduced outer join can be locked.
+        outer_joins::reduce(select);
         let is_beside = scope.relations.len() > 1 || select.needs_runner();
         if select.lock.is_some() && is_beside && !self.in_from {
             lock::give_locked(select, q, &scope.relations)?;

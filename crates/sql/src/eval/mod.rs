@@ -15,6 +15,7 @@ mod env;
 pub mod func;
 mod list;
 pub mod number;
+mod outcomes;
 pub mod pattern;
 pub mod power;
 pub mod reg;
@@ -31,6 +32,7 @@ use varve_engine::{ArrayRef, Datum, NumericRef, RowRef, Value};
 
 pub use env::{Env, NoSequences, Sequences, unless_cancelled};
 pub use list::{List, ListId, Lists};
+pub use outcomes::Outcomes;
 pub use types::type_of;
 
 use crate::error::{Result, SqlError};
