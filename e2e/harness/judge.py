@@ -35,7 +35,8 @@ FORMS = ["${n}", "${n}::{type}", "${n}::{type}"]
 @dataclass
 class Case:
     """Statements, each with the columns it is ordered by; `changed` are tables whose contents are compared behind them. `forms` says how
-    literals are written as parameters, `again` with which values instead a prepared statement is executed once more (both by a literal's id)."""
+    literals are written as parameters, `again` with which values instead a prepared statement is executed once more (both by a literal's id);
+    `settings` are those of Varve's session."""
 
     root: Node
     ordered: list
@@ -44,6 +45,7 @@ class Case:
     forms: dict = field(default_factory=dict)
     again: list = field(default_factory=list)
     features: set = field(default_factory=set)
+    settings: dict = field(default_factory=dict)
 
     def statements(self):
         return self.root.parts
@@ -92,13 +94,18 @@ def bound(parameters, values, mode):
 
 
 def laid_out(statements, layout):
-    """The statements of a data set with this layout of its tables. VACUUM FULL writes a filled table again, so that its leaves are built."""
-    made, names = [], []
+    """The statements of a data set with this layout of its tables; `mixed`: every second table is PAX. VACUUM FULL writes a filled table again,
+    so that its leaves are built."""
+    made, names, count = [], [], 0
     for sql in statements:
         plain = re.match(r"create table (\w+) \(.*\)$", sql, re.S)
         if plain and " partition by " not in sql:
+            count += 1
+            if layout == "mixed" and count % 2 == 0:
+                made.append(sql)
+                continue
             names.append(plain[1])
-            sql += f" with (layout = '{layout}')"
+            sql += f" with (layout = '{'pax' if layout == 'mixed' else layout}')"
         made.append(sql)
     return made + [f"vacuum full {name}" for name in names]
 
@@ -110,11 +117,24 @@ class Side:
         self.target, self.schema, self.timeout_s, self.session, self.loaded = target, schema, timeout_s, None, []
         self.engine, self.layout = engine, layout
         self.settings = [f"set {name} = '{value}'" for name, value in settings]
+        self.used = {}
 
     def connect(self):
         self.session = Asker(self.target.port, timeout_s=self.timeout_s)
         for setting in [*SESSION, *self.settings, *self.loaded]:
             self.session.simple(setting)
+        self.used = {}
+
+    def use(self, settings):
+        """Gives the session these settings and no others of this kind."""
+        if self.session is None and settings:
+            self.run("select 1")
+        if self.session is None or settings == self.used:
+            return
+        for name in {*self.used, *settings}:
+            if self.used.get(name) != settings.get(name):
+                self.run(f"set {name} = '{settings[name]}'" if name in settings else f"reset {name}")
+        self.used = dict(settings)
 
     def send(self, sql, *arguments):
         """Returns how the connection was lost, if it was."""
@@ -200,6 +220,8 @@ class Judge:
     def run(self, case):
         """(the first difference or None, the outcomes of the last statement asked)"""
         changes = bool(case.changed)
+        if self.ours.target is not self.peer.target:
+            self.ours.use(case.settings)
         if changes:
             self.both("begin", [], "simple")
         found, outcomes = None, (None, None)
@@ -286,6 +308,10 @@ class Judge:
             mode, case.mode, forms, case.forms = case.mode, "simple", case.forms, {}
             if not still_wrong():
                 case.mode, case.forms = mode, forms
+        for name, value in list(case.settings.items()):
+            del case.settings[name]
+            if not still_wrong():
+                case.settings[name] = value
         shrink(case.root, still_wrong)
         self.reduce_dataset(case, still_wrong)
         for _, node, _ in self.dataset.views:
@@ -319,6 +345,8 @@ class Judge:
     def script(self, case):
         """The case as SQL that can be run by hand, with both answers."""
         lines = [f"{each};" for each in self.dataset.statements()]
+        lines += [f"-- Varve alone: tables with layout {self.ours.layout}"] if self.ours.layout else []
+        lines += [f"set {name} = '{value}'; -- Varve alone" for name, value in case.settings.items()]
         if case.changed:
             lines.append("begin;")
         for node in case.statements():

@@ -39,6 +39,11 @@ class QuickVarve(server.Varve):
     """Varve as the run starts it."""
 
 
+JOIN_METHODS = ["block_nested_loops", "sort_merge", "grace_hash", "hybrid_hash"]
+WORK_MEM_LEAST = "64kB"
+"""The least work_mem. Joins keep to it; sorts and groupings take at least 4 MB."""
+
+
 def forced(options):
     """The settings of Varve's session."""
     given = {"join_method": options.join_method, "work_mem": options.work_mem}
@@ -51,6 +56,7 @@ class Run:
     def __init__(self, ours, peer, options):
         self.options = options
         self.chance = random.Random(options.seed)
+        self.mixing = random.Random(f"{options.seed} mixed")
         schema = "q" if ours is not peer else "q_ours"
         self.judge = Judge(Side(ours, schema, engine=ours.engine, settings=forced(options), layout=options.layout), Side(peer))
         self.features = collections.Counter()
@@ -59,6 +65,7 @@ class Run:
         self.refused_example = {}
         self.unsettled = collections.Counter()
         self.kinds = collections.Counter()
+        self.mixed = collections.Counter()
         self.faults = []
         self.began = time.monotonic()
 
@@ -76,6 +83,8 @@ class Run:
     def one_dataset(self, chance):
         values = Values(chance)
         dataset = Datasets(chance, values).make()
+        if self.options.mixed:
+            self.judge.ours.layout = self.mixing.choice([None, "mixed", "pax", "pax"])
         x = Expressions(chance, values, set())
         queries = Queries(chance, x, [table.relation() for table in dataset.tables])
         Datasets(chance, values).add_views(dataset, queries)
@@ -116,9 +125,24 @@ class Run:
             made.append(queries.statement(chance.choice([1, 1, 2, 2, 3])))
         root = root_of([each.node for each in made])
         case = Case(root, [each.ordered for each in made], mode, sorted(set(changed)))
+        if self.options.mixed:
+            case.settings = self.settings_of_case()
         if mode in ("text", "binary"):
             case.forms = chosen_forms(root, chance, 0.5)
         return case
+
+    def settings_of_case(self):
+        """How joins are done, and with how much memory: each alone, both, or neither."""
+        method = self.mixing.choice([*JOIN_METHODS, *JOIN_METHODS, "auto"])
+        given = {"join_method": method, "work_mem": WORK_MEM_LEAST}
+        kept = self.mixing.choice([["join_method", "work_mem"], ["join_method", "work_mem"], ["join_method"], ["work_mem"], []])
+        settings = {name: given[name] for name in kept}
+        layout = self.judge.ours.layout
+        self.mixed[f"on {layout} tables" if layout else "on row tables"] += 1
+        self.mixed[f"by {settings.get('join_method', 'auto')}"] += 1
+        self.mixed[f"with work_mem {settings.get('work_mem', 'as it is')}"] += 1
+        self.mixed["with all at once"] += bool(layout) and len(settings) == 2
+        return settings
 
     def one_case(self, case):
         found, (ours, _) = self.judge.run(case)
@@ -238,6 +262,8 @@ class Run:
                 print(f"    {count:7} {name}")
         for kind, count in self.refused.most_common():
             print(f"    {count:5} {kind}\n          {self.refused_example[kind][:300]!r}")
+        if self.mixed:
+            print("    cases " + ", ".join(f"{name}: {count}" for name, count in sorted(self.mixed.items())))
         print(
             f"e2e/random-queries: {self.counts['statements']} statements over {self.counts['data sets']} data sets in {seconds:.0f} s, "
             f"{self.counts['with rows']} with rows, {self.counts['errors alike']} errors alike, {len(self.features)} features, "
