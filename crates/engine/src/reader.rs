@@ -8,6 +8,7 @@
 //!
 //! This module does not know which tables it may read. The transaction has opened them.
 
+use std::ops::Bound;
 use std::sync::Arc;
 
 use crate::catalog::{IndexId, Table};
@@ -20,6 +21,9 @@ use crate::row::RowRef;
 use crate::row_access::{OnRow, ScanIndex, ScanSpec};
 use crate::transaction::Transaction;
 use crate::tree::Estimate;
+
+/// The number of paths that an estimate of leaves follows.
+const LEAVES_PATHS: usize = 4;
 
 /// Reads at the snapshot of a statement.
 pub struct Reader {
@@ -73,6 +77,32 @@ impl Reader {
             Some(store) => Ok(store.tree.estimate(&self.cx.core.pager, places)?),
             None => Ok(Estimate::default()),
         }
+    }
+
+    /// The approximate number of leaves of an index, which are pages. 0 if the table is not stored in pages.
+    pub fn leaves(&mut self, table: &Table, index: ScanIndex) -> Result<u64> {
+        let tree = PagedStore::of(table).and_then(|store| store.index_tree(index));
+        let Some(tree) = tree else { return Ok(0) };
+        Ok(tree.estimate(&self.cx.core.pager, LEAVES_PATHS)?.leaves)
+    }
+
+    /// The approximate fraction of the entries of an index that are within these bounds. `None` if it is not
+    /// known, because the table is not stored in pages, or its index is being changed.
+    pub fn fraction_within(
+        &mut self,
+        table: &Table,
+        index: ScanIndex,
+        lower: Bound<&[u8]>,
+        upper: Bound<&[u8]>,
+    ) -> Result<Option<f64>> {
+        let Some(store) = PagedStore::of(table) else { return Ok(None) };
+        let Some(tree) = store.index_tree(index) else { return Ok(None) };
+        let below = |bound: Bound<&[u8]>, open: f64| match bound {
+            Bound::Unbounded => Ok(Some(open)),
+            Bound::Included(key) | Bound::Excluded(key) => tree.fraction_below(&self.cx.core.pager, key),
+        };
+        let (lower, upper) = (below(lower, 0.0)?, below(upper, 1.0)?);
+        Ok(lower.zip(upper).map(|(lower, upper)| (upper - lower).max(0.0)))
     }
 
     /// Another reader of the same rows.

@@ -21,7 +21,7 @@ use datafusion::physical_plan::metrics::MetricValue;
 use futures::Stream;
 use parking_lot::Mutex;
 use varve_engine::PageMeter;
-use varve_sql::general::{Actual, Gauge};
+use varve_sql::general::{Actual, Estimate, Gauge};
 
 use crate::apply::ApplyPlan;
 use crate::built_once::BuiltOncePlan;
@@ -40,6 +40,8 @@ pub struct Node {
     pub label: Option<String>,
     /// The nodes from which this node reads its rows.
     pub inner: Vec<Node>,
+    /// What the node is expected to cost and to return, if EXPLAIN shows it.
+    pub estimate: Option<Estimate>,
     tally: Option<Arc<Tally>>,
 }
 
@@ -131,7 +133,7 @@ impl Walk {
         if let Some(tally) = &tally {
             made = Observed::over(made, tally.clone());
         }
-        Ok((made, Node { plan: plan.clone(), label: None, inner, tally }))
+        Ok((made, Node { plan: plan.clone(), label: None, inner, estimate: None, tally }))
     }
 
     /// Returns the plans of a query of WITH at the first call, and nothing at later calls for the same query.

@@ -9,9 +9,9 @@ use std::rc::Rc;
 use datafusion::catalog::default_table_source::source_as_provider;
 use datafusion::common::{Column, JoinType};
 use datafusion::logical_expr::{Expr as Logical, FetchType, LogicalPlan, TableScan};
+use varve_sql::statistics::{GUESSED, ScanFacts};
 
 use crate::columns::column_ordinal;
-use crate::statistics::{GUESSED, ScanFacts};
 use crate::table::SnapshotTable;
 
 /// The estimated number of rows of a plan about which nothing is known.

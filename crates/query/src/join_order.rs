@@ -20,9 +20,9 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::optimize_projections::OptimizeProjections;
 use datafusion::optimizer::{Optimizer, OptimizerContext};
+use varve_sql::statistics::GUESSED;
 
 use crate::estimate::Estimator;
-use crate::statistics::GUESSED;
 
 /// Up to this number of relations, every order is considered.
 const EXHAUSTIVE_MAX: usize = 9;

@@ -103,6 +103,14 @@ pub struct RowsPlan {
 }
 
 impl RowsPlan {
+    /// Returns the number of rows, if it is known before the node runs.
+    pub fn count(&self) -> Option<f64> {
+        match self.table.rows.as_ref() {
+            Rows::Values(rows) => Some(rows.len() as f64),
+            Rows::Series(..) | Rows::Unnest(_) => None,
+        }
+    }
+
     /// Returns the step that EXPLAIN shows for this node.
     pub fn step(&self) -> Step {
         match self.table.rows.as_ref() {

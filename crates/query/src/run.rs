@@ -31,7 +31,8 @@ use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 use datafusion::prelude::SessionConfig;
 use varve_engine::{Datum, PageMeter, planted_panic};
 use varve_sql::general::{
-    Analyzed, Around, Emit, Gauge, General, JoinMethod, Limits, Query, Select, SqlError, SqlState, Step, Ty,
+    Analyzed, Around, Emit, Gauge, General, JoinMethod, Limits, Query, Rates, Select, SqlError, SqlState,
+    Step, Ty,
 };
 
 use crate::analyze::{Node, nodes};
@@ -39,6 +40,7 @@ use crate::apply::ApplyPlanner;
 use crate::budget;
 use crate::cancel;
 use crate::cells::Cells;
+use crate::costs;
 use crate::error::{is_out_of_memory, unwrapped, wrapped};
 use crate::expand::ExpandPlanner;
 use crate::join_order;
@@ -179,12 +181,13 @@ impl General for Queries {
         stacker::grow(STACK_BYTES, run).map(|(count, _)| count)
     }
 
-    fn explain(&self, mut query: Query<'_>) -> varve_sql::Result<Step> {
+    fn explain(&self, mut query: Query<'_>, rates: Option<Rates>) -> varve_sql::Result<Step> {
         stacker::grow(STACK_BYTES, || {
             let state = self.first_state(&query.limits);
             let planned = self.physical(&mut query, false, &state);
             let kept = runtime()?.block_on(planned).map_err(unwrapped)?;
-            let (_, node) = nodes(&kept.plan, None).map_err(unwrapped)?;
+            let (_, mut node) = nodes(&kept.plan, None).map_err(unwrapped)?;
+            rates.iter().for_each(|rates| costs::add(&mut node, rates));
             Ok(steps::step(&node))
         })
     }
@@ -328,10 +331,12 @@ impl Queries {
         emit: &mut Emit<'_>,
         count: &mut u64,
     ) -> Result<Option<Node>, DataFusionError> {
-        let (plan, node) = match gauge {
+        let (plan, mut node) = match gauge {
             None => (kept.plan.clone(), None),
             Some(_) => nodes(&kept.plan, gauge).map(|(plan, node)| (plan, Some(node)))?,
         };
+        let rates = gauge.and_then(|gauge| gauge.rates);
+        node.iter_mut().zip(&rates).for_each(|(node, rates)| costs::add(node, rates));
         let (types, context) = (shown_types(query.select), self.context(query)?);
         kept.snapshot.begin();
         let mut stream = execute_stream(plan, context)?;

@@ -80,6 +80,15 @@ impl Scan {
         self.around.ranges(self.table.def(), &self.access)
     }
 
+    /// Returns the table with its access path.
+    pub fn target(&self) -> TableAccess {
+        TableAccess {
+            access: self.access.clone(),
+            reads: self.reads.clone(),
+            ..TableAccess::whole(self.table.def().clone())
+        }
+    }
+
     /// Whether the rows may be read by columns.
     fn is_by_columns(&self) -> bool {
         self.index == ScanIndex::Primary && self.table.def().storage.layout == LeafLayout::ByColumns
@@ -121,14 +130,15 @@ impl ScanPlan {
         ScanPlan { scan, partitions: self.partitions.clone(), properties: self.properties.clone() }
     }
 
+    /// Returns what the scan reads.
+    pub fn scan(&self) -> &Scan {
+        &self.scan
+    }
+
     /// Returns the step that EXPLAIN shows for this node.
     pub fn step(&self) -> Step {
-        let Scan { table, access, filter, columns, reads, .. } = &self.scan;
-        let target = TableAccess {
-            access: access.clone(),
-            reads: reads.clone(),
-            ..TableAccess::whole(table.def().clone())
-        };
+        let Scan { table, filter, columns, .. } = &self.scan;
+        let target = self.scan.target();
         let given = columns.iter().filter_map(|ordinal| table.def().columns.get(*ordinal));
         let outputs = given
             .map(|column| format!("{}.{}", quoted_name(&table.def().name), quoted_name(&column.name)))

@@ -136,6 +136,11 @@ impl SpillJoinPlan {
         SpillJoinPlan { around: Some(around.clone()), ..self.over(self.inputs.clone()) }
     }
 
+    /// The expressions on both sides that are compared.
+    pub fn on(&self) -> &[(Arc<dyn PhysicalExpr>, Arc<dyn PhysicalExpr>)] {
+        &self.on
+    }
+
     /// The kind of join.
     pub fn kind(&self) -> JoinType {
         self.kind

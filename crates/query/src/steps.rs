@@ -50,7 +50,7 @@ pub fn step(node: &Node) -> Step {
     let verbose = vec![("Step", line.trim().to_owned())];
     let below = inner.iter().flat_map(|step| step.outputs.iter().cloned());
     let outputs = named.outputs.iter().cloned().chain(below).collect();
-    Step { label: node.label.clone(), verbose, outputs, actual, inner, ..named }
+    Step { label: node.label.clone(), verbose, outputs, estimate: node.estimate, actual, inner, ..named }
 }
 
 /// Returns the step below a node that has no step of its own, with the data of this node added.
@@ -62,7 +62,8 @@ fn merged(node: &Node, mut below: Step, computes: bool) -> Step {
     if computes && !below.verbose.iter().any(|(key, _)| *key == "Computed") {
         below.verbose.push(("Computed", Line(node.plan.as_ref()).to_string()));
     }
-    Step { label: node.label.clone().or(below.label), ..below }
+    let estimate = node.estimate.or(below.estimate);
+    Step { label: node.label.clone().or(below.label), estimate, ..below }
 }
 
 /// Displays a node as DataFusion does.

@@ -15,8 +15,9 @@ use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::{DataFusionError, Result};
 use datafusion::logical_expr::{Expr as Logical, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
-use varve_engine::{Reader, ScanIndex, Table};
+use varve_engine::{ScanIndex, Table};
 use varve_sql::general::{Access, Around, Expr, SqlError, Ty, choose, conjuncts, joined};
+use varve_sql::statistics::{Sampled, ScanFacts};
 
 use crate::cells::data_type;
 use crate::columns::{column_name, column_types};
@@ -56,14 +57,11 @@ impl SnapshotTable {
 }
 
 impl SnapshotTable {
-    /// Returns the table.
-    pub fn table(&self) -> &Table {
-        &self.table
-    }
-
-    /// Returns a reader of the snapshot whose reads are not recorded.
-    pub fn unnoted_reader(&self) -> varve_sql::Result<Reader> {
-        self.snapshot.unnoted_reader()
+    /// Reads a sample for a scan with these conditions. Distinct values are counted only for `columns`.
+    pub fn facts(&self, filters: &[Logical], columns: &[usize]) -> ScanFacts {
+        let Ok(reader) = self.snapshot.unnoted_reader() else { return ScanFacts::unknown() };
+        let conditions = filters.iter().filter_map(pushed::condition).collect();
+        Sampled { table: &self.table, reader, around: &self.around }.facts(conditions, columns)
     }
 
     /// Returns all columns that a scan reads, if the index contains all of them. They are the returned
@@ -79,11 +77,6 @@ impl SnapshotTable {
         filter.into_iter().for_each(|filter| filter.add_columns(&mut columns));
         columns.retain(|column| *column < self.table.def().columns.len());
         self.table.def().covers(index, &columns).then(|| columns.into())
-    }
-
-    /// Returns the surroundings of the query, for the conditions.
-    pub fn around(&self) -> &Around {
-        &self.around
     }
 }
 

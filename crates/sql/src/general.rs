@@ -42,6 +42,7 @@ pub use crate::eval::{CmpOp, Expr, Like, Outcomes};
 pub use crate::exec::group::bits;
 pub use crate::exec::moments::Moments;
 pub use crate::exec::sum::Sum;
+pub use crate::explain::cost::{Estimate, Rates};
 pub use crate::explain::expression::shown as shown_expression;
 pub use crate::explain::short::scan_of;
 pub use crate::explain::{Actual, Step};
@@ -64,8 +65,8 @@ pub trait General: Send + Sync {
     /// Runs a query to its end. Returns the number of rows that were passed to `emit`.
     fn run(&self, query: Query<'_>, emit: &mut Emit<'_>) -> Result<u64>;
 
-    /// The steps of the query's plan, without running it.
-    fn explain(&self, query: Query<'_>) -> Result<Step>;
+    /// The steps of the query's plan, without running it. Their costs are estimated if there are rates.
+    fn explain(&self, query: Query<'_>, rates: Option<Rates>) -> Result<Step>;
 
     /// The memory of all queries together, in bytes.
     fn memory_bytes(&self) -> u64;
@@ -79,6 +80,8 @@ pub trait General: Send + Sync {
 pub struct Gauge {
     /// Whether the time is measured.
     pub timing: bool,
+    /// With what the costs of steps are estimated. `None` if no costs are shown.
+    pub rates: Option<Rates>,
 }
 
 /// The measurements of a query.

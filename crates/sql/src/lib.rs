@@ -49,6 +49,7 @@ mod sequence_memory;
 mod session;
 mod settings;
 mod sink;
+pub mod statistics;
 mod system;
 mod system_settings;
 mod table_method;

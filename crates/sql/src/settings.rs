@@ -2,8 +2,9 @@
 //!
 //! Invariants
 //! 1. A setting accepts only values that Varve obeys. Another value is refused (0A000) if it would change
-//!    results. PostgreSQL's planner settings are accepted and shown, but have no effect (`foreign.rs`). Of
-//!    the memory settings, `work_mem` and `temp_file_limit` have an effect.
+//!    results. PostgreSQL's planner settings are accepted and shown, but have no effect (`foreign.rs`). The
+//!    costs of operations only change what EXPLAIN shows. Of the memory settings, `work_mem` and
+//!    `temp_file_limit` have an effect.
 //! 2. A rollback undoes SET, also to a savepoint. COMMIT undoes SET LOCAL, unless a SET came after it.
 //!
 //! This module knows nothing about transactions. The session calls `commit`, `rollback`, and at a savepoint
@@ -181,6 +182,12 @@ const SETTINGS: &[Setting] = &[
     setting("maintenance_work_mem", "64MB", Kind::Memory(1024)),
     setting("quote_all_identifiers", "off", Kind::Bool),
     setting("synchronize_seqscans", "on", Kind::Bool),
+    // Costs that EXPLAIN shows. They do not change plans.
+    setting("cpu_index_tuple_cost", "0.005", Kind::Number(Unit::Real, 0.0, f64::MAX)),
+    setting("cpu_operator_cost", "0.0025", Kind::Number(Unit::Real, 0.0, f64::MAX)),
+    setting("cpu_tuple_cost", "0.01", Kind::Number(Unit::Real, 0.0, f64::MAX)),
+    setting("random_page_cost", "4", Kind::Number(Unit::Real, 0.0, f64::MAX)),
+    setting("seq_page_cost", "1", Kind::Number(Unit::Real, 0.0, f64::MAX)),
     setting("temp_file_limit", "-1", Kind::Limit),
     setting("work_mem", "4MB", Kind::Memory(64)),
     setting("xmloption", "content", Kind::Free),
@@ -450,6 +457,13 @@ impl Settings {
     /// The bytes of memory of a setting; `None` if it is not set.
     pub fn bytes(&self, name: &str) -> Option<u64> {
         self.values.get(name)?.parse::<u64>().ok().map(|kilobytes| kilobytes << 10)
+    }
+
+    /// The value of a setting that is a number.
+    pub fn real(&self, name: &str) -> f64 {
+        let own = self.values.get(name).map(String::as_str);
+        let value = own.or_else(|| find(name).map(|setting| setting.default));
+        value.and_then(|value| value.parse().ok()).unwrap_or_default()
     }
 
     /// Whether a setting was set to this value, which is not its default.

@@ -27,7 +27,7 @@ impl MemoryStore {
     /// Estimates the number of rows. A sample of the rows begins with the first row.
     pub(crate) fn estimate(&self, core: &Core) -> Result<Estimate> {
         let entries: Result<u64> = self.tables().try_fold(0, |rows, at| Ok(rows + self.rows_in(core, at)?));
-        Ok(Estimate { entries: entries?, places: vec![Vec::new()] })
+        Ok(Estimate { entries: entries?, leaves: 0, places: vec![Vec::new()] })
     }
 
     fn rows_in(&self, core: &Core, at: StoredTable) -> Result<u64> {

@@ -47,7 +47,7 @@ use crate::error::{Error, Result};
 use crate::key;
 use crate::overflow;
 use crate::row::{RowRef, RowSchema};
-use crate::row_access::{Change, OnRow, Outcome, ScanSpec};
+use crate::row_access::{Change, OnRow, Outcome, ScanIndex, ScanSpec};
 use crate::share::LockStrength;
 use crate::table_engine::{CoreRef, Decide, Run, TableEngine, TableStore};
 use crate::tree::{Tree, TreeError};
@@ -126,6 +126,14 @@ impl PagedStore {
     pub(crate) fn needed(table: &Table) -> Result<&Self> {
         let other = || Error::Unsupported { what: format!("this on engine {}", table.def().engine) };
         Self::of(table).ok_or_else(other)
+    }
+
+    /// The tree that a scan of this index reads. `None` if the table has no such index.
+    pub(crate) fn index_tree(&self, index: ScanIndex) -> Option<&Tree> {
+        match index {
+            ScanIndex::Primary => Some(&self.tree),
+            ScanIndex::Secondary(id) => self.indexes.iter().find(|i| i.def.id == id).map(|i| &i.tree),
+        }
     }
 
     /// The paged table, of any database, whose clustered tree the segment `owner` has.

@@ -1,4 +1,5 @@
-//! Estimates the number of entries in a tree, and finds keys that are spread evenly over its leaves.
+//! Estimates the number of entries in a tree and in a range of keys, and finds keys that are spread evenly
+//! over its leaves.
 //!
 //! Invariants
 //! 1. No latch is held while a page is read. So a path may lead to a page that is no longer a node of the
@@ -19,44 +20,85 @@ use crate::node::NodeRef;
 pub struct Estimate {
     /// The number of entries in the tree.
     pub entries: u64,
+    /// The number of leaves, which are pages. 0 if the table is not stored in pages.
+    pub leaves: u64,
     /// The lower fences of leaves that are spread evenly over the tree, ascending. That of the leftmost leaf
     /// is empty.
     pub places: Vec<Vec<u8>>,
 }
 
+/// The end of a path from the root to a leaf.
+struct Followed {
+    /// The product of the numbers of children on the path: an estimate of the number of leaves.
+    leaves: f64,
+    /// `leaves` times the number of entries in this leaf: an estimate of the number of entries.
+    entries: f64,
+    /// The lower fence of the leaf.
+    place: Vec<u8>,
+}
+
 impl Tree {
-    /// Estimates the number of entries along up to `paths` paths to leaves.
+    /// Estimates the numbers of entries and leaves along up to `paths` paths to leaves.
     pub fn estimate(&self, pager: &Pager, paths: usize) -> TreeResult<Estimate> {
         let mut out = Estimate::default();
-        let (mut sum, mut followed) = (0.0, 0u32);
+        let (mut entries, mut leaves, mut followed) = (0.0, 0.0, 0u32);
         for n in 0..paths {
-            let fraction = (n as f64 + 0.5) / paths as f64;
-            let Some((entries, place)) = self.follow(pager, fraction)? else { continue };
-            sum += entries;
+            let mut fraction = (n as f64 + 0.5) / paths as f64;
+            let found = self.follow(pager, |node| {
+                let children = node.len() + 1;
+                let at = ((fraction * children as f64) as usize).min(node.len());
+                fraction = fraction * children as f64 - at as f64;
+                at
+            })?;
+            let Some(found) = found else { continue };
+            entries += found.entries;
+            leaves += found.leaves;
             followed += 1;
-            if out.places.last() != Some(&place) {
-                out.places.push(place);
+            if out.places.last() != Some(&found.place) {
+                out.places.push(found.place);
             }
         }
-        out.entries = if followed == 0 { 0 } else { (sum / f64::from(followed)) as u64 };
+        if followed > 0 {
+            out.entries = (entries / f64::from(followed)) as u64;
+            out.leaves = (leaves / f64::from(followed)) as u64;
+        }
         Ok(out)
     }
 
-    /// Follows the path to the leaf at this fraction of the tree. `None` means that the tree changed in the
-    /// meantime.
-    fn follow(&self, pager: &Pager, mut fraction: f64) -> TreeResult<Option<(f64, Vec<u8>)>> {
-        let mut product = 1.0;
+    /// Estimates the fraction of the tree's entries with keys below `key`. `None` means that the tree changed
+    /// in the meantime.
+    pub fn fraction_below(&self, pager: &Pager, key: &[u8]) -> TreeResult<Option<f64>> {
+        let (mut below, mut width) = (0.0, 1.0);
+        let followed = self.follow(pager, |node| {
+            let found = node.search(key);
+            let parts = if node.is_leaf() { node.len() } else { node.len() + 1 };
+            let at = found.slot + usize::from(found.exact && !node.is_leaf());
+            width /= parts.max(1) as f64;
+            below += at as f64 * width;
+            at
+        })?;
+        Ok(followed.map(|_| below))
+    }
+
+    /// Follows a path to a leaf. `choose` returns the child to go to, as an index from 0 to the node's
+    /// length. It is also called for the leaf, where its result does not matter. `None` means that the tree
+    /// changed in the meantime.
+    fn follow(
+        &self,
+        pager: &Pager,
+        mut choose: impl FnMut(&NodeRef<'_>) -> usize,
+    ) -> TreeResult<Option<Followed>> {
+        let mut leaves = 1.0;
         let mut page = pager.fix_s(self.root, Access::Random)?;
         let mut level = self.node_level(&page, self.root)?;
         loop {
             let node = NodeRef::new(&page);
+            let at = choose(&node);
             if node.is_leaf() {
-                return Ok(Some((product * node.len() as f64, node.lower_fence().to_vec())));
+                let (entries, place) = (leaves * node.len() as f64, node.lower_fence().to_vec());
+                return Ok(Some(Followed { leaves, entries, place }));
             }
-            let children = node.len() + 1;
-            let at = ((fraction * children as f64) as usize).min(node.len());
-            fraction = fraction * children as f64 - at as f64;
-            product *= children as f64;
+            leaves *= (node.len() + 1) as f64;
             let child: PageId = self.page_id(node.child(at));
             drop(page);
             let Ok(next) = pager.fix_s(child, Access::Random) else { return Ok(None) };

@@ -16,6 +16,7 @@ mod delete_runs;
 mod derived_indexes;
 mod engine_concurrent;
 mod engine_model;
+mod estimates;
 mod failed_flush;
 mod in_memory;
 mod index_only;

@@ -7,6 +7,7 @@
 )]
 
 mod cancel;
+mod costs;
 mod held_partitions;
 mod joins;
 mod kept;

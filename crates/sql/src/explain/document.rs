@@ -8,6 +8,7 @@
 
 use varve_engine::{LeafCounts, PageCounts};
 
+use super::cost::Estimate;
 use super::show::{BLOCK_BYTES, each, millis};
 use super::{Actual, Explained, Step};
 use crate::utility::explain::Options;
@@ -187,6 +188,7 @@ fn step(step: &Step, relationship: Option<&str>, options: &Options) -> Fields {
     fields.extend([plain("Parallel Aware", false), plain("Async Capable", false)]);
     fields.extend(step.index.iter().map(|index| text("Index Name", index)));
     fields.extend(step.relation.iter().map(|relation| text("Relation Name", relation)));
+    fields.extend(step.estimate.iter().filter(|_| options.shows_costs()).flat_map(estimated));
     fields.extend(step.actual.iter().flat_map(|figures| actual(figures, options)));
     let verbose = options.verbose.then_some(&step.verbose);
     if verbose.is_some() && !step.outputs.is_empty() {
@@ -208,6 +210,15 @@ fn inner(whole: &Step, options: &Options) -> Vec<Fields> {
         step(inner, Some(labelled.unwrap_or(place)), options)
     });
     below.collect()
+}
+
+fn estimated(estimate: &Estimate) -> Fields {
+    vec![
+        plain("Startup Cost", format!("{:.2}", estimate.startup)),
+        plain("Total Cost", format!("{:.2}", estimate.total)),
+        plain("Plan Rows", format!("{:.0}", estimate.rows.round())),
+        plain("Plan Width", estimate.width),
+    ]
 }
 
 fn actual(actual: &Actual, options: &Options) -> Fields {

@@ -3,6 +3,7 @@
 //!
 //! This module does not know how steps are measured (`exec::watch`, or the runner of general queries).
 
+pub mod cost;
 pub mod document;
 pub mod expression;
 pub mod short;
@@ -12,6 +13,7 @@ use std::time::Duration;
 
 use varve_engine::{LeafCounts, PageCounts};
 
+use self::cost::Estimate;
 use crate::utility::explain::Options;
 
 /// One step of a plan.
@@ -34,6 +36,8 @@ pub struct Step {
     pub verbose: Vec<(&'static str, String)>,
     /// The columns that the step returns, as `table.column`. Only VERBOSE shows them.
     pub outputs: Vec<String>,
+    /// What the step is expected to cost and to return, if that was estimated.
+    pub estimate: Option<Estimate>,
     /// The measurements, if the step has run.
     pub actual: Option<Actual>,
     /// The steps from which this step gets its rows.
@@ -89,6 +93,14 @@ impl Step {
     pub fn fact(mut self, key: &'static str, value: &str) -> Step {
         self.facts.push((key, value.to_owned()));
         self
+    }
+
+    /// Takes over the estimates of the same plan.
+    pub fn take_estimates(&mut self, estimated: &Step) {
+        self.estimate = estimated.estimate;
+        for (step, estimated) in self.inner.iter_mut().zip(&estimated.inner) {
+            step.take_estimates(estimated);
+        }
     }
 }
 

@@ -4,39 +4,56 @@
 //! 1. A scan names the access path and the index.
 //! 2. A step that ran shows the figures that the meter has for it and for all steps below it.
 //!
-//! This module knows nothing about costs. The executor's plans have none.
+//! This module does not know how rows are estimated (trait `Guesses`). The estimates are only shown: the
+//! executor's plans do not depend on them.
 
-use varve_engine::{LeafCounts, ScanIndex, TableDef};
+use varve_engine::{LeafCounts, ScanIndex, TableDef, Value};
 
+use super::cost::{Estimate, Rates, ScanWork};
 use super::expression::{Names, shown};
 use super::{Actual, Step};
 use crate::eval::{CmpOp, Expr};
 use crate::exec::watch::{At, Meter};
+use crate::oid;
 use crate::plan::{
     Access, AggCall, AggKind, Insert, InsertSource, KeyRange, OnConflict, Plan, Select, Source, TableAccess,
 };
 
-/// The steps of a plan, with the measurements of `meter` if the plan has run.
-pub fn steps(plan: &Plan, meter: Option<&Meter>) -> Step {
-    let steps = Steps { meter };
+/// Estimates the parts of a plan.
+pub trait Guesses {
+    /// The costs of single operations.
+    fn rates(&self) -> &Rates;
+
+    /// What a scan reads, and the number of rows that it returns. `None` if the table cannot be read.
+    fn scan(&self, target: &TableAccess, filter: Option<&Expr>) -> Option<(ScanWork, f64)>;
+}
+
+/// The steps of a plan, with the measurements of `meter` if the plan has run, and with the estimates of
+/// `guesses`.
+pub fn steps(plan: &Plan, meter: Option<&Meter>, guesses: Option<&dyn Guesses>) -> Step {
+    let steps = Steps { meter, guesses };
     match plan {
         Plan::Select(s) => steps.select(s),
         Plan::Insert(i) => {
             let source = match &i.source {
-                InsertSource::Values(rows) if rows.len() == 1 => steps.at(At::Source, Step::new("Result")),
-                InsertSource::Values(_) => steps.at(At::Source, values_scan()),
+                InsertSource::Values(rows) if rows.len() == 1 => {
+                    steps.made(steps.at(At::Source, Step::new("Result")), 1.0)
+                }
+                InsertSource::Values(rows) => {
+                    steps.made(steps.at(At::Source, values_scan()), rows.len() as f64)
+                }
                 InsertSource::Query(q, _) | InsertSource::Queried(q, _) => steps.select(q),
             };
             steps.change(plan, source)
         }
-        Plan::Update(u) => steps.change(plan, steps.scan(&u.target, u.filter.as_ref())),
-        Plan::Delete(d) => steps.change(plan, steps.scan(&d.target, d.filter.as_ref())),
+        Plan::Update(u) => steps.change(plan, steps.scan(&u.target, u.filter.as_ref(), ROW_ID_BYTES)),
+        Plan::Delete(d) => steps.change(plan, steps.scan(&d.target, d.filter.as_ref(), ROW_ID_BYTES)),
     }
 }
 
 /// The step that changes the rows of `source`.
 pub fn change(plan: &Plan, source: Step, meter: Option<&Meter>) -> Step {
-    Steps { meter }.change(plan, source)
+    Steps { meter, guesses: None }.change(plan, source)
 }
 
 /// The step that locks the rows of `source`. `rows` is their number, if the plan has run.
@@ -53,9 +70,28 @@ fn values_scan() -> Step {
 
 struct Steps<'m> {
     meter: Option<&'m Meter>,
+    guesses: Option<&'m dyn Guesses>,
 }
 
 impl Steps<'_> {
+    /// The step with an estimate, which is made from those of the steps below it.
+    fn estimated<const N: usize>(
+        &self,
+        step: Step,
+        below: [&Step; N],
+        make: impl FnOnce(&Rates, [Estimate; N]) -> Estimate,
+    ) -> Step {
+        let mut known = [Estimate::default(); N];
+        let is_known = known
+            .iter_mut()
+            .zip(below)
+            .all(|(known, step)| step.estimate.inspect(|estimate| *known = *estimate).is_some());
+        match self.guesses.filter(|_| is_known) {
+            Some(guesses) => Step { estimate: Some(make(guesses.rates(), known)), ..step },
+            None => step,
+        }
+    }
+
     /// The step with its own measurements. `over` adds those of the steps below.
     fn at(&self, at: At, step: Step) -> Step {
         let done = self.meter.map(|meter| meter.done(at));
@@ -88,6 +124,11 @@ impl Steps<'_> {
         step.over(inner)
     }
 
+    /// A step that computes its rows from nothing.
+    fn made(&self, step: Step, rows: f64) -> Step {
+        self.estimated(step, [], |rates, []| rates.made(rows, 0))
+    }
+
     fn change(&self, plan: &Plan, source: Step) -> Step {
         let (name, returns) = match plan {
             Plan::Insert(i) => ("Insert", i.returning.is_some()),
@@ -108,12 +149,18 @@ impl Steps<'_> {
         if let Some(actual) = step.actual.as_mut().filter(|_| !returns) {
             actual.rows = 0;
         }
+        let below = |estimate: Estimate| match returns {
+            true => estimate,
+            false => Estimate { rows: 0.0, width: 0, ..estimate },
+        };
+        step.estimate = source.estimate.map(below);
         self.over(step, vec![source])
     }
 
     fn select(&self, s: &Select) -> Step {
         let names = source_names(&s.source);
         let slots = |n: usize| slot_name(s, n, &*names);
+        let width = outputs_width(s);
         let mut step = self.source(s, &*names);
         if let Some(a) = &s.aggregate {
             let mut group = match a.single {
@@ -126,7 +173,12 @@ impl Steps<'_> {
             if let Some(having) = &a.having {
                 group = group.note("Filter", shown(having, &slots));
             }
-            step = self.over(self.at(At::Group, group), vec![step]);
+            let group = self.estimated(self.at(At::Group, group), [&step], |rates, [below]| {
+                // Without statistics of the keys, PostgreSQL assumes 200 groups, too.
+                let groups = if a.single { 1.0 } else { below.rows.min(GROUPS) };
+                rates.group(below, (a.keys.len() + a.calls.len()) as f64, groups, width)
+            });
+            step = self.over(group, vec![step]);
         }
         // A single row that is found by its key is returned directly.
         let is_point = matches!(&s.source, Source::Table(TableAccess { access: Access::Point(_), .. }))
@@ -135,18 +187,31 @@ impl Steps<'_> {
         if (!s.order.is_empty() || s.distinct) && (!is_point || s.lock.is_some() || has_window) {
             let input: &Names<'_> = if s.aggregate.is_some() { &slots } else { &*names };
             let sort = Step::new("Sort").note("Sort Key", sort_keys(s, input));
-            step = self.over(self.at(At::Sort, sort), vec![step]);
+            let sort = self.estimated(self.at(At::Sort, sort), [&step], |rates, [below]| rates.sort(below));
+            step = self.over(sort, vec![step]);
         }
         if s.distinct && (!is_point || has_window) {
-            step = self.over(self.at(At::Unique, Step::new("Unique")), vec![step]);
+            step = self.passing_on(At::Unique, "Unique", step);
         }
         if s.lock.is_some() {
-            step = self.over(self.at(At::Lock, Step::new("LockRows")), vec![step]);
+            step = self.passing_on(At::Lock, "LockRows", step);
         }
         if has_window {
-            step = self.over(self.at(At::Limit, Step::new("Limit")), vec![step]);
+            let limit = self.at(At::Limit, Step::new("Limit"));
+            let limit = self.estimated(limit, [&step], |rates, [below]| {
+                rates.limit(below, limit_rows(s).unwrap_or(below.rows))
+            });
+            step = self.over(limit, vec![step]);
         }
         step
+    }
+
+    /// A step that looks at each row of the step below it.
+    fn passing_on(&self, at: At, name: &str, below: Step) -> Step {
+        let step = self.estimated(self.at(at, Step::new(name)), [&below], |rates, [below]| {
+            rates.filter(below, 1.0, below.rows, below.width)
+        });
+        self.over(step, vec![below])
     }
 
     fn source(&self, s: &Select, names: &Names<'_>) -> Step {
@@ -154,8 +219,16 @@ impl Steps<'_> {
             Some(filter) => step.note("Filter", shown(filter, names)),
             None => step,
         };
+        let width = input_width(s);
+        let rows = match &s.source {
+            Source::Nothing => Some(1.0),
+            Source::Values(rows, _) => Some(rows.len() as f64),
+            Source::Unnest(..) => Some(UNNESTED_ROWS),
+            Source::Series(..) => Some(SERIES_ROWS),
+            _ => None,
+        };
         let step = match &s.source {
-            Source::Table(t) => return self.scan(t, s.filter.as_ref()),
+            Source::Table(t) => return self.scan(t, s.filter.as_ref(), width),
             Source::Loops(steps) => return filter(self.loops(steps, names, true)),
             Source::Nothing => Step::new("Result"),
             Source::Values(..) => values_scan(),
@@ -170,7 +243,11 @@ impl Steps<'_> {
             | Source::Shared(_)
             | Source::Work(..) => Step::new("General"),
         };
-        self.at(At::Source, filter(step))
+        let step = self.at(At::Source, filter(step));
+        match rows {
+            Some(rows) => self.estimated(step, [], |rates, []| rates.made(rows, width)),
+            None => step,
+        }
     }
 
     /// Makes nested joins: each join has the join of the earlier tables as its outer side.
@@ -185,13 +262,17 @@ impl Steps<'_> {
         if let Some(filter) = &last.filter {
             step = step.note("Filter", shown(filter, names));
         }
-        let scan = self.at(At::Loop(n), step);
+        let width = columns_width(&last.target.table, last.columns.iter().copied());
+        let scan = self.scanned(self.at(At::Loop(n), step), &last.target, last.filter.as_ref(), width);
         if before.is_empty() {
             return scan;
         }
         let join = Step::new("Nested Loop").fact("Join Type", "Inner");
         let outer = self.loops(before, names, false);
-        let mut join = Step { actual: scan.actual.map(|a| joined_rows(&a, outer.actual)), ..join };
+        let join = Step { actual: scan.actual.map(|a| joined_rows(&a, outer.actual)), ..join };
+        let mut join = self.estimated(join, [&outer, &scan], |rates, [outer, scan]| {
+            rates.nested_loop(outer, scan, 0.0, outer.rows * scan.rows, outer.width + scan.width)
+        });
         if is_whole {
             // The work on the rows of the innermost loop counts for the outermost join.
             let own = self.at(At::Source, Step::default()).actual;
@@ -203,14 +284,77 @@ impl Steps<'_> {
         self.over(join, vec![outer, scan])
     }
 
-    fn scan(&self, t: &TableAccess, filter: Option<&Expr>) -> Step {
+    /// The step of a scan with its estimate.
+    fn scanned(&self, step: Step, target: &TableAccess, filter: Option<&Expr>, width: u32) -> Step {
+        // The condition of a loop may read columns of the earlier tables. Then nothing is known about it.
+        let columns = target.table.columns.len();
+        let own = filter.filter(|filter| {
+            let mut read = Vec::new();
+            filter.add_columns(&mut read);
+            read.iter().all(|column| *column < columns)
+        });
+        let estimate = self.guesses.and_then(|guesses| {
+            let (work, rows) = guesses.scan(target, own)?;
+            Some(guesses.rates().scan(&work, rows, width))
+        });
+        Step { estimate, ..step }
+    }
+
+    fn scan(&self, t: &TableAccess, filter: Option<&Expr>, width: u32) -> Step {
         let names = |n: usize| t.table.columns.get(n).map_or_else(|| format!("${n}"), |c| c.name.clone());
         let mut step = scan_step(t, &names, &names);
         if let Some(filter) = filter {
             step = step.note("Filter", shown(filter, &names));
         }
-        self.at(At::Source, step)
+        self.scanned(self.at(At::Source, step), t, filter, width)
     }
+}
+
+/// The size of what finds a row again, in bytes (PostgreSQL's `ctid`).
+const ROW_ID_BYTES: u32 = 6;
+/// The assumed number of groups.
+const GROUPS: f64 = 200.0;
+/// The assumed number of rows of `unnest` and of `generate_series` (`prorows` in PostgreSQL).
+const UNNESTED_ROWS: f64 = 100.0;
+const SERIES_ROWS: f64 = 1000.0;
+
+/// The number of rows that LIMIT lets pass, if it is a constant.
+fn limit_rows(s: &Select) -> Option<f64> {
+    match s.limit.as_ref()? {
+        Expr::Const(Value::Int8(rows)) => Some(*rows as f64),
+        Expr::Const(Value::Int4(rows)) => Some(f64::from(*rows)),
+        _ => None,
+    }
+}
+
+/// The assumed size of the rows that a query returns, in bytes.
+fn outputs_width(s: &Select) -> u32 {
+    let visible = s.outputs.iter().take(s.visible);
+    visible.map(|output| oid::assumed_width(output.t.ty.oid(), output.t.typmod)).sum()
+}
+
+/// The assumed size of the rows that a query reads from its source, in bytes.
+fn input_width(s: &Select) -> u32 {
+    let Source::Table(target) = &s.source else { return outputs_width(s) };
+    let mut columns = Vec::new();
+    match &s.aggregate {
+        Some(a) => {
+            let arguments = a.calls.iter().filter_map(|call| call.argument.as_ref());
+            a.keys.iter().chain(arguments).for_each(|expr| expr.add_columns(&mut columns));
+        }
+        None => s.outputs.iter().for_each(|output| output.expr.add_columns(&mut columns)),
+    }
+    columns_width(&target.table, columns)
+}
+
+/// The assumed size of these columns of a table, in bytes.
+fn columns_width(table: &TableDef, columns: impl IntoIterator<Item = usize>) -> u32 {
+    let columns = columns.into_iter().filter_map(|column| table.columns.get(column));
+    let width = |t| {
+        let (oid, typmod) = oid::of_column(t);
+        oid::assumed_width(oid, typmod)
+    };
+    columns.map(|column| width(&column.column_type)).sum()
 }
 
 /// The measurements of nested loops. They return the rows of the innermost loop.
@@ -362,5 +506,5 @@ pub fn index_name(table: &TableDef, index: ScanIndex) -> &str {
 
 /// The step of a scan in a general query: the table, the access path, and the condition on its rows.
 pub fn scan_of(t: &TableAccess, filter: Option<&Expr>) -> Step {
-    Steps { meter: None }.scan(t, filter)
+    Steps { meter: None, guesses: None }.scan(t, filter, 0)
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use varve_engine::{LeafCounts, PageCounts};
 
+use super::cost::Estimate;
 use super::{Actual, Explained, Step};
 
 /// The size of PostgreSQL's blocks, in bytes. Temporary files are counted in these blocks.
@@ -60,6 +61,10 @@ impl Text<'_> {
         line.push_str(&step.name);
         step.index.iter().for_each(|index| line.push_str(&format!(" using {index}")));
         step.relation.iter().for_each(|relation| line.push_str(&format!(" on {relation}")));
+        if let Some(estimate) = step.estimate.filter(|_| self.explained.options.shows_costs()) {
+            let Estimate { startup, total, rows, width } = estimate;
+            _ = write!(line, "  (cost={startup:.2}..{total:.2} rows={:.0} width={width})", rows.round());
+        }
         step.actual.iter().for_each(|actual| self.actual(actual, &mut line));
         self.lines.push(line);
         let verbose = self.explained.options.verbose.then_some(&step.verbose);

@@ -14,12 +14,13 @@ use std::time::{Duration, Instant};
 use varve_engine::{Catalog, Datum, PageCounts, PageMeter, Value};
 
 use super::Session;
+use super::guesses::{Measures, rates};
 use super::run::Ran;
 use crate::ast::{Definition, Statement};
 use crate::error::{Result, SqlError};
 use crate::exec::watch::{At, Meter, Watch};
 use crate::explain::{Explained, Step, document, short, show};
-use crate::general::{Analyzed, Emit, Gauge, General, Query};
+use crate::general::{Analyzed, Around, Emit, Gauge, General, Query, Rates};
 use crate::oid::{self, Oid};
 use crate::parse::{self, Parsed};
 use crate::plan::{Plan, Select};
@@ -40,9 +41,9 @@ pub(super) struct Analysis {
 }
 
 impl Analysis {
-    fn new(options: &Options) -> Analysis {
+    fn new(options: &Options, rates: Option<Rates>) -> Analysis {
         let timing = options.shows_timing();
-        Analysis { gauge: Gauge { timing }, meter: Meter::new(timing), query: RefCell::default() }
+        Analysis { gauge: Gauge { timing, rates }, meter: Meter::new(timing), query: RefCell::default() }
     }
 }
 
@@ -116,7 +117,7 @@ impl Session {
             let bound = Shown { plan: Step::default(), planning, planning_pages, execution: None };
             let shown = match explain.options.analyze {
                 true => self.analyzed(&prepared, plan, params, &explain.options, bound)?,
-                false => self.planned(&prepared, plan, params, bound)?,
+                false => self.planned(&prepared, plan, params, &explain.options, bound)?,
             };
             if let Some(mut shown) = shown {
                 if let Some(columns) = &prepared.columns {
@@ -166,18 +167,17 @@ impl Session {
         prepared: &Prepared,
         plan: &Plan,
         params: &[Datum<'_>],
+        options: &Options,
         bound: Shown,
     ) -> Result<Option<Shown>> {
         self.authorize(plan, &prepared.needs)?;
-        let select = match plan {
-            Plan::Select(select) if self.is_for_runner(select) => Some(select),
-            plan => plan.general(),
-        };
-        let Some(select) = select else {
-            return Ok(Some(Shown { plan: short::steps(plan, None), ..bound }));
+        let Some(select) = self.for_runner(plan) else {
+            let plan = self.with_costs(plan, params, options)?;
+            return Ok(Some(Shown { plan, ..bound }));
         };
         let begin = Instant::now();
-        let Some(step) = self.explain_general(select, params)? else { return Ok(None) };
+        let rates = options.shows_costs().then(|| rates(&self.settings));
+        let Some(step) = self.explain_general(select, params, rates)? else { return Ok(None) };
         let planning = bound.planning + begin.elapsed();
         Ok(Some(Shown { plan: around(plan, select, step, None, None), planning, ..bound }))
     }
@@ -191,8 +191,14 @@ impl Session {
         options: &Options,
         bound: Shown,
     ) -> Result<Option<Shown>> {
+        self.authorize(plan, &prepared.needs)?;
+        let estimated = match self.for_runner(plan) {
+            Some(_) => Step::default(),
+            None => self.with_costs(plan, params, options)?,
+        };
         let began = Instant::now();
-        self.analysis = Some(Box::new(Analysis::new(options)));
+        let rates = options.shows_costs().then(|| rates(&self.settings));
+        self.analysis = Some(Box::new(Analysis::new(options, rates)));
         let ran = self.run(prepared, params, 1, false, &mut Nowhere);
         let took = began.elapsed();
         let Some(analysis) = self.analysis.take() else {
@@ -215,8 +221,34 @@ impl Session {
                 planning_pages: bound.planning_pages + query.planning_pages,
                 execution: Some(took.saturating_sub(query.planning)),
             },
-            _ => Shown { plan: short::steps(plan, Some(meter)), execution: Some(took), ..bound },
+            _ => {
+                let mut plan = short::steps(plan, Some(meter), None);
+                plan.take_estimates(&estimated);
+                Shown { plan, execution: Some(took), ..bound }
+            }
         }))
+    }
+
+    /// The query of a plan that the runner of general queries runs.
+    fn for_runner<'p>(&mut self, plan: &'p Plan) -> Option<&'p Select> {
+        match plan {
+            Plan::Select(select) if self.is_for_runner(select) => Some(select),
+            plan => plan.general(),
+        }
+    }
+
+    /// The steps of a plan for the executor, with their costs if these are shown.
+    fn with_costs(&mut self, plan: &Plan, params: &[Datum<'_>], options: &Options) -> Result<Step> {
+        if !options.shows_costs() {
+            return Ok(short::steps(plan, None, None));
+        }
+        let rates = rates(&self.settings);
+        let around = Around::new(&self.facts, params);
+        self.go_back(None)?;
+        let txn = self.begin_engine();
+        txn.start_statement();
+        let measures = Measures::new(txn, around, rates);
+        Ok(short::steps(plan, None, Some(&measures)))
     }
 }
 

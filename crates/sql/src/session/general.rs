@@ -19,7 +19,7 @@ use crate::exec::reference::Pending;
 use crate::exec::select::Window;
 use crate::exec::{Exec, Row, shown};
 use crate::explain::Step;
-use crate::general::{Around, General, Limits, OnlyRow, Query};
+use crate::general::{Around, General, Limits, OnlyRow, Query, Rates};
 use crate::kept::KeptRows;
 use crate::plan::{Access, LockWait, Plan, RowLock, Select, Source, TableAccess};
 use crate::prepared::Prepared;
@@ -106,7 +106,12 @@ impl Session {
     }
 
     /// The plan of a general query for EXPLAIN. `None` if a definition is out of date.
-    pub(super) fn explain_general(&mut self, select: &Select, params: &[Datum<'_>]) -> Result<Option<Step>> {
+    pub(super) fn explain_general(
+        &mut self,
+        select: &Select,
+        params: &[Datum<'_>],
+        rates: Option<Rates>,
+    ) -> Result<Option<Step>> {
         let general = self.general(select)?;
         let limits = self.limits();
         let around = Arc::new(Around::new(&self.facts, params));
@@ -114,7 +119,8 @@ impl Session {
         let txn = self.begin_engine();
         txn.start_statement();
         let Some(tables) = opened(txn, select)? else { return Ok(None) };
-        general.explain(Query { select, tables, txn, around, only: None, statement: None, limits }).map(Some)
+        let query = Query { select, tables, txn, around, only: None, statement: None, limits };
+        general.explain(query, rates).map(Some)
     }
 
     /// Runs an INSERT, UPDATE or DELETE whose rows come from a general query. The statement has already

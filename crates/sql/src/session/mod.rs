@@ -31,6 +31,7 @@ mod database;
 mod explain;
 mod extension;
 mod general;
+mod guesses;
 mod identity;
 mod lock;
 mod locked;

@@ -35,6 +35,8 @@ pub struct Options {
     pub settings: bool,
     /// FORMAT
     pub format: Format,
+    /// COSTS OFF: the estimates of each step are not shown.
+    without_costs: bool,
     /// TIMING, if written.
     timing: Option<bool>,
     /// SUMMARY, if written.
@@ -45,6 +47,11 @@ impl Options {
     /// Whether the time of each step is measured.
     pub fn shows_timing(&self) -> bool {
         self.timing.unwrap_or(self.analyze)
+    }
+
+    /// Whether the estimated costs and rows of each step are shown.
+    pub fn shows_costs(&self) -> bool {
+        !self.without_costs
     }
 
     /// Whether planning and execution time are shown.
@@ -101,8 +108,7 @@ fn option(source: Source<'_>, given: Opt<'_>, options: &mut Options) -> Result<(
         "timing" => options.timing = Some(given.flag()?),
         "summary" => options.summary = Some(given.flag()?),
         "settings" => options.settings = given.flag()?,
-        // Varve's plans have no costs to show.
-        "costs" => _ = given.flag()?,
+        "costs" => options.without_costs = !given.flag()?,
         "wal" if given.flag()? => return Err(SqlError::unsupported("EXPLAIN (WAL)")),
         "wal" => {}
         "format" => options.format = format(source, given)?,

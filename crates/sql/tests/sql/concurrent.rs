@@ -238,7 +238,7 @@ fn explain_execute_in_a_block_sees_that_the_table_was_altered() {
     let changed = ["! 0A000 cached plan must not change result type"];
     assert_eq!(altered(&mut a, "b", "explain analyze execute whole"), changed);
     assert_eq!(altered(&mut a, "c", "explain execute whole"), changed);
-    let lines = altered(&mut a, "d", "explain (analyze, timing off, summary off) execute part");
+    let lines = altered(&mut a, "d", "explain (analyze, costs off, timing off, summary off) execute part");
     assert!(lines[0].contains("rows=3"), "{lines:?}");
 }
 

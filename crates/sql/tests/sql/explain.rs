@@ -48,7 +48,8 @@ fn json_is_postgresql_s() {
     let mut session = session(&db);
     lines(&mut session, "create table t (a int primary key, b int)");
     lines(&mut session, "insert into t select i, i from generate_series(1, 10) i");
-    let sql = "explain (analyze, timing off, summary off, format json) update t set b = 1 where a < 3";
+    let sql =
+        "explain (analyze, costs off, timing off, summary off, format json) update t set b = 1 where a < 3";
     assert_eq!(lines(&mut session, sql), [UPDATED, "= EXPLAIN"]);
     assert_eq!(lines(&mut session, "select count(*) from t where b = 1"), ["2", "= SELECT 1"]);
     let timed =
@@ -119,4 +120,66 @@ fn pages_that_were_compressed_are_counted() {
     assert!(note.is_some_and(|l| l.ends_with("kB stored")), "{told:?}");
     let told = lines(&mut session, "explain (analyze, buffers) select count(*) from t");
     assert!(!told.iter().any(|l| l.contains("Decompressed")), "they are plain in the pool: {told:?}");
+}
+
+/// The estimate of the first step: startup cost, total cost, rows and width.
+fn estimated(session: &mut Session, sql: &str) -> [f64; 4] {
+    let json = lines(session, &format!("explain (format json) {sql}")).remove(0);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let plan = &json[0]["Plan"];
+    ["Startup Cost", "Total Cost", "Plan Rows", "Plan Width"].map(|key| plan[key].as_f64().unwrap())
+}
+
+#[test]
+fn rows_are_estimated_from_the_tables() {
+    let db = reopened(&MemoryDirectory::new());
+    let mut session = session(&db);
+    lines(&mut session, "create table t (a int primary key, b int, c text)");
+    lines(&mut session, "insert into t select i, i / 100, 'row ' || i from generate_series(1, 20000) i");
+    lines(&mut session, "create index tb on t (b)");
+    let mut near = |sql: &str, rows: f64| {
+        let [startup, total, estimate, _] = estimated(&mut session, sql);
+        assert!((rows * 0.7 - 1.0..=rows * 1.4 + 1.0).contains(&estimate), "{sql}: {estimate} for {rows}");
+        assert!(0.0 <= startup && startup <= total && total > 0.0, "{sql}: {startup}..{total}");
+    };
+    near("select * from t", 20_000.0);
+    near("select * from t where a = 77", 1.0);
+    near("select * from t where a between 5000 and 9999", 5_000.0);
+    near("select * from t where a < 2000", 2_000.0);
+    near("select * from t where a > 2000", 18_000.0);
+    near("select * from t where a in (1, 3, 5)", 3.0);
+    near("select * from t where b = 50", 100.0);
+    near("select b from t where b between 20 and 39", 2_000.0);
+    near("select * from t where a > 10000 and c like '%7'", 1_000.0);
+    near("select * from t where c <> 'x' limit 10", 10.0);
+    near("select x.a from t x, t y where x.a = 5000 and y.a = x.b", 1.0);
+    near("select count(*) from t where a < 100", 1.0);
+    // A scan of everything costs more than the part of an index.
+    let whole = estimated(&mut session, "select * from t")[1];
+    assert!(estimated(&mut session, "select * from t where a < 200")[1] < whole / 20.0);
+    assert_eq!(estimated(&mut session, "select a, b from t where a < 10")[3], 8.0);
+    // Nothing runs, and no row is returned by a change without RETURNING.
+    assert_eq!(estimated(&mut session, "delete from t where a < 100")[2], 0.0);
+    assert_eq!(lines(&mut session, "select count(*) from t"), ["20000", "= SELECT 1"]);
+}
+
+#[test]
+fn costs_follow_the_settings_and_can_be_left_out() {
+    let db = reopened(&MemoryDirectory::new());
+    let mut session = session(&db);
+    lines(&mut session, "create table t (a int primary key, b text)");
+    lines(&mut session, "insert into t select i, repeat('x', 100) from generate_series(1, 2000) i");
+    let before = estimated(&mut session, "select * from t")[1];
+    lines(&mut session, "set cpu_tuple_cost = 1");
+    assert!(estimated(&mut session, "select * from t")[1] > before + 1000.0);
+    lines(&mut session, "reset cpu_tuple_cost");
+    lines(&mut session, "set seq_page_cost = 0; set cpu_tuple_cost = 0; set cpu_operator_cost = 0");
+    assert_eq!(estimated(&mut session, "select * from t")[1], 0.0);
+    let shown = lines(&mut session, "explain select * from t where a = 5");
+    assert_eq!(shown[0], "Index Scan using t_pkey on t  (cost=0.00..4.00 rows=1 width=36)");
+    let shown = lines(&mut session, "explain (costs off) select * from t where a = 5");
+    assert_eq!(shown[0], "Index Scan using t_pkey on t");
+    let shown = lines(&mut session, "explain (analyze, timing off) select * from t where a = 5");
+    let both = "Index Scan using t_pkey on t  (cost=0.00..4.00 rows=1 width=36) (actual rows=1 loops=1)";
+    assert_eq!(shown[0], both);
 }
