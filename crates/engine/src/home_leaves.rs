@@ -36,6 +36,17 @@ pub struct HomeLeaves {
     newer: Vec<bool>,
 }
 
+/// A sample of a table's leaves.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct HomeFacts {
+    /// The number of leaves in the sample.
+    pub leaves: usize,
+    /// Of these, the leaves with changes that the data file may lack.
+    pub newer: usize,
+    /// Of these, the leaves in the buffer pool.
+    pub resident: usize,
+}
+
 impl HomeLeaves {
     /// The leaves.
     pub fn pages(&self) -> &[PageId] {
@@ -99,6 +110,26 @@ impl Reader {
         Ok(Some(HomeLeaves { owner: store.tree.owner(), bound, floor, list, newer }))
     }
 
+    /// What a scan of the data file by another process finds, from samples of up to `leaves_max` leaves after
+    /// each of these places. `None` if another process can't read the table's leaves. The first leaf of a
+    /// place does not count, because a sample of its rows may have brought it into the pool.
+    pub fn home_facts(
+        &mut self,
+        table: &Table,
+        places: &[Vec<u8>],
+        leaves_max: usize,
+    ) -> Result<Option<HomeFacts>> {
+        let mut facts = HomeFacts::default();
+        for place in places {
+            let Some(leaves) = self.home_leaves(table, place, leaves_max + 1)? else { return Ok(None) };
+            let pages = leaves.pages();
+            facts.leaves += pages.len().saturating_sub(1);
+            facts.newer += (1..pages.len()).filter(|leaf| leaves.is_newer(*leaf)).count();
+            facts.resident += self.cx.core.pager.resident_count(pages.get(1..).unwrap_or_default());
+        }
+        Ok(Some(facts))
+    }
+
     /// The file of the leaves.
     pub fn data_file(&self) -> Result<DataFile> {
         Ok(self.cx.core.pager.data_file()?)
@@ -109,8 +140,8 @@ impl Reader {
         self.cx.core.pager.page_size()
     }
 
-    /// Fails if the snapshot became too old, or if the statement is cancelled. A caller of `home_leaves` asks this after the other process has
-    /// read the leaves, and drops what it has read if this fails.
+    /// Fails if the snapshot became too old, or if the statement is cancelled. A caller of `home_leaves` asks
+    /// this after the other process has read the leaves, and drops what it has read if this fails.
     pub fn check_snapshot(&mut self) -> Result<()> {
         self.cx.check_cancel()?;
         self.cx.view().map(|_| ())

@@ -95,7 +95,7 @@ pub use catalog::{
 pub use check::CheckReport;
 pub use database::{Database, DatabaseStats};
 pub use error::{Error, KeyPartValue, ObjectKind, Result};
-pub use home_leaves::{HomeLeaves, fences_hash};
+pub use home_leaves::{HomeFacts, HomeLeaves, fences_hash};
 pub use interval::{DAY_US, Interval};
 pub use io::{DeviceTrace, IoRow};
 pub use leaf_rows::{LeafColumn, LeafCounts, LeafRows, OnShown, Shown};

@@ -6,7 +6,7 @@
 //! 2. `listening on ADDRESS` is printed when hosts can connect.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -14,7 +14,7 @@ use signal_hook::iterator::Signals;
 use varve_device::{FileDirectory, FileOptions};
 
 use crate::client::Address;
-use crate::error::{Result, SmartError};
+use crate::error::Result;
 use crate::key::SharedKey;
 use crate::profile::DeviceProfile;
 use crate::serve::{Limits, Server, ServerOptions};
@@ -44,9 +44,9 @@ impl ServeCommand {
     pub fn run(&self) -> Result<()> {
         let mut signals = Signals::new([SIGINT, SIGTERM])?;
         let options = ServerOptions {
-            key: SharedKey::of(&read(&self.key_file)?)?,
+            key: SharedKey::of_file(&self.key_file)?,
             limits: Limits::default(),
-            profile: self.profile.as_deref().map(profile).transpose()?,
+            profile: self.profile.as_deref().map(DeviceProfile::find).transpose()?,
         };
         let files = FileOptions { read_only: true, ..FileOptions::default() };
         let directory = FileDirectory::open(&self.directory, files)?;
@@ -61,22 +61,6 @@ impl ServeCommand {
         say("stopped");
         Ok(())
     }
-}
-
-/// The profile with this name, or in the file with this name.
-fn profile(name: &str) -> Result<DeviceProfile> {
-    let parsed = match DeviceProfile::named(name) {
-        Some(parsed) => parsed,
-        None => DeviceProfile::parse(&String::from_utf8_lossy(&read(Path::new(name))?)),
-    };
-    parsed.map_err(SmartError::Profile)
-}
-
-fn read(file: &Path) -> Result<Vec<u8>> {
-    let named = |error: std::io::Error| {
-        SmartError::Read(std::io::Error::new(error.kind(), format!("{}: {error}", file.display())))
-    };
-    std::fs::read(file).map_err(named)
 }
 
 /// Prints a line. If the reader has gone, the program continues.

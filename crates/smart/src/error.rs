@@ -1,5 +1,7 @@
 //! Errors of scans in a smart device. The host answers each of them by scanning the rest itself.
 
+use std::path::Path;
+
 use thiserror::Error;
 
 /// Why a scan can't run in the device, or stopped there.
@@ -64,6 +66,14 @@ pub enum SmartError {
     /// The engine failed.
     #[error(transparent)]
     Engine(#[from] varve_engine::Error),
+}
+
+/// Reads a file of the configuration.
+pub(crate) fn read(file: &Path) -> Result<Vec<u8>> {
+    let named = |error: std::io::Error| {
+        SmartError::Read(std::io::Error::new(error.kind(), format!("{}: {error}", file.display())))
+    };
+    std::fs::read(file).map_err(named)
 }
 
 /// Result of a step of a scan.

@@ -8,7 +8,9 @@
 //! 3. If the device fails, the leaves that were not done become ranges for the host. A device that failed is
 //!    not asked again in the same scan.
 
+use std::borrow::Borrow;
 use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -29,7 +31,7 @@ const LEAVES_MAX: usize = 4096;
 /// Memory for groups on the host.
 const GROUP_BYTES_MAX: usize = 256 << 20;
 
-/// Counters of a device since it was configured.
+/// Counters of a device since it was configured, or of one scan.
 #[derive(Debug, Default)]
 pub struct ScanCounts {
     /// Scans that asked the device.
@@ -96,8 +98,12 @@ struct Sent {
 }
 
 /// A scan of a table with a device.
-pub struct SmartScan<'d> {
-    device: &'d SmartDevice,
+pub struct SmartScan<D> {
+    device: D,
+    /// Counters of this scan.
+    counts: Arc<ScanCounts>,
+    /// Memory for groups on the host.
+    group_bytes: usize,
     program: Program,
     schema: arrow_schema::SchemaRef,
     has_groups: bool,
@@ -115,16 +121,18 @@ pub(crate) fn kinds(table: &Table) -> Vec<ColumnKind> {
     table.def().columns.iter().map(|column| ColumnKind::of(column.column_type)).collect()
 }
 
-impl<'d> SmartScan<'d> {
+impl<D: Borrow<SmartDevice>> SmartScan<D> {
     /// Begins a scan of a table. The columns of the program are those of the table.
-    pub fn new(device: &'d SmartDevice, table: &Table, program: Program) -> Result<SmartScan<'d>> {
+    pub fn new(device: D, table: &Table, program: Program) -> Result<SmartScan<D>> {
         if program.columns != kinds(table) {
             return Err(SmartError::Program(format!("it is for another table than {}", table.def().name)));
         }
         let schema = Evaluator::new(&program, GROUP_BYTES_MAX)?.schema().clone();
-        device.counts.scans.fetch_add(1, Ordering::Relaxed);
+        device.borrow().counts.scans.fetch_add(1, Ordering::Relaxed);
         Ok(SmartScan {
             device,
+            counts: Arc::default(),
+            group_bytes: GROUP_BYTES_MAX,
             has_groups: matches!(program.output, crate::program::Output::Groups { .. }),
             program,
             schema,
@@ -134,6 +142,26 @@ impl<'d> SmartScan<'d> {
             sent: None,
             ranges: Vec::new(),
         })
+    }
+
+    /// Counts also in `counts`.
+    #[must_use]
+    pub fn counting(self, counts: Arc<ScanCounts>) -> SmartScan<D> {
+        counts.scans.fetch_add(1, Ordering::Relaxed);
+        SmartScan { counts, ..self }
+    }
+
+    /// Sets the memory for groups on the host. `run` fails if the groups need more.
+    #[must_use]
+    pub fn with_group_bytes(self, group_bytes: usize) -> SmartScan<D> {
+        SmartScan { group_bytes, ..self }
+    }
+
+    /// Adds to a counter of the device, and to that of this scan.
+    fn count(&self, which: fn(&ScanCounts) -> &AtomicU64, more: usize) {
+        for counts in [&self.device.borrow().counts, &*self.counts] {
+            which(counts).fetch_add(more as u64, Ordering::Relaxed);
+        }
     }
 
     /// The next step; `None` at the end. The reader and the table are the same in each call.
@@ -196,7 +224,7 @@ impl<'d> SmartScan<'d> {
             program: self.program.clone(),
             leaves: numbers.iter().map(listed).collect(),
         };
-        let SmartDevice { address, key, patience, .. } = self.device;
+        let SmartDevice { address, key, patience, .. } = self.device.borrow();
         let client = match &mut self.client {
             Some(client) => client,
             None => self.client.insert(Client::connect(address, key, *patience)?),
@@ -215,7 +243,7 @@ impl<'d> SmartScan<'d> {
                 part.deferred.iter().for_each(|at| sent.is_given[*at as usize] = true);
                 self.defer(&sent.leaves, &deferred);
                 let done = part.done as usize - sent.done;
-                self.device.counts.leaves.fetch_add((done - deferred.len()) as u64, Ordering::Relaxed);
+                self.count(|counts| &counts.leaves, done - deferred.len());
                 sent.done = part.done as usize;
                 if !part.is_end {
                     self.sent = Some(sent);
@@ -258,7 +286,7 @@ impl<'d> SmartScan<'d> {
         }
         if let Some(states) = batch.as_ref().filter(|_| self.has_groups) {
             // States that can't be merged must not make the scan fail later.
-            Evaluator::new(&self.program, GROUP_BYTES_MAX)?.merge(states)?;
+            Evaluator::new(&self.program, self.group_bytes)?.merge(states)?;
         }
         if part.is_end {
             client.close(sent.session)?;
@@ -267,15 +295,15 @@ impl<'d> SmartScan<'d> {
     }
 
     fn fail(&mut self, why: &SmartError) {
-        *self.device.last_failure.lock() = Some(why.to_string());
+        *self.device.borrow().last_failure.lock() = Some(why.to_string());
         self.client = None;
         self.has_failed = true;
-        self.device.counts.failures.fetch_add(1, Ordering::Relaxed);
+        self.count(|counts| &counts.failures, 1);
     }
 
     /// Adds the keys of these leaves, which are in order, to the ranges. Neighbours are one range.
     fn defer(&mut self, leaves: &HomeLeaves, numbers: &[usize]) {
-        self.device.counts.deferred.fetch_add(numbers.len() as u64, Ordering::Relaxed);
+        self.count(|counts| &counts.deferred, numbers.len());
         let runs: Vec<&[usize]> = numbers.chunk_by(|a, b| a + 1 == *b).collect();
         for run in runs.into_iter().rev() {
             let (lower, _) = leaves.keys(run[0]);
@@ -293,7 +321,7 @@ impl<'d> SmartScan<'d> {
         table: &Table,
         on_batch: &mut dyn FnMut(RecordBatch) -> Result<()>,
     ) -> Result<()> {
-        let mut own = Evaluator::new(&self.program, GROUP_BYTES_MAX)?;
+        let mut own = Evaluator::new(&self.program, self.group_bytes)?;
         while let Some(step) = self.next(reader, table)? {
             match step {
                 HostScan::Batch(states) if self.has_groups => own.merge(&states)?,

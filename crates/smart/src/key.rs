@@ -6,11 +6,12 @@
 //! 2. The two sides use different prefixes, so an answer can't be sent back as the other side's answer.
 
 use std::fmt;
+use std::path::Path;
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-use crate::error::{Result, SmartError};
+use crate::error::{Result, SmartError, read};
 
 /// The bytes of a random number, and of an answer.
 pub(crate) const NONCE_BYTES: usize = 32;
@@ -44,6 +45,11 @@ impl SharedKey {
             return Ok(SharedKey(key.to_vec()));
         }
         Err(SmartError::KeyLength { found: key.len(), min: KEY_BYTES_MIN, max: KEY_BYTES_MAX })
+    }
+
+    /// The key in this file.
+    pub fn of_file(file: &Path) -> Result<SharedKey> {
+        SharedKey::of(&read(file)?)
     }
 
     fn mac(&self, prover: Prover, parts: [&[u8]; 2]) -> Hmac<Sha256> {

@@ -17,6 +17,7 @@
 mod aggregate;
 mod client;
 mod command;
+mod cost;
 mod decode;
 mod error;
 mod evaluate;
@@ -32,6 +33,7 @@ mod wire;
 
 pub use client::{Address, Client};
 pub use command::ServeCommand;
+pub use cost::ScanShape;
 pub use decode::{RowSource, decode};
 pub use error::{Result, SmartError};
 pub use evaluate::Evaluator;

@@ -8,10 +8,13 @@
 //! Source: Do 2012, chapter 5. The times for each row are those of the published scans: 600 million rows in
 //! 134 s by rows, in 85 s by columns, and 255 s if every row is returned.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use serde::Deserialize;
+
+use crate::error::{SmartError, read};
 
 /// The speed and the limits of an emulated device.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -45,6 +48,15 @@ impl DeviceProfile {
     /// The profile with this name; `None` if there is none.
     pub fn named(name: &str) -> Option<Result<DeviceProfile, String>> {
         (name == "smart-ssd").then(|| DeviceProfile::parse(SMART_SSD))
+    }
+
+    /// The profile with this name, or in the file with this name.
+    pub fn find(name: &str) -> Result<DeviceProfile, SmartError> {
+        let parsed = match DeviceProfile::named(name) {
+            Some(parsed) => parsed,
+            None => DeviceProfile::parse(&String::from_utf8_lossy(&read(Path::new(name))?)),
+        };
+        parsed.map_err(SmartError::Profile)
     }
 
     /// Reads a profile from TOML.

@@ -340,6 +340,12 @@ impl Pager {
         self.shared.pool.fix_resident(id, access)
     }
 
+    /// The number of these pages that are in the pool. The caller must not rely on it, because pages come and
+    /// go.
+    pub fn resident_count(&self, ids: &[PageId]) -> usize {
+        ids.iter().filter(|id| self.shared.pool.is_resident(**id)).count()
+    }
+
     /// Starts to read those pages that are not in the pool, all together, with sequential access. This is a
     /// hint: an error shows only when the page is fixed.
     pub fn prefetch(&self, ids: &[PageId]) {
