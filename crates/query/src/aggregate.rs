@@ -55,6 +55,22 @@ pub fn function(fold: Fold, input: Ty, output: Ty) -> Arc<AggregateUDF> {
     Arc::new(AggregateUDF::new_from_impl(Folding { name, fold, input, output, signature }))
 }
 
+/// What an aggregate function does.
+pub struct FoldTypes {
+    /// How it combines its values.
+    pub fold: Fold,
+    /// The type of its values.
+    pub input: Ty,
+    /// The type of its result.
+    pub output: Ty,
+}
+
+/// Returns what an aggregate function does. `None` if it is not one of `function`.
+pub fn folded_by(function: &AggregateUDF) -> Option<FoldTypes> {
+    let Folding { fold, input, output, .. } = function.inner().downcast_ref::<Folding>()?;
+    Some(FoldTypes { fold: *fold, input: *input, output: *output })
+}
+
 impl AggregateUDFImpl for Folding {
     fn name(&self) -> &str {
         &self.name

@@ -33,6 +33,8 @@ use crate::apply::ApplyPlan;
 use crate::rows::RowsPlan;
 use crate::scan::{Scan, ScanPlan};
 use crate::shared::{Leaf, SharedTable};
+use crate::smart_groups::{SmartGrouping, SmartGroupsPlan};
+use crate::smart_scan::SmartScanPlan;
 use crate::spill_join::SpillJoinPlan;
 
 /// The assumed number of rows of a node of which nothing is known.
@@ -100,6 +102,12 @@ impl Costs<'_> {
         if let Some(scan) = plan.downcast_ref::<ScanPlan>() {
             return self.scan(scan.scan());
         }
+        if let Some(smart) = plan.downcast_ref::<SmartScanPlan>() {
+            return self.scan(smart.host().scan());
+        }
+        if let Some(smart) = plan.downcast_ref::<SmartGroupsPlan>() {
+            return self.smart_groups(smart.grouping());
+        }
         if let Some(joined) = self.join(plan, below) {
             return joined;
         }
@@ -143,6 +151,17 @@ impl Costs<'_> {
         }
         let columns = scan.columns.iter().map(|column| Some((facts.clone(), *column))).collect();
         Known { estimate, columns }
+    }
+
+    /// Groups that a smart device computes. The cost is that of the host's scan.
+    fn smart_groups(&self, grouping: &SmartGrouping) -> Known {
+        let scan = Scan { columns: grouping.keys().to_vec(), ..grouping.scan().scan().clone() };
+        let mut known = self.scan(&scan);
+        known.estimate.rows = match known.columns.first() {
+            Some(Some((facts, _))) => facts.distinct(grouping.keys()).min(known.estimate.rows),
+            _ => 1.0,
+        };
+        known
     }
 
     /// A node above one other node.

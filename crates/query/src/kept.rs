@@ -21,7 +21,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::execution_plan::reset_plan_states;
 use parking_lot::Mutex;
 use varve_engine::{Reader, Table};
-use varve_sql::general::{Around, Expr, Query, SqlError, push_image};
+use varve_sql::general::{Around, Expr, Query, SmartMode, SqlError, push_image};
 
 use crate::shared::SharedTable;
 
@@ -126,6 +126,8 @@ pub struct KeptPlan {
     pub tables: Vec<Arc<Table>>,
     /// The other values that the plan depends on.
     pub assumed: Arc<Assumed>,
+    /// Whether its scans may run in a smart device.
+    pub smart: SmartMode,
     /// The time when the plan was made.
     pub made: Instant,
 }
@@ -191,7 +193,9 @@ impl KeptPlans {
         idle.plans.retain(|(of, kept)| {
             *of != statement || kept.is_over(&query.tables) && kept.made.elapsed() < AGE_MAX
         });
-        let fits = |of: u64, kept: &KeptPlan| of == statement && kept.around.is_alike(&query.around);
+        let fits = |of: u64, kept: &KeptPlan| {
+            of == statement && kept.around.is_alike(&query.around) && kept.smart == query.limits.smart_scan
+        };
         let plans = idle.plans.iter().filter(|(of, kept)| fits(*of, kept));
         plans.map(|(_, kept)| kept.assumed.clone()).collect()
     }

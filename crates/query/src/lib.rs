@@ -51,6 +51,10 @@ mod run;
 mod scan;
 mod shared;
 mod sieve;
+mod smart_groups;
+mod smart_program;
+mod smart_rule;
+mod smart_scan;
 mod spill;
 mod spill_join;
 mod steps;
@@ -62,4 +66,5 @@ mod vector;
 mod window;
 
 pub use run::{Queries, QueryOptions};
+pub use smart_scan::SmartOptions;
 pub use temporary::EmulatedDrive;

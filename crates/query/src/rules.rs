@@ -56,6 +56,7 @@ use crate::large_limits::LargeLimits;
 use crate::merge_joins::{JoinsBy, SpillingJoins};
 use crate::outer_joins::ReduceOuterJoins;
 use crate::padded::PaddedSides;
+use crate::smart_rule::SmartScans;
 
 /// Returns the rules for logical plans, in the order in which they run.
 pub fn logical() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
@@ -100,12 +101,17 @@ impl OptimizerRule for Simplify {
     }
 }
 
-/// Returns the rules for physical plans, in the order in which they run.
-pub fn physical(joins: JoinsBy) -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
+/// Returns the rules for physical plans, in the order in which they run. `smart` chooses scans for a smart
+/// device, if there is one.
+pub fn physical(
+    joins: JoinsBy,
+    smart: Option<SmartScans>,
+) -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let mut rules: Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> = Vec::new();
     if joins != JoinsBy::InMemory {
         rules.push(Arc::new(SpillingJoins(joins)));
     }
+    rules.extend(smart.map(|smart| Arc::new(smart) as Arc<dyn PhysicalOptimizerRule + Send + Sync>));
     rules.extend::<[Arc<dyn PhysicalOptimizerRule + Send + Sync>; 14]>([
         Arc::new(Appends),
         Arc::new(OutputRequirements::new_add_mode()),

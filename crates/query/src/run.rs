@@ -31,7 +31,7 @@ use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 use datafusion::prelude::SessionConfig;
 use varve_engine::{Datum, PageMeter, planted_panic};
 use varve_sql::general::{
-    Analyzed, Around, Emit, Gauge, General, JoinMethod, Limits, Query, Rates, Select, SqlError, SqlState,
+    Analyzed, Around, Emit, Gauge, General, JoinMethod, Query, Rates, Select, SmartMode, SqlError, SqlState,
     Step, Ty,
 };
 
@@ -48,6 +48,8 @@ use crate::kept::{Assumed, KeptPlan, KeptPlans, Snapshot};
 use crate::memory;
 use crate::merge_joins::JoinsBy;
 use crate::rules;
+use crate::smart_rule::SmartScans;
+use crate::smart_scan::SmartOptions;
 use crate::spill::{self, Spills};
 use crate::steps;
 use crate::temporary::{EmulatedDrive, JoinResources, TemporaryDirectory};
@@ -75,6 +77,8 @@ pub struct QueryOptions {
     pub emulated_spill: Option<EmulatedDrive>,
     /// The number of executions of a statement after which its next plan is cached.
     pub custom_plans: u32,
+    /// A smart device that can scan the tables, if there is one.
+    pub smart: Option<Arc<SmartOptions>>,
 }
 
 impl Default for QueryOptions {
@@ -85,6 +89,7 @@ impl Default for QueryOptions {
             spill: None,
             emulated_spill: None,
             custom_plans: 1,
+            smart: None,
         }
     }
 }
@@ -94,6 +99,8 @@ pub struct Queries {
     state: SessionState,
     /// The same state, but with joins that spill. It is used for queries that have run out of memory.
     thrifty: SessionState,
+    /// The smart device, and both states for each way to use it.
+    smart: Option<Smart>,
     kept: KeptPlans,
     memory_bytes: usize,
     spill: Option<PathBuf>,
@@ -101,13 +108,42 @@ pub struct Queries {
     temporary: Option<Arc<TemporaryDirectory>>,
 }
 
+/// How queries are planned if there is a smart device. Each pair is for queries as `Queries::state`, and for
+/// those that have run out of memory.
+struct Smart {
+    options: Arc<SmartOptions>,
+    auto: [SessionState; 2],
+    on: [SessionState; 2],
+}
+
+impl Smart {
+    fn new(smart: &Arc<SmartOptions>, options: &QueryOptions, runtime: &Arc<RuntimeEnv>) -> Smart {
+        let states = |mode: SmartMode| {
+            [JoinsBy::InMemory, JoinsBy::Spilling].map(|joins| {
+                let scans = SmartScans { options: smart.clone(), mode };
+                state(options, runtime.clone(), joins, Some(scans))
+            })
+        };
+        Smart { options: smart.clone(), auto: states(SmartMode::Auto), on: states(SmartMode::On) }
+    }
+
+    fn states(&self, mode: SmartMode) -> Option<&[SessionState; 2]> {
+        match mode {
+            SmartMode::Auto => Some(&self.auto),
+            SmartMode::On => Some(&self.on),
+            SmartMode::Off => None,
+        }
+    }
+}
+
 impl Queries {
     /// Returns the runner of general queries for a database.
     pub fn new(options: &QueryOptions) -> varve_sql::Result<Queries> {
         let runtime = Arc::new(resources(options).map_err(unwrapped)?);
         Ok(Queries {
-            state: state(options, runtime.clone(), JoinsBy::InMemory),
-            thrifty: state(options, runtime, JoinsBy::Spilling),
+            smart: options.smart.as_ref().map(|smart| Smart::new(smart, options, &runtime)),
+            state: state(options, runtime.clone(), JoinsBy::InMemory, None),
+            thrifty: state(options, runtime, JoinsBy::Spilling, None),
             kept: KeptPlans::after(options.custom_plans),
             memory_bytes: options.memory_bytes,
             spill: options.spill.clone(),
@@ -119,7 +155,12 @@ impl Queries {
     }
 }
 
-fn state(options: &QueryOptions, runtime: Arc<RuntimeEnv>, joins: JoinsBy) -> SessionState {
+fn state(
+    options: &QueryOptions,
+    runtime: Arc<RuntimeEnv>,
+    joins: JoinsBy,
+    smart: Option<SmartScans>,
+) -> SessionState {
     let mut config =
         SessionConfig::new().with_target_partitions(options.partitions).with_collect_statistics(false);
     let optimizer = &mut config.options_mut().optimizer;
@@ -137,7 +178,7 @@ fn state(options: &QueryOptions, runtime: Arc<RuntimeEnv>, joins: JoinsBy) -> Se
     SessionStateBuilder::new()
         .with_config(config)
         .with_optimizer_rules(rules::logical())
-        .with_physical_optimizer_rules(rules::physical(joins))
+        .with_physical_optimizer_rules(rules::physical(joins, smart))
         .with_runtime_env(runtime)
         .with_query_planner(Arc::new(Planner))
         .build()
@@ -152,6 +193,14 @@ fn resources(options: &QueryOptions) -> Result<RuntimeEnv, DataFusionError> {
         .with_memory_pool(Arc::new(FairSpillPool::new(options.memory_bytes)))
         .with_disk_manager_builder(DiskManagerBuilder::default().with_mode(disk))
         .build()
+}
+
+/// Whether scans of this query run in a smart device. They don't if the query locks rows, or reads one row.
+fn smart_mode(query: &Query<'_>) -> SmartMode {
+    match query.select.lock.is_some() || query.only.is_some() {
+        true => SmartMode::Off,
+        false => query.limits.smart_scan,
+    }
 }
 
 /// DataFusion's planner, extended by the plan nodes of Varve.
@@ -183,7 +232,7 @@ impl General for Queries {
 
     fn explain(&self, mut query: Query<'_>, rates: Option<Rates>) -> varve_sql::Result<Step> {
         stacker::grow(STACK_BYTES, || {
-            let state = self.first_state(&query.limits);
+            let state = self.first_state(&query);
             let planned = self.physical(&mut query, false, &state);
             let kept = runtime()?.block_on(planned).map_err(unwrapped)?;
             let (_, mut node) = nodes(&kept.plan, None).map_err(unwrapped)?;
@@ -194,6 +243,10 @@ impl General for Queries {
 
     fn memory_bytes(&self) -> u64 {
         self.memory_bytes as u64
+    }
+
+    fn has_smart_device(&self) -> bool {
+        self.smart.is_some()
     }
 
     fn analyze(
@@ -240,20 +293,28 @@ impl Queries {
     /// Returns a plan for the query that is ready to run. The plan is from the cache, or it is new.
     async fn ready(&self, query: &mut Query<'_>) -> Result<KeptPlan, DataFusionError> {
         if query.limits.join_method != JoinMethod::Auto {
-            let state = self.first_state(&query.limits);
+            let state = self.first_state(query);
             return self.physical(query, false, &state).await;
         }
         if let Some(kept) = self.kept.take(query) {
             return Ok(kept);
         }
         let keeps = self.kept.wants(query);
-        self.physical(query, keeps, &self.state).await
+        self.physical(query, keeps, self.state_for(query, JoinsBy::InMemory)).await
+    }
+
+    /// With what a query is planned whose joins are not forced.
+    fn state_for(&self, query: &Query<'_>, joins: JoinsBy) -> &SessionState {
+        let smart = self.smart.as_ref().and_then(|smart| smart.states(smart_mode(query)));
+        let pair = smart.map_or([&self.state, &self.thrifty], |[state, thrifty]| [state, thrifty]);
+        pair[usize::from(joins == JoinsBy::Spilling)]
     }
 
     /// With what a query is planned first: hash joins in memory, or the joins that the session forces.
-    fn first_state(&self, limits: &Limits) -> Cow<'_, SessionState> {
-        let method = match limits.join_method {
-            JoinMethod::Auto => return Cow::Borrowed(&self.state),
+    fn first_state(&self, query: &Query<'_>) -> Cow<'_, SessionState> {
+        let state = self.state_for(query, JoinsBy::InMemory);
+        let method = match query.limits.join_method {
+            JoinMethod::Auto => return Cow::Borrowed(state),
             JoinMethod::BlockNestedLoops => varve_spill::JoinMethod::NestedLoops,
             JoinMethod::SortMerge => varve_spill::JoinMethod::SortMerge,
             JoinMethod::GraceHash => varve_spill::JoinMethod::Grace,
@@ -261,10 +322,13 @@ impl Queries {
         };
         // Joins of ours need files.
         if self.temporary.is_none() {
-            return Cow::Borrowed(&self.state);
+            return Cow::Borrowed(state);
         }
-        let rules = rules::physical(JoinsBy::Method(method));
-        let builder = SessionStateBuilder::new_from_existing(self.state.clone());
+        let mode = smart_mode(query);
+        let smart = self.smart.as_ref().filter(|_| mode != SmartMode::Off);
+        let smart = smart.map(|smart| SmartScans { options: smart.options.clone(), mode });
+        let rules = rules::physical(JoinsBy::Method(method), smart);
+        let builder = SessionStateBuilder::new_from_existing(state.clone());
         Cow::Owned(builder.with_physical_optimizer_rules(rules).build())
     }
 
@@ -288,7 +352,8 @@ impl Queries {
         let mut assumed = assumed.map(|assumed| assumed.take()).unwrap_or_default();
         assumed.is_of_one_run |= is_of_one_run;
         let (tables, assumed) = (query.tables.clone(), Arc::new(assumed));
-        Ok(KeptPlan { plan, around, snapshot, tables, assumed, made: Instant::now() })
+        let smart = query.limits.smart_scan;
+        Ok(KeptPlan { plan, around, snapshot, tables, assumed, smart, made: Instant::now() })
     }
 
     /// Plans and runs a query. If there is a gauge, each node of the plan is measured.
@@ -309,7 +374,8 @@ impl Queries {
             Err(e) if count == 0 && is_out_of_memory(&e) => {
                 let keeps = !kept.assumed.is_of_one_run;
                 drop(kept);
-                kept = self.physical(&mut query, keeps, &self.thrifty).await?;
+                let state = self.state_for(&query, JoinsBy::Spilling);
+                kept = self.physical(&mut query, keeps, state).await?;
                 self.drive(&kept, &query, gauge, emit, &mut count).await?
             }
             Err(e) => return Err(e),

@@ -26,7 +26,7 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use parking_lot::Mutex;
 use varve_engine::{Datum, LeafCounts, LeafLayout, Reader, ScanIndex, ScanSpec, Table, planted_panic};
-use varve_sql::general::{Access, Around, KeyBytes, Step, TableAccess, Ty, quoted_name, scan_of};
+use varve_sql::general::{Access, Around, Expr, KeyBytes, Step, TableAccess, Ty, quoted_name, scan_of};
 
 use crate::cells::{BATCH_ROWS, CellsBuilder, is_native};
 use crate::columns::column_types;
@@ -126,8 +126,50 @@ impl ScanPlan {
 
     /// Returns a copy of this node that counts rows and leaves.
     pub fn counting(&self, counts: Arc<ScanCounts>) -> ScanPlan {
-        let scan = Scan { counts: Some(counts), ..self.scan.clone() };
-        ScanPlan { scan, partitions: self.partitions.clone(), properties: self.properties.clone() }
+        let mut plan = self.again();
+        plan.scan.counts = Some(counts);
+        plan
+    }
+
+    /// Returns a copy of this node.
+    pub fn again(&self) -> ScanPlan {
+        let ScanPlan { scan, partitions, properties } = self;
+        ScanPlan { scan: scan.clone(), partitions: partitions.clone(), properties: properties.clone() }
+    }
+
+    /// Returns whether the scan reads the whole table as one part, in a plan that runs once.
+    pub fn is_whole(&self) -> bool {
+        let Scan { table, access, index, columns, limit, around, .. } = &self.scan;
+        matches!(access, Access::Full)
+            && *index == ScanIndex::Primary
+            && self.partitions.is_none()
+            && limit.is_none()
+            && !around.is_within()
+            && columns.iter().all(|column| *column < table.def().columns.len())
+    }
+
+    /// Returns the batches of the rows in this range of keys.
+    pub fn batches(&self, range: KeyBytes) -> Result<Batches> {
+        self.batches_of(vec![range])
+    }
+
+    fn batches_of(&self, ranges: Vec<KeyBytes>) -> Result<Batches> {
+        let reader = self.scan.snapshot.reader().map_err(wrapped)?;
+        let mut scan = self.scan.clone();
+        if let Some(filter) = scan.filter.whole().filter(|filter| constants::hangs_on_run(filter)) {
+            let mut types = column_types(&scan.table);
+            types.push(Ty::Bytea);
+            scan.filter = Sieve::of(Some(constants::of_run(filter, &scan.around)), &types);
+        }
+        let left = self.scan.limit.unwrap_or(usize::MAX);
+        Ok(Batches { ranges, at: 0, resume: None, left, scan, schema: self.schema(), reader })
+    }
+
+    /// Returns a condition on rows of the table as EXPLAIN shows it.
+    pub fn filter_note(&self, condition: &Expr) -> Option<String> {
+        let target = TableAccess::whole(self.scan.table.def().clone());
+        let notes = scan_of(&target, Some(condition)).notes;
+        notes.into_iter().find(|(key, _)| *key == "Filter").map(|(_, text)| text)
     }
 
     /// Returns what the scan reads.
@@ -246,32 +288,16 @@ impl ExecutionPlan for ScanPlan {
     }
 
     fn execute(&self, partition: usize, _: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        let reader = self.scan.snapshot.reader().map_err(wrapped)?;
-        let mut scan = self.scan.clone();
-        if let Some(filter) = scan.filter.whole().filter(|filter| constants::hangs_on_run(filter)) {
-            let mut types = column_types(&scan.table);
-            types.push(Ty::Bytea);
-            scan.filter = Sieve::of(Some(constants::of_run(filter, &scan.around)), &types);
-        }
-        let schema = self.schema();
-        let batches = Batches {
-            ranges: match &self.partitions {
-                Some(partitions) => partitions[partition].clone(),
-                None => self.scan.ranges().map_err(wrapped)?,
-            },
-            at: 0,
-            resume: None,
-            left: self.scan.limit.unwrap_or(usize::MAX),
-            scan,
-            schema: schema.clone(),
-            reader,
-        };
-        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, futures::stream::iter(batches))))
+        let batches = self.batches_of(match &self.partitions {
+            Some(partitions) => partitions[partition].clone(),
+            None => self.scan.ranges().map_err(wrapped)?,
+        })?;
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), futures::stream::iter(batches))))
     }
 }
 
 /// The batches of one partition.
-struct Batches {
+pub struct Batches {
     scan: Scan,
     schema: SchemaRef,
     reader: Reader,

@@ -24,6 +24,8 @@ use crate::apply::ApplyPlan;
 use crate::rows::RowsPlan;
 use crate::scan::ScanPlan;
 use crate::shared::Leaf;
+use crate::smart_groups::SmartGroupsPlan;
+use crate::smart_scan::SmartScanPlan;
 use crate::spill_join::{SpillJoinPlan, method_name};
 
 /// Returns the steps of a plan for EXPLAIN.
@@ -78,6 +80,12 @@ impl fmt::Display for Line<'_> {
 fn named(plan: &dyn ExecutionPlan) -> Step {
     if let Some(scan) = plan.downcast_ref::<ScanPlan>() {
         return scan.step();
+    }
+    if let Some(scan) = plan.downcast_ref::<SmartScanPlan>() {
+        return scan.step();
+    }
+    if let Some(groups) = plan.downcast_ref::<SmartGroupsPlan>() {
+        return groups.step();
     }
     if let Some(rows) = plan.downcast_ref::<RowsPlan>() {
         return rows.step();

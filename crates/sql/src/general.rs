@@ -52,6 +52,7 @@ pub use crate::plan::{
     Lateral, Moment, OrderKey, Output, Recursion, Select, SetFunction, SetKind, SetOperation, Shared,
     SharedBody, SortKey, Source, Subquery, SubqueryKind, TableAccess, Unnest, WinCall, WinFunction,
 };
+pub use crate::smart_mode::SmartMode;
 pub use crate::system::SystemTable;
 pub use crate::system::names::quoted as quoted_name;
 pub use crate::ty::{Ty, Typed};
@@ -70,6 +71,9 @@ pub trait General: Send + Sync {
 
     /// The memory of all queries together, in bytes.
     fn memory_bytes(&self) -> u64;
+
+    /// Whether a smart device is configured, so that scans of tables may be faster with the runner.
+    fn has_smart_device(&self) -> bool;
 
     /// Runs a query as `run` does, and measures each step.
     fn analyze(&self, query: Query<'_>, gauge: Gauge, emit: &mut Emit<'_>) -> Result<(u64, Analyzed)>;
@@ -124,6 +128,8 @@ pub struct Limits {
     pub temporary: Arc<TemporaryQuota>,
     /// How tables are joined by equality.
     pub join_method: JoinMethod,
+    /// Whether scans run in a smart device.
+    pub smart_scan: SmartMode,
 }
 
 /// A row that replaces the rows of a query's source.

@@ -49,6 +49,7 @@ mod sequence_memory;
 mod session;
 mod settings;
 mod sink;
+mod smart_mode;
 pub mod statistics;
 mod system;
 mod system_settings;

@@ -22,6 +22,7 @@ use crate::error::{Result, SqlError, SqlState};
 use crate::join_method::JoinMethod;
 use crate::moment;
 use crate::path;
+use crate::smart_mode::SmartMode;
 use crate::table_method::{self, TableMethod};
 use crate::time::{DateStyle, IntervalStyle, NoDateStyle, Reading, TimeForms, Zone};
 use crate::utility::{Level, Modes};
@@ -162,6 +163,7 @@ const SETTINGS: &[Setting] = &[
     setting("max_index_keys", "32", Kind::ReadOnly),
     setting("search_path", "\"$user\", public", Kind::SearchPath),
     setting("server_version_num", "150000", Kind::ReadOnly),
+    setting("smart_scan", "auto", Kind::OneOf(SmartMode::NAMES)),
     setting("statement_timeout", "0", Kind::Duration),
     setting("transaction_deferrable", "off", Kind::ReadOnly),
     setting("transaction_isolation", "read committed", Kind::ReadOnly),
@@ -436,6 +438,11 @@ impl Settings {
     /// How general queries join tables by equality.
     pub fn join_method(&self) -> JoinMethod {
         self.values.get("join_method").map(|name| JoinMethod::named(name)).unwrap_or_default()
+    }
+
+    /// Whether general queries use a smart device for scans.
+    pub fn smart_scan(&self) -> SmartMode {
+        self.values.get("smart_scan").map(|name| SmartMode::named(name)).unwrap_or_default()
     }
 
     /// The access method of new tables without USING.

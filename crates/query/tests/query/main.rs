@@ -17,6 +17,7 @@ mod recursion;
 #[path = "../../../sql/tests/sql/support/mod.rs"]
 mod shared;
 mod slt;
+mod smart;
 mod spilled_joins;
 mod spilling;
 mod support;

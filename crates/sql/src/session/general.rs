@@ -25,6 +25,7 @@ use crate::plan::{Access, LockWait, Plan, RowLock, Select, Source, TableAccess};
 use crate::prepared::Prepared;
 use crate::settings::Settings;
 use crate::sink::{CommandTag, Sink};
+use crate::smart_mode::SmartMode;
 use crate::system::SystemContext;
 
 /// The number of rows above which the runner of general queries saves more time than its planning takes.
@@ -58,7 +59,12 @@ impl Session {
     /// The limits of a general query: `work_mem` and `temp_file_limit`.
     fn limits(&self) -> Limits {
         let work_bytes = self.settings.bytes("work_mem").unwrap_or(u64::MAX);
-        Limits { work_bytes, temporary: self.temporary(), join_method: self.settings.join_method() }
+        Limits {
+            work_bytes,
+            temporary: self.temporary(),
+            join_method: self.settings.join_method(),
+            smart_scan: self.settings.smart_scan(),
+        }
     }
 
     /// The session's quota for temporary files, with the current `temp_file_limit`.
@@ -87,17 +93,23 @@ impl Session {
     }
 
     /// Whether the runner of general queries computes a query faster, although the executor could run it too.
-    /// This holds for aggregates over a whole large table.
+    /// This holds for aggregates over a whole large table. With a smart device it can also hold for a query
+    /// without aggregates. If `smart_scan` forces the device, even a small table is for the runner.
     pub(super) fn is_for_runner(&mut self, select: &Select) -> bool {
         let Source::Table(TableAccess { table, access: Access::Full, .. }) = &select.source else {
             return false;
         };
-        if self.shared.general.is_none()
-            || select.aggregate.is_none()
-            || select.lock.is_some()
-            || select.is_volatile()
-        {
+        let Some(general) = &self.shared.general else { return false };
+        let smart = match general.has_smart_device() {
+            true => self.settings.smart_scan(),
+            false => SmartMode::Off,
+        };
+        let may_be_smart = smart == SmartMode::On || smart == SmartMode::Auto && select.filter.is_some();
+        if select.aggregate.is_none() && !may_be_smart || select.lock.is_some() || select.is_volatile() {
             return false;
+        }
+        if smart == SmartMode::On {
+            return true;
         }
         let txn = self.begin_engine();
         // The estimate needs no locks on partitions.

@@ -34,6 +34,7 @@ const OF_PLANNING: &[&str] = &[
     "plan_cache_mode",
     "recursive_worktable_factor",
     "search_path",
+    "smart_scan",
     "temp_buffers",
     "work_mem",
 ];
