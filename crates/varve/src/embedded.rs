@@ -62,6 +62,7 @@ impl Embedded {
             memory_bytes: usize::try_from(memory).unwrap_or(usize::MAX),
             spill: home.spill(settings),
             emulated_spill: home.emulated_spill(settings)?,
+            smart: settings.smart.options().map_err(OpenError::Smart)?,
             ..QueryOptions::default()
         };
         let queries = Queries::new(&queries).map_err(OpenError::Queries)?;

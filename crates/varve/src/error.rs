@@ -16,6 +16,9 @@ pub enum OpenError {
     /// The runner of general queries can't start.
     #[error("General queries can't be run: {0}.")]
     Queries(varve_sql::SqlError),
+    /// The key or the profile of the smart device can't be used.
+    #[error("The smart device can't be used: {0}. Correct the section [smart] of varve.toml.")]
+    Smart(varve_smart::SmartError),
     /// A configuration file that the user named can't be read.
     #[error("Cannot read the configuration file {}: {error}.", path.display())]
     ConfigFile {

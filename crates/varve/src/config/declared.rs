@@ -73,7 +73,9 @@ pub fn bounds<S>(form: &Form<S>) -> Option<(u64, u64)> {
 mod tests {
     use varve_pager::{FlashSettings, Form, NvmFlush, Setting, Unit};
 
-    use crate::config::{CheckpointSettings, TablesSettings, TraceSettings, UndoSettings, show_bytes};
+    use crate::config::{
+        CheckpointSettings, SmartSettings, TablesSettings, TraceSettings, UndoSettings, show_bytes,
+    };
 
     const DOCUMENTED: &str = include_str!("../../../../docs/settings.md");
     const COMMENTED: &str = include_str!("settings.toml");
@@ -123,8 +125,9 @@ mod tests {
         let nvm = documentation("nvm", NvmFlush::TABLE, &NvmFlush::DEFAULT);
         let undo = documentation("undo", UndoSettings::TABLE, &UndoSettings::DEFAULT);
         let trace = documentation("trace", TraceSettings::TABLE, &TraceSettings::DEFAULT);
+        let smart = documentation("smart", SmartSettings::TABLE, &SmartSettings::DEFAULT);
         let (_, lines) = DOCUMENTED.split_once("\n\n- ").expect("it has a list");
-        assert_eq!(format!("- {lines}"), [checkpoint, undo, trace, flash, tables, nvm].concat());
+        assert_eq!(format!("- {lines}"), [checkpoint, undo, trace, flash, tables, nvm, smart].concat());
     }
 
     /// Compares the defaults in a section of the commented file with those of a table.
@@ -150,6 +153,7 @@ mod tests {
         compare_defaults("checkpoint", CheckpointSettings::TABLE, &CheckpointSettings::DEFAULT);
         compare_defaults("undo", UndoSettings::TABLE, &UndoSettings::DEFAULT);
         compare_defaults("trace", TraceSettings::TABLE, &TraceSettings::DEFAULT);
+        compare_defaults("smart", SmartSettings::TABLE, &SmartSettings::DEFAULT);
         compare_defaults("flash", FlashSettings::TABLE, &FlashSettings::DEFAULT);
         compare_defaults("nvm", TablesSettings::TABLE, &TablesSettings::DEFAULT);
         compare_defaults("nvm", NvmFlush::TABLE, &NvmFlush::DEFAULT);

@@ -10,8 +10,8 @@ use varve_pager::{Algorithm, FlashSettings, NvmFlush, PackedConfig, Replacement,
 
 use super::declared::SettingKind;
 use super::{
-    AUTHENTICATION_SECONDS_MAX, CONNECTIONS_MAX, CheckpointSettings, Settings, TablesSettings, TraceSettings,
-    UndoSettings, declared, show_bytes,
+    AUTHENTICATION_SECONDS_MAX, CONNECTIONS_MAX, CheckpointSettings, Settings, SmartSettings, TablesSettings,
+    TraceSettings, UndoSettings, declared, show_bytes,
 };
 use crate::memory::{default_pool_bytes, default_query_bytes};
 
@@ -177,6 +177,7 @@ pub static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
     keys.extend(declared("flash", FlashSettings::TABLE, flash));
     keys.extend(declared("nvm", TablesSettings::TABLE, tables));
     keys.extend(declared("nvm", NvmFlush::TABLE, flush));
+    keys.extend(declared("smart", SmartSettings::TABLE, |settings| &settings.smart));
     keys.extend(declared("trace", TraceSettings::TABLE, |settings| &settings.trace));
     keys.extend(declared("undo", UndoSettings::TABLE, |settings| &settings.undo));
     keys.sort_by_key(|key| key.name);

@@ -19,6 +19,7 @@ pub(crate) mod keys;
 mod nvm;
 mod packed;
 mod reader;
+mod smart;
 mod suggest;
 pub(crate) mod tell;
 mod trace;
@@ -36,6 +37,7 @@ use varve_pager::{
 };
 use varve_server::Proof;
 use varve_server::options::AUTHENTICATION_PATIENCE;
+use varve_smart::{Address, DeviceProfile};
 
 pub use checkpoint::CheckpointSettings;
 pub use flash::FlashSection;
@@ -43,6 +45,7 @@ pub use nvm::{NvmSettings, RegionSettings, TablesSettings};
 pub use packed::PackedSettings;
 use reader::SectionReader;
 pub use reader::{ConfigError, text_of};
+pub use smart::SmartSettings;
 pub use suggest::nearest;
 pub use trace::TraceSettings;
 pub use undo::UndoSettings;
@@ -86,6 +89,8 @@ pub struct Settings {
     pub pool: PoolSettings,
     /// General queries.
     pub query: QuerySettings,
+    /// A smart device.
+    pub smart: SmartSettings,
     /// Checkpoints.
     pub checkpoint: CheckpointSettings,
     /// What is kept of undo.
@@ -219,6 +224,7 @@ impl Default for Settings {
                 page_size_bytes: None,
             },
             query: QuerySettings { memory_bytes: None, temporary_bytes: None },
+            smart: SmartSettings::DEFAULT,
             checkpoint: CheckpointSettings::DEFAULT,
             undo: UndoSettings::DEFAULT,
             trace: TraceSettings::DEFAULT,
@@ -257,6 +263,7 @@ impl Settings {
         self.spaces(file.section("spaces")?)?;
         self.pool(file.section("pool")?)?;
         self.query(file.section("query")?)?;
+        self.smart(file.section("smart")?, home)?;
         self.log(file.section("log")?)?;
         self.checkpoint = self.checkpoint.overlaid(file.section("checkpoint")?)?;
         self.undo(file.section("undo")?)?;
@@ -322,6 +329,26 @@ impl Settings {
         let query = &mut self.query;
         query.memory_bytes = section.bytes("memory", MIB..=TIB)?.or(query.memory_bytes);
         query.temporary_bytes = section.bytes("temporary", MIB..=TIB)?.or(query.temporary_bytes);
+        section.finish()
+    }
+
+    fn smart(&mut self, mut section: SectionReader<'_>, home: &Path) -> Result<(), ConfigError> {
+        let (smart, at) = (&mut self.smart, section.position("address"));
+        if let Some(text) = section.text("address")? {
+            let address = text.parse::<Address>();
+            smart.address = Some(address.map_err(|why| section.error("address", at, &format!(": {why}")))?);
+        }
+        smart.key_file = section.text("key_file")?.map(|path| home.join(path)).or(smart.key_file.take());
+        if let Some(name) = section.text("profile")? {
+            let is_known = DeviceProfile::named(&name).is_some();
+            let file = || home.join(&name).to_string_lossy().into_owned();
+            smart.profile = Some(if is_known { name } else { file() });
+        }
+        if smart.address.is_some() && smart.key_file.is_none() {
+            let missing = "is missing: the file with the key that the device knows";
+            return Err(section.error("key_file", at, missing));
+        }
+        section.declared(SmartSettings::TABLE, smart)?;
         section.finish()
     }
 
