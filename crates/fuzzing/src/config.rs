@@ -7,14 +7,14 @@ use std::path::Path;
 
 use varve::config::{
     CheckpointSettings, ConfigError, DeviceSettings, FlashSection, MAIN_DEVICE, NvmSettings, PackedSettings,
-    PoolSettings, RegionSettings, ServerSettings, Settings, TablesSettings, TlsSettings, TraceSettings,
-    UndoSettings,
+    PoolSettings, RegionSettings, ServerSettings, Settings, SmartSettings, TablesSettings, TlsSettings,
+    TraceSettings, UndoSettings,
 };
 use varve_engine::EngineKind;
 use varve_pager::{FlashSettings, NvmFlush, Pacing, ProtectionKind, Replacement};
 use varve_server::Proof;
 
-const SECTIONS: [&str; 14] = [
+const SECTIONS: [&str; 15] = [
     "checkpoint",
     "devices",
     "spaces",
@@ -27,6 +27,7 @@ const SECTIONS: [&str; 14] = [
     "packed",
     "protection",
     "server",
+    "smart",
     "trace",
     "undo",
 ];
@@ -103,6 +104,7 @@ fn written(settings: &Settings) -> String {
         checkpoint: CheckpointSettings { kind: checkpoint, interval_seconds },
         undo: UndoSettings { retention_seconds },
         trace: TraceSettings { entries },
+        smart,
         accepts_copy: _,
     } = settings;
     let mut out = String::new();
@@ -140,15 +142,27 @@ fn written(settings: &Settings) -> String {
         server.max_connections,
         server.authentication_timeout.as_secs()
     );
+    out.push_str(&let_in(server));
     let _ = writeln!(out, "[checkpoint]\nkind = '{}'\ninterval = {interval_seconds}", checkpoint.name());
     let _ = writeln!(out, "[undo]\nretention = {retention_seconds}");
     let _ = writeln!(out, "[trace]\nentries = {entries}");
-    out.push_str(&let_in(server));
+    out.push_str(&of_smart(smart));
     out.push_str(&nvm.as_ref().map_or_else(String::new, of_nvm));
     out.push_str(&flash.as_ref().map_or_else(String::new, of_flash));
     let _ = writeln!(out, "{}[query]", of_home(settings));
     for (key, bytes) in [("memory", query.memory_bytes), ("temporary", query.temporary_bytes)] {
         let _ = bytes.map(|bytes| writeln!(out, "{key} = {bytes}"));
+    }
+    out
+}
+
+fn of_smart(smart: &SmartSettings) -> String {
+    let SmartSettings { address, key_file, profile, timeout_seconds, processor_factor } = smart;
+    let address = address.as_ref().map(ToString::to_string);
+    let key_file = key_file.as_ref().map(|path| path.to_string_lossy().into_owned());
+    let mut out = format!("[smart]\ntimeout = {timeout_seconds}\nprocessor_factor = {processor_factor}\n");
+    for (key, text) in [("address", &address), ("key_file", &key_file), ("profile", profile)] {
+        let _ = text.as_ref().map(|text| writeln!(out, "{key} = {}", quoted(text)));
     }
     out
 }

@@ -36,6 +36,7 @@ mod packed_map;
 mod page;
 mod row;
 mod seeds;
+mod smart;
 mod spill;
 mod sql;
 mod stored;
@@ -73,6 +74,8 @@ pub const TARGETS: &[(&str, FuzzTarget)] = &[
     ("page", page),
     ("page_redo", page_redo),
     ("row", row),
+    ("smart_program", smart_program),
+    ("smart_protocol", smart_protocol),
     ("spill_file", spill_file),
     ("sql_bind", sql_bind),
     ("sql_parse", sql_parse),
@@ -106,6 +109,7 @@ pub use packed_map::packed_map;
 pub use page::{page, page_redo};
 pub use row::row;
 pub use seeds::{Seed, seeds};
+pub use smart::{smart_program, smart_protocol};
 pub use spill::spill_file;
 pub use sql::{sql_bind, sql_parse, sql_run};
 pub use stored::stored_page;

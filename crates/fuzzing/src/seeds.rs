@@ -33,6 +33,7 @@ pub fn seeds() -> Vec<Seed> {
     seeds.texts();
     seeds.openings();
     seeds.small();
+    seeds.smart();
     seeds.0.into_iter().enumerate().map(|(number, (target, bytes))| (target, number, bytes)).collect()
 }
 
@@ -188,6 +189,43 @@ impl Seeds {
             "[pool]\nsise = 1\n[log]\ncapacity = 2097152\nsegment = 1979-05-27\n",
         ];
         configs.iter().for_each(|text| self.add("config", &[text.as_bytes()]));
+    }
+
+    /// Adds scan programs with rows, and messages to and from a smart device.
+    fn smart(&mut self) {
+        let columns = r#""columns":["Int4",{"Decimal":2},"Text","Float8"]"#;
+        let conditions = [
+            r#"null"#,
+            r#"{"Compare":[0,"Greater",{"Int":3}]}"#,
+            r#"{"And":[{"Not":{"IsNull":2}},{"Or":[{"Prefix":[2,"a"]},{"Between":[1,{"Decimal":-5},{"Decimal":99}]}]}]}"#,
+            r#"{"Compare":[3,"NotEqual",{"Float":9221120237041090560}]}"#,
+        ];
+        let outputs = [
+            r#"{"Columns":[0,2]}"#,
+            r#"{"Groups":{"keys":[2],"aggregates":["CountRows",{"Sum":1},{"Average":0},{"Min":2},{"Max":3}]}}"#,
+            r#"{"Groups":{"keys":[],"aggregates":[{"Count":1}]}}"#,
+        ];
+        // 7, 1.25, "ab" and 0.5; then NULLs; then -1, NULL, "" and NaN.
+        let rows: &[u8] = b"\x05\x07\0\0\0\x07\x02\0\x01\0\x19\0\x03ab\x09\0\0\0\0\0\0\xe0\x3f\0\0\0\0\x05\xff\xff\xff\xff\0\x01\x09\0\0\0\0\0\0\xf8\x7f";
+        for condition in conditions {
+            for output in outputs {
+                let program = format!("{{{columns},\"condition\":{condition},\"output\":{output}}}");
+                let length = (program.len() as u16).to_le_bytes();
+                self.add("smart_program", &[&length, program.as_bytes(), rows]);
+                let length = (program.len() as u32).to_le_bytes();
+                let head = [&[1, 9, 0, 0, 0][..], &[7; 16], &[0, 32, 0, 0], &[1; 8], b"\x0a\0\0\0data.varve"];
+                let leaves = [&[1, 0, 0, 0][..], &[5, 0, 0, 0, 0, 0, 0, 0], &[8; 8]].concat();
+                self.add("smart_protocol", &[&head.concat(), &length, program.as_bytes(), &leaves]);
+            }
+        }
+        for message in [
+            &[2, 7, 0, 0, 0][..],
+            &[3, 7, 0, 0, 0],
+            b"\x04no",
+            &[2, 5, 0, 0, 0, 1, 1, 0, 0, 0, 4, 0, 0, 0, 9],
+        ] {
+            self.add("smart_protocol", &[message]);
+        }
     }
 
     /// Adds changes of the places after the pages: slots, segments, blocks.

@@ -46,7 +46,16 @@ pub const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ),
     (
         "varve-fuzzing",
-        &["varve", "varve-device", "varve-engine", "varve-pager", "varve-server", "varve-spill", "varve-sql"],
+        &[
+            "varve",
+            "varve-device",
+            "varve-engine",
+            "varve-pager",
+            "varve-server",
+            "varve-smart",
+            "varve-spill",
+            "varve-sql",
+        ],
     ),
     ("varve-sim", &["varve-device", "varve-engine", "varve-pager"]),
     // Compiles the sources of the pager and of some of the engine into itself, under a model checker.
