@@ -46,7 +46,7 @@ WORK_MEM_LEAST = "64kB"
 
 def forced(options):
     """The settings of Varve's session."""
-    given = {"join_method": options.join_method, "work_mem": options.work_mem}
+    given = {"join_method": options.join_method, "work_mem": options.work_mem, "smart_scan": "on" if options.smart else None}
     return [(name, value) for name, value in given.items() if value]
 
 
@@ -95,9 +95,12 @@ class Run:
         self.counts["data sets"] += 1
         queries.relations = dataset.relations()
         changes = Changes(chance, x, queries, dataset.tables)
-        for _ in range(STATEMENTS_PER_DATASET):
+        for number in range(STATEMENTS_PER_DATASET):
             if self.over():
                 return
+            if self.options.smart and number % 5 == 0:
+                # A device reads only what the data file has.
+                self.judge.ours.run("checkpoint")
             x.features = set()
             x.risky = chance.random() < 0.15
             if chance.random() < 0.06:
