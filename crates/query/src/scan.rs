@@ -137,15 +137,20 @@ impl ScanPlan {
         ScanPlan { scan: scan.clone(), partitions: partitions.clone(), properties: properties.clone() }
     }
 
-    /// Returns whether the scan reads the whole table as one part, in a plan that runs once.
+    /// Returns whether the scan reads the whole table as one part, without the keys of rows, in a plan that
+    /// runs once.
     pub fn is_whole(&self) -> bool {
-        let Scan { table, access, index, columns, limit, around, .. } = &self.scan;
+        let Scan { table, access, index, filter, limit, around, .. } = &self.scan;
+        let mut columns = self.scan.columns.clone();
+        filter.whole().into_iter().for_each(|filter| filter.add_columns(&mut columns));
+        let width = table.def().columns.len();
         matches!(access, Access::Full)
             && *index == ScanIndex::Primary
             && self.partitions.is_none()
             && limit.is_none()
             && !around.is_within()
-            && columns.iter().all(|column| *column < table.def().columns.len())
+            && width > 0
+            && columns.iter().all(|column| *column < width)
     }
 
     /// Returns the batches of the rows in this range of keys.

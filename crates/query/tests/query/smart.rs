@@ -163,6 +163,7 @@ struct Bed {
     engine: Arc<Database>,
     device: Arc<SmartDevice>,
     server: Option<Server>,
+    directory: Arc<MemoryDirectory>,
     _socket: tempfile::TempDir,
 }
 
@@ -172,9 +173,9 @@ fn smart_options(address: &Address, profile: DeviceProfile) -> Arc<SmartOptions>
     Arc::new(SmartOptions { device, profile, processor_factor: 4.0 })
 }
 
-fn serve(directory: &MemoryDirectory, address: &Address) -> Server {
+fn serve(directory: &MemoryDirectory, address: &Address, profile: Option<DeviceProfile>) -> Server {
     let key = SharedKey::of(KEY).unwrap();
-    let options = ServerOptions { key, limits: Limits::default(), profile: None };
+    let options = ServerOptions { key, limits: Limits::default(), profile };
     Server::start(address, options, directory, &["data.varve".into()]).unwrap()
 }
 
@@ -198,13 +199,13 @@ impl Bed {
             Database::open(Options { derive: Some(varve_sql::deriver()), ..Options::new(pager) }).unwrap();
         let socket = tempfile::tempdir().unwrap();
         let address = in_socket(socket.path());
-        let server = serve(&directory, &address);
+        let server = serve(&directory, &address, None);
         let smart = smart_options(&address, profile);
         let device = smart.device.clone();
         let options = QueryOptions { memory_bytes: 64 << 20, smart: Some(smart), ..QueryOptions::default() };
         let queries = Arc::new(Queries::new(&options).unwrap());
         let database = Arc::new(SqlDatabase::new(engine.clone()).with_general(queries));
-        Bed { database, engine, device, server: Some(server), _socket: socket }
+        Bed { database, engine, device, server: Some(server), directory, _socket: socket }
     }
 
     /// Lets the data file have all pages, and raises the floor past the finished transactions.
@@ -531,6 +532,42 @@ fn the_host_scans_if_the_device_is_missing() {
     }
     let text = shown(&mut session, "explain (analyze, timing off) select id from r where a > 3");
     assert!(text.contains("Smart Leaves: device=0 host=") && text.contains("Failures: 1"), "{text}");
+}
+
+/// A cancel request is seen when the device answers, and a query of the past is the host's.
+#[test]
+fn a_slow_device_does_not_keep_a_cancelled_statement() {
+    let (mut bed, mut session) = Bed::filled(1000);
+    drop(bed.server.take());
+    let mut slow = DeviceProfile::named("smart-ssd").unwrap().unwrap();
+    slow.internal_bytes_per_s = 200e3;
+    bed.server = Some(serve(&bed.directory, bed.device.address(), Some(slow)));
+    run(&mut session, "set smart_scan = on; set statement_timeout = 200");
+    let found = lines(&mut session, "select count(*), sum(a) from r where s < 100");
+    assert_eq!(found, ["! 57014 canceling statement due to statement timeout"]);
+    let found = lines(&mut session, "select a from r where s < 100");
+    assert!(found.last().is_some_and(|line| line.starts_with("! 57014")), "{found:?}");
+    run(&mut session, "set statement_timeout = 0");
+    assert_eq!(bed.device.counts().failures.load(Ordering::Relaxed), 0, "{:?}", bed.device.last_failure());
+}
+
+#[test]
+fn the_past_and_tables_without_columns_are_the_hosts() {
+    let (bed, mut session) = Bed::filled(1000);
+    bed.engine.set_undo_retention(Duration::from_secs(600));
+    run(&mut session, "create table none (); insert into none default values");
+    bed.settle();
+    assert_eq!(both(&mut session, "select count(*) from none")[0], "1");
+    both(&mut session, "select * from none");
+    let lsn = lines(&mut session, "select pg_current_wal_lsn()").swap_remove(0);
+    let before = both(&mut session, "select count(*), sum(a) from r");
+    std::thread::sleep(Duration::from_millis(50));
+    run(&mut session, "update r set a = a + 1 where s < 0; delete from r where id < 20");
+    bed.settle();
+    assert_ne!(both(&mut session, "select count(*), sum(a) from r"), before);
+    assert_eq!(both(&mut session, &format!("select count(*), sum(a) from r as of lsn '{lsn}'")), before);
+    let text = shown(&mut session, &format!("explain select sum(a) from r as of lsn '{lsn}'"));
+    assert!(!text.contains("Smart"), "{text}");
 }
 
 /// Groups that need more memory than the device and the node have are computed by the host's plan.

@@ -6,3 +6,4 @@ mod process;
 mod programs;
 mod sessions;
 mod snapshots;
+mod updates;

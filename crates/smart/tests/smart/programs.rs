@@ -16,10 +16,10 @@ use varve_smart::{
 use crate::bed::{Bed, RC, program};
 
 /// A small generator (xorshift64*), so that tests repeat.
-struct Random(u64);
+pub struct Random(pub u64);
 
 impl Random {
-    fn below(&mut self, limit: usize) -> usize {
+    pub fn below(&mut self, limit: usize) -> usize {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
@@ -29,7 +29,7 @@ impl Random {
 
 const ROWS: usize = 3000;
 
-fn columns() -> Vec<ColumnDef> {
+pub fn columns() -> Vec<ColumnDef> {
     [
         ("id", ColumnType::Int4),
         ("b", ColumnType::Bool),
@@ -46,7 +46,7 @@ fn columns() -> Vec<ColumnDef> {
 }
 
 /// A value for a column; every fifth is NULL, except in the key.
-fn value(random: &mut Random, column: usize, id: usize) -> Value {
+pub fn value(random: &mut Random, column: usize, id: usize) -> Value {
     if column > 0 && random.below(5) == 0 {
         return Value::Null;
     }
@@ -79,7 +79,7 @@ fn constant(value: &Value) -> Constant {
 }
 
 /// A condition, and the same as a function of a row.
-type Test = Box<dyn Fn(&[Value]) -> Option<bool>>;
+pub type Test = Box<dyn Fn(&[Value]) -> Option<bool>>;
 
 fn order(row: &[Value], column: usize, with: &Value) -> Option<Ordering> {
     if matches!(row[column], Value::Null) {
@@ -89,7 +89,7 @@ fn order(row: &[Value], column: usize, with: &Value) -> Option<Ordering> {
     }
 }
 
-fn condition(random: &mut Random, depth: usize) -> (Condition, Test) {
+pub fn condition(random: &mut Random, depth: usize) -> (Condition, Test) {
     let kind = random.below(if depth == 0 { 4 } else { 7 });
     let column = random.below(9);
     let mut some = |column| loop {
