@@ -4,7 +4,7 @@
 //! 1. The state of a group can be written as bytes, and two states can be merged. So DataFusion can spill
 //!    groups to files and compute them in parts.
 //! 2. DataFusion is not told about DISTINCT. Instead, the state of a group stores the values that it has
-//!    already counted.
+//!    already counted. A merge of two states adds the values that only one of them has.
 
 use std::sync::Arc;
 
@@ -20,8 +20,8 @@ use varve_sql::general::{AggKind, Moment, Moments, Sum, Ty, bits, push_key};
 
 use crate::budget::Account;
 use crate::cells::{Cells, CellsBuilder, data_type};
-use crate::collected::Collected;
-use crate::error::{COLLECTING, out_of_memory, wrapped};
+use crate::collected::{self, Collected};
+use crate::error::wrapped;
 use crate::fold::Fold;
 use crate::groups::{Groups, is_grouped};
 use crate::numbers::{Numbers, Scale};
@@ -112,7 +112,8 @@ impl AggregateUDFImpl for Folding {
         Ok(vec![
             field("count", DataType::Int64),
             field("value", data_type(self.held())),
-            field("least", DataType::Binary),
+            // Kept values may have more bytes than 32 bits can count.
+            field("least", if self.fold.keeps_values() { DataType::LargeBinary } else { DataType::Binary }),
         ])
     }
 }
@@ -143,7 +144,7 @@ pub struct Folded {
     seen: std::collections::BTreeSet<Box<[u8]>>,
     seen_memory: Account,
     key: Vec<u8>,
-    /// The values of an aggregate that keeps them.
+    /// The values of an aggregate that keeps them. With DISTINCT, these are the values that were counted.
     collected: Collected,
     moments: Option<Moments>,
 }
@@ -176,7 +177,7 @@ impl Folded {
 
     /// Adds a value to the state.
     pub fn add(&mut self, value: Datum<'_>) -> varve_sql::Result<()> {
-        let Fold::Call { kind, distinct } = self.fold else {
+        let Fold::Call { kind, .. } = self.fold else {
             debug_assert_eq!(self.fold, Fold::First, "a value without its key");
             if self.count == 0 {
                 self.value = value.to_value();
@@ -184,8 +185,11 @@ impl Folded {
             self.count += 1;
             return Ok(());
         };
-        if value.is_null() || distinct && !self.is_new(&value)? {
+        if value.is_null() || self.fold.needs_distinct() && !self.is_new(&value)? {
             return Ok(());
+        }
+        if self.fold.needs_distinct() && !self.fold.counts_distinct() {
+            self.collected.push(kind, value, Datum::Null, &[])?;
         }
         self.count += 1;
         self.fold_in(kind, value)
@@ -221,13 +225,20 @@ impl Folded {
     }
 
     fn is_new(&mut self, value: &Datum<'_>) -> varve_sql::Result<bool> {
-        self.key.clear();
-        push_key(&mut self.key, value);
-        if self.seen.contains(self.key.as_slice()) {
+        let mut key = std::mem::take(&mut self.key);
+        key.clear();
+        push_key(&mut key, value);
+        let is_new = self.is_new_key(&key);
+        self.key = key;
+        is_new
+    }
+
+    fn is_new_key(&mut self, key: &[u8]) -> varve_sql::Result<bool> {
+        if self.seen.contains(key) {
             return Ok(false);
         }
-        self.seen_memory.grow(self.key.len() + 2 * size_of::<Box<[u8]>>())?;
-        Ok(self.seen.insert(self.key.as_slice().into()))
+        self.seen_memory.grow(key.len() + 2 * size_of::<Box<[u8]>>())?;
+        Ok(self.seen.insert(key.into()))
     }
 
     fn fold_in(&mut self, kind: AggKind, value: Datum<'_>) -> varve_sql::Result<()> {
@@ -330,6 +341,7 @@ impl Folded {
 
 impl Accumulator for Folded {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        self.pass_on();
         let cells = Cells::of(self.input, &values[0]);
         if self.fold == Fold::Least {
             let keys = values[1].as_binary_view();
@@ -371,19 +383,17 @@ impl Accumulator for Folded {
             Value::Bytea(b) => b.len(),
             _ => 0,
         };
-        size_of::<Self>()
-            + value
-            + self.collected.unreserved()
-            + self.least.len()
-            + self.seen_memory.unreserved()
+        size_of::<Self>() + value + self.collected.bytes() + self.least.len() + self.seen_memory.bytes()
     }
 
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
-        // The states of several parts could have counted the same value, and a merge could not detect this. So
-        // one part must see all values. DataFusion asks for parts only if memory is used up.
-        if !self.collected.is_empty() || !self.seen.is_empty() {
-            let hint = "Raise work_mem, or memory in the section [query] of varve.toml.";
-            return Err(wrapped(out_of_memory(COLLECTING).with_hint(hint)));
+        if self.fold.keeps_values() {
+            let state = [
+                ScalarValue::Int64(Some(self.count)),
+                ScalarValue::try_from(&data_type(self.held))?,
+                ScalarValue::LargeBinary(Some(self.kept_state())),
+            ];
+            return Ok(state.into());
         }
         let value = if self.adds() { self.sum.state().map_err(wrapped)? } else { self.value.clone() };
         let moments = self.moments.as_ref().map(Moments::state).transpose().map_err(wrapped)?;
@@ -392,6 +402,11 @@ impl Accumulator for Folded {
     }
 
     fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
+        self.pass_on();
+        if self.fold.keeps_values() {
+            let states = states[2].as_binary::<i64>();
+            return states.iter().flatten().try_for_each(|state| self.merge_kept(state)).map_err(wrapped);
+        }
         let counts = states[0].as_primitive::<datafusion::arrow::datatypes::Int64Type>();
         let values = Cells::of(self.held, &states[1]);
         let keys = states[2].as_binary::<i32>();
@@ -412,6 +427,49 @@ impl Accumulator for Folded {
                 None => self.merge(value).map_err(wrapped)?,
             }
             self.count += count;
+        }
+        Ok(())
+    }
+}
+
+impl Folded {
+    /// Gives back the memory that this state has reserved. DataFusion has asked for `size` since.
+    fn pass_on(&mut self) {
+        self.collected.pass_on();
+        self.seen_memory.pass_on();
+    }
+
+    /// Returns the kept values as bytes. count(DISTINCT) keeps only keys.
+    fn kept_state(&self) -> Vec<u8> {
+        if !self.fold.counts_distinct() {
+            return self.collected.state();
+        }
+        let mut out = 0u64.to_le_bytes().to_vec();
+        for key in &self.seen {
+            collected::push_row(&mut out, key, &Datum::Null, &Datum::Null);
+        }
+        out
+    }
+
+    /// Adds the values of a state that `kept_state` has returned.
+    fn merge_kept(&mut self, state: &[u8]) -> varve_sql::Result<()> {
+        let Fold::Call { kind, distinct } = self.fold else { return Ok(()) };
+        let (part, rows) = collected::rows_of(state)?;
+        self.collected.begin_part(part);
+        for row in rows {
+            let (place, value, second) = row?;
+            if self.fold.counts_distinct() {
+                self.count += i64::from(self.is_new_key(place)?);
+                continue;
+            }
+            if distinct && !self.is_new(&value)? {
+                continue;
+            }
+            self.count += 1;
+            self.collected.add(kind, value, second, place)?;
+            if !kind.collects() {
+                self.fold_in(kind, value)?;
+            }
         }
         Ok(())
     }

@@ -4,6 +4,8 @@
 //! DataFusion asks an aggregate for its size only after each batch. A batch has up to 8192 rows, so large
 //! values could use far more memory than the limit before the first question.
 //!
+//! When it has asked, it counts these values itself (`Account::pass_on`).
+//!
 //! Invariants
 //! 1. A query runs on one thread. `within` sets the memory pool of the query for this thread. When its guard
 //!    is dropped, the previous pool of the thread is restored.
@@ -51,6 +53,8 @@ impl Drop for Within {
 #[derive(Default)]
 pub struct Account {
     bytes: usize,
+    /// The part of `bytes` that DataFusion has counted.
+    passed_on: usize,
     reservation: Option<MemoryReservation>,
 }
 
@@ -65,12 +69,24 @@ impl Account {
     #[inline]
     pub fn grow(&mut self, bytes: usize) -> Result<()> {
         self.bytes = self.bytes.saturating_add(bytes);
-        if self.bytes < self.reserved().saturating_add(STEP_BYTES) { Ok(()) } else { self.reserve() }
+        let is_known = self.own() < self.reserved().saturating_add(STEP_BYTES);
+        if is_known { Ok(()) } else { self.reserve() }
     }
 
-    /// Bytes that are counted, but not reserved.
-    pub fn unreserved(&self) -> usize {
-        self.bytes.saturating_sub(self.reserved())
+    /// All bytes that are counted.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Gives back the memory that is reserved here. DataFusion has asked for `bytes`, and has reserved them.
+    pub fn pass_on(&mut self) {
+        self.passed_on = self.bytes;
+        self.reservation = None;
+    }
+
+    /// The bytes that only this account counts.
+    fn own(&self) -> usize {
+        self.bytes.saturating_sub(self.passed_on)
     }
 
     fn reserved(&self) -> usize {
@@ -84,7 +100,7 @@ impl Account {
             self.reservation = pool.map(|pool| MemoryConsumer::new("values").register(&pool));
         }
         match &self.reservation {
-            Some(reservation) => reservation.try_resize(self.bytes).map_err(|_| out_of_memory(COLLECTING)),
+            Some(reservation) => reservation.try_resize(self.own()).map_err(|_| out_of_memory(COLLECTING)),
             None => Ok(()),
         }
     }
@@ -131,10 +147,14 @@ mod tests {
         let guard = within(pool.clone());
         let mut account = Account::default();
         account.grow(STEP_BYTES - 1).unwrap();
-        assert_eq!((pool.reserved(), account.unreserved()), (0, STEP_BYTES - 1));
+        assert_eq!((pool.reserved(), account.bytes()), (0, STEP_BYTES - 1));
         account.grow(2 * STEP_BYTES).unwrap();
-        assert_eq!((pool.reserved(), account.unreserved()), (3 * STEP_BYTES - 1, 0));
-        assert!(account.grow(STEP_BYTES).is_err());
+        assert_eq!((pool.reserved(), account.bytes()), (3 * STEP_BYTES - 1, 3 * STEP_BYTES - 1));
+        account.pass_on();
+        assert_eq!((pool.reserved(), account.bytes()), (0, 3 * STEP_BYTES - 1), "DataFusion counts them now");
+        account.grow(2 * STEP_BYTES).unwrap();
+        assert_eq!(pool.reserved(), 2 * STEP_BYTES);
+        assert!(account.grow(2 * STEP_BYTES).is_err());
         drop(account);
         assert_eq!(pool.reserved(), 0);
         drop(guard);

@@ -4,11 +4,17 @@
 //! Invariants
 //! 1. The memory of each value is counted when the value is added, not after the batch.
 //! 2. A result of a gigabyte is refused before it is built. The check counts the bytes of the values.
+//! 3. The values can be written as bytes, so that a grouping can spill them. The bytes have a number, by which
+//!    the parts of a group are put together in the order in which they were collected.
 //!
 //! What it does not know: which rows belong to a group, and DISTINCT.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use varve_engine::{Datum, Value};
-use varve_sql::general::{AggKind, SqlError, SqlState, Ty, array_of, push_json_string};
+use varve_sql::general::{
+    AggKind, SqlError, SqlState, Ty, array_of, push_image, push_json_string, take_image,
+};
 
 use crate::budget::{Account, check_array, check_text, datum_bytes};
 use crate::ordered_set::{self, Placed};
@@ -19,6 +25,8 @@ pub struct Collected {
     /// For each row: the sort key, the value, and a second value. The second value is a delimiter, a
     /// fraction, or the value of a JSON field.
     rows: Vec<Placed>,
+    /// The parts of `rows`: the number of the part, and its first row.
+    parts: Vec<(u64, usize)>,
     memory: Account,
     /// The length of the result, in bytes.
     whole_bytes: usize,
@@ -27,6 +35,20 @@ pub struct Collected {
 impl Collected {
     /// Adds a value. Error 54000 if the result would have a gigabyte, and 53200 if memory is used up.
     pub fn push(
+        &mut self,
+        kind: AggKind,
+        value: Datum<'_>,
+        second: Datum<'_>,
+        place: &[u8],
+    ) -> varve_sql::Result<()> {
+        if self.parts.is_empty() {
+            self.parts.push((next_part(), 0));
+        }
+        self.add(kind, value, second, place)
+    }
+
+    /// The same for a value of the part that was begun last.
+    pub fn add(
         &mut self,
         kind: AggKind,
         value: Datum<'_>,
@@ -50,9 +72,43 @@ impl Collected {
         self.whole_bytes
     }
 
-    /// Bytes of memory that the memory pool does not count yet.
-    pub fn unreserved(&self) -> usize {
-        self.memory.unreserved()
+    /// Bytes of memory.
+    pub fn bytes(&self) -> usize {
+        self.memory.bytes()
+    }
+
+    /// Gives back the memory that this type has reserved, because DataFusion has reserved it.
+    pub fn pass_on(&mut self) {
+        self.memory.pass_on();
+    }
+
+    /// Returns the values as bytes: the number of the part, and the sort key (behind its length), the value
+    /// and the second value of each row.
+    pub fn state(&self) -> Vec<u8> {
+        let (number, _) = self.parts.first().copied().unwrap_or_else(|| (next_part(), 0));
+        let mut out = number.to_le_bytes().to_vec();
+        for (place, value, second) in self.in_order() {
+            push_row(&mut out, place, &value.as_datum(), &second.as_datum());
+        }
+        out
+    }
+
+    /// Begins a part with the number that `rows_of` has returned.
+    pub fn begin_part(&mut self, number: u64) {
+        self.parts.push((number, self.rows.len()));
+    }
+
+    /// Returns the rows in the order in which they were collected.
+    fn in_order(&self) -> Vec<&Placed> {
+        let end = |n: usize| self.parts.get(n + 1).map_or(self.rows.len(), |(_, first)| *first);
+        let mut parts: Vec<(u64, &[Placed])> = self
+            .parts
+            .iter()
+            .enumerate()
+            .map(|(n, (number, first))| (*number, &self.rows[*first..end(n)]))
+            .collect();
+        parts.sort_by_key(|(number, _)| *number);
+        parts.into_iter().flat_map(|(_, rows)| rows).collect()
     }
 
     /// Adds the length of a value to the length of the result. `second` is a delimiter, or the value of a
@@ -78,7 +134,7 @@ impl Collected {
 
     /// Returns the result, which is computed from the values in the order of their sort keys.
     pub fn whole(&self, kind: AggKind, output: Ty) -> varve_sql::Result<Value> {
-        let mut rows: Vec<&Placed> = self.rows.iter().collect();
+        let mut rows = self.in_order();
         rows.sort_by(|a, b| a.0.cmp(&b.0));
         match kind {
             AggKind::StringAgg => Ok(strung(rows, output)),
@@ -96,6 +152,53 @@ impl Collected {
             _ => ordered_set::result(kind, &rows),
         }
     }
+}
+
+/// Returns a number for a part. Later parts have higher numbers.
+fn next_part() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// The sort key, the value and the second value of a row.
+pub type StateRow<'b> = (&'b [u8], Datum<'b>, Datum<'b>);
+
+/// Appends a row to the bytes of a state.
+pub fn push_row(out: &mut Vec<u8>, place: &[u8], value: &Datum<'_>, second: &Datum<'_>) {
+    out.extend_from_slice(&(place.len() as u64).to_le_bytes());
+    out.extend_from_slice(place);
+    push_image(out, value);
+    push_image(out, second);
+}
+
+/// Returns the number of the part in the bytes of `Collected::state`, and its rows.
+pub fn rows_of(
+    state: &[u8],
+) -> varve_sql::Result<(u64, impl Iterator<Item = varve_sql::Result<StateRow<'_>>>)> {
+    let (number, mut rest) = state.split_first_chunk().ok_or_else(damaged)?;
+    let rows = std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let row = taken(&mut rest).ok_or_else(damaged);
+        if row.is_err() {
+            rest = &[];
+        }
+        Some(row)
+    });
+    Ok((u64::from_le_bytes(*number), rows))
+}
+
+/// Takes a row from the beginning of the bytes.
+fn taken<'b>(bytes: &mut &'b [u8]) -> Option<StateRow<'b>> {
+    let (length, rest) = bytes.split_first_chunk()?;
+    let (place, rest) = rest.split_at_checked(usize::try_from(u64::from_le_bytes(*length)).ok()?)?;
+    *bytes = rest;
+    Some((place, take_image(bytes)?, take_image(bytes)?))
+}
+
+fn damaged() -> SqlError {
+    SqlError::internal("the state of an aggregate that keeps its values")
 }
 
 /// Concatenates the texts, with the delimiters between them.
@@ -148,5 +251,40 @@ fn json_piece(value: &Value) -> &str {
     match value {
         Value::Text(json) => json,
         _ => "null",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KIND: AggKind = AggKind::StringAgg;
+
+    fn merge(collected: &mut Collected, state: &[u8]) -> varve_sql::Result<()> {
+        let (number, mut rows) = rows_of(state)?;
+        collected.begin_part(number);
+        rows.try_for_each(|row| row.and_then(|(place, a, b)| collected.add(KIND, a, b, place)))
+    }
+
+    #[test]
+    fn parts_are_put_together_in_the_order_of_their_values() {
+        let text = |state: &Collected| format!("{:?}", state.whole(KIND, Ty::Text).unwrap());
+        let part = |values: [&str; 2]| {
+            let mut part = Collected::default();
+            for value in values {
+                part.push(KIND, Datum::Text(value), Datum::Text("-"), b"").unwrap();
+            }
+            part.state()
+        };
+        let (first, second, third) = (part(["a", "b"]), part(["c", "a"]), part(["e", "f"]));
+        let mut merged = Collected::default();
+        for state in [&second, &third, &first] {
+            merge(&mut merged, state).unwrap();
+        }
+        assert_eq!(text(&merged), "Text(\"a-b-c-a-e-f\")");
+        let mut again = Collected::default();
+        merge(&mut again, &merged.state()).unwrap();
+        assert_eq!(text(&again), text(&merged));
+        assert!(merge(&mut again, &first[..first.len() - 1]).is_err(), "cut bytes");
     }
 }

@@ -34,6 +34,30 @@ impl Fold {
         matches!(self, Fold::Call { kind: AggKind::Moment(_), .. })
     }
 
+    /// Returns whether the aggregate is of different values, and equal values would change its result.
+    pub fn needs_distinct(self) -> bool {
+        let Fold::Call { kind, distinct: true } = self else { return false };
+        !matches!(
+            kind,
+            AggKind::Min
+                | AggKind::Max
+                | AggKind::BoolAnd
+                | AggKind::BoolOr
+                | AggKind::BitAnd
+                | AggKind::BitOr
+        ) && !kind.is_of_pairs()
+    }
+
+    /// Returns whether the state of a group has all values of the group.
+    pub fn keeps_values(self) -> bool {
+        self.collects() || self.needs_distinct()
+    }
+
+    /// Returns whether it is count(DISTINCT), which needs only the keys of its values.
+    pub fn counts_distinct(self) -> bool {
+        self == Fold::Call { kind: AggKind::Count, distinct: true }
+    }
+
     /// Returns whether all values are kept, each with a sort key and a second value such as a delimiter.
     pub fn collects(self) -> bool {
         matches!(self, Fold::Call { kind, .. } if kind.collects())

@@ -3,9 +3,9 @@
 //! Invariants
 //! 1. All queries together share a memory pool with a limit. The pool in this file also limits each operator
 //!    to `work_mem`, which is smaller.
-//! 2. Two kinds of requests may exceed the limit of an operator. The first is the first batch of an operator
-//!    that has no memory yet, because it could not begin otherwise. The second is the memory that an operator
-//!    needs for spilling.
+//! 2. Three kinds of requests may exceed the limit of an operator. The first are two batches of an operator
+//!    that has no memory yet, because it could not begin or merge two files otherwise. The second is the
+//!    memory that an operator needs for spilling. The third are the groups of a grouping that merges its files.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -27,6 +27,9 @@ const KEPT_SIDE: &str = "HashJoinInput";
 /// The minimum of the limit, in bytes. With less memory, the merge of spilled data could not run.
 const BYTES_MIN: usize = 4 << 20;
 
+/// The number of requests that are granted in any case. A merge of two files needs a batch of each.
+const FREE_GRANTS: usize = 2;
+
 /// The memory pool, with a limit for each operator.
 #[derive(Debug)]
 struct Bounded {
@@ -40,9 +43,18 @@ struct Bounded {
 #[derive(Debug, Default)]
 struct OperatorMemory {
     bytes: usize,
+    /// The number of requests that were granted since it had no memory.
+    grants: usize,
     /// Whether a request of the operator was refused, so that it spills. It may exceed the limit while it
     /// spills.
     spills: bool,
+}
+
+impl OperatorMemory {
+    fn granted(&mut self, bytes: usize) {
+        self.bytes += bytes;
+        self.grants += 1;
+    }
 }
 
 impl Bounded {
@@ -56,6 +68,9 @@ impl Bounded {
             let mut held = self.held.lock();
             let held = held.entry(consumer.id()).or_default();
             change(held);
+            if held.bytes == 0 {
+                held.grants = 0;
+            }
             held.spills &= held.bytes > self.bytes / 2;
         }
     }
@@ -64,8 +79,8 @@ impl Bounded {
     /// that the operator spills. Then the operator may exceed the limit until it holds at most half of the
     /// limit.
     ///
-    /// A grouping that merges its files has a second reservation, for its groups. It cannot spill these groups
-    /// again. So one of two reservations may take half of the limit, whatever the other one has.
+    /// A grouping that merges its files has two reservations: first one for the files, and then one for its
+    /// groups. It cannot spill these groups again. So only the memory of all queries limits the second one.
     fn check(&self, reservation: &MemoryReservation, additional: usize) -> Result<()> {
         let consumer = reservation.consumer();
         if !Self::is_bounded(consumer) {
@@ -73,11 +88,10 @@ impl Bounded {
         }
         let mut held = self.held.lock();
         let held = held.entry(consumer.id()).or_default();
-        let is_one_of_two = held.bytes > reservation.size();
-        if is_one_of_two && reservation.size().saturating_add(additional) <= self.bytes / 2 {
+        if held.bytes > reservation.size() {
             return Ok(());
         }
-        if held.spills || held.bytes == 0 || held.bytes.saturating_add(additional) <= self.bytes {
+        if held.spills || held.grants < FREE_GRANTS || held.bytes.saturating_add(additional) <= self.bytes {
             return Ok(());
         }
         held.spills = true;
@@ -113,7 +127,7 @@ impl MemoryPool for Bounded {
 
     fn grow(&self, reservation: &MemoryReservation, additional: usize) {
         self.pool.grow(reservation, additional);
-        self.note(reservation.consumer(), |held| held.bytes += additional);
+        self.note(reservation.consumer(), |held| held.granted(additional));
     }
 
     fn shrink(&self, reservation: &MemoryReservation, shrink: usize) {
@@ -125,7 +139,7 @@ impl MemoryPool for Bounded {
         let consumer = reservation.consumer();
         self.check(reservation, additional)?;
         self.pool.try_grow(reservation, additional)?;
-        self.note(consumer, |held| held.bytes += additional);
+        self.note(consumer, |held| held.granted(additional));
         Ok(())
     }
 

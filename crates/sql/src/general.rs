@@ -56,7 +56,7 @@ pub use crate::smart_mode::SmartMode;
 pub use crate::system::SystemTable;
 pub use crate::system::names::quoted as quoted_name;
 pub use crate::ty::{Ty, Typed};
-pub use crate::value_bytes::{push_image, push_key};
+pub use crate::value_bytes::{push_image, push_key, take_image};
 
 /// Receives result rows.
 pub type Emit<'f> = dyn FnMut(&[Datum<'_>]) -> Result<()> + 'f;
