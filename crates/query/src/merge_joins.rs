@@ -12,7 +12,7 @@ use std::sync::Arc;
 use datafusion::arrow::compute::SortOptions;
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::joins::{HashJoinExec, SortMergeJoinExec};
@@ -41,8 +41,14 @@ const ORDER: SortOptions = SortOptions { descending: false, nulls_first: false }
 
 impl PhysicalOptimizerRule for SpillingJoins {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
+        let mut joins = 0;
+        plan.apply(|node| {
+            joins += usize::from(node.downcast_ref::<HashJoinExec>().is_some());
+            Ok(TreeNodeRecursion::Continue)
+        })?;
         let replace = |plan: Arc<dyn ExecutionPlan>| {
-            let join = plan.downcast_ref::<HashJoinExec>().map(|join| self.instead_of(join)).transpose()?;
+            let join = plan.downcast_ref::<HashJoinExec>().map(|join| self.instead_of(join, joins));
+            let join = join.transpose()?;
             Ok(join.flatten().map_or_else(|| Transformed::no(plan), Transformed::yes))
         };
         Ok(plan.transform_up(replace)?.data)
@@ -58,13 +64,13 @@ impl PhysicalOptimizerRule for SpillingJoins {
 }
 
 impl SpillingJoins {
-    fn instead_of(&self, join: &HashJoinExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    fn instead_of(&self, join: &HashJoinExec, joins: usize) -> Result<Option<Arc<dyn ExecutionPlan>>> {
         let method = match self.0 {
             JoinsBy::InMemory => return Ok(None),
             JoinsBy::Spilling => None,
             JoinsBy::Method(method) => Some(method),
         };
-        if let Some(spilling) = SpillJoinPlan::instead_of(join, method)? {
+        if let Some(spilling) = SpillJoinPlan::instead_of(join, method, joins)? {
             return Ok(Some(Arc::new(spilling)));
         }
         if method.is_some() || join.null_aware || join.projection.is_some() {

@@ -71,6 +71,8 @@ pub struct SpillJoinPlan {
     null_equality: NullEquality,
     /// `None`: by the cost model.
     method: Option<JoinMethod>,
+    /// The number of joins of the plan.
+    joins: usize,
     around: Option<Arc<Around>>,
     columns: Arc<[ColumnIndex]>,
     properties: Arc<PlanProperties>,
@@ -81,7 +83,12 @@ pub struct SpillJoinPlan {
 
 impl SpillJoinPlan {
     /// In the place of a hash join; `None` if this node can't join its inputs.
-    pub fn instead_of(join: &HashJoinExec, method: Option<JoinMethod>) -> Result<Option<SpillJoinPlan>> {
+    /// `joins` is the number of joins of the plan, which share memory.
+    pub fn instead_of(
+        join: &HashJoinExec,
+        method: Option<JoinMethod>,
+        joins: usize,
+    ) -> Result<Option<SpillJoinPlan>> {
         // NOT IN with NULLs is the hash join's alone.
         if join.null_aware || join.projection.is_some() || kind_of(join.join_type).is_none() {
             return Ok(None);
@@ -106,6 +113,7 @@ impl SpillJoinPlan {
             kind: join.join_type,
             null_equality: join.null_equality,
             method,
+            joins,
             around: None,
             columns: columns.into(),
             properties: Arc::new(properties),
@@ -123,6 +131,7 @@ impl SpillJoinPlan {
             kind: self.kind,
             null_equality: self.null_equality,
             method: self.method,
+            joins: self.joins,
             around: self.around.clone(),
             columns: self.columns.clone(),
             properties: self.properties.clone(),
@@ -280,7 +289,7 @@ impl ExecutionPlan for SpillJoinPlan {
         let resources = resources.ok_or_else(|| {
             wrapped(out_of_memory("a join, because there is no directory for temporary files"))
         })?;
-        let (memory, reservation) = budget(&context, resources.work_bytes)?;
+        let (memory, reservation) = budget(&context, resources.work_bytes, self.joins)?;
         let space = resources.space().map_err(|error| wrapped(told(error)))?;
         let page_bytes = page_bytes(memory.limit_bytes(), space.sector_bytes as usize);
         *self.ran.lock() = Ran { method: self.method, ..Ran::default() };
@@ -309,13 +318,18 @@ impl ExecutionPlan for SpillJoinPlan {
     }
 }
 
-/// The budget of a join, which is reserved in the pool: `work_mem`, or less if the pool has less.
-fn budget(context: &TaskContext, work_bytes: usize) -> Result<(Arc<MemoryBudget>, MemoryReservation)> {
+/// The budget of a join, which is reserved in the pool: `work_mem`, or less if the pool has less. All joins of
+/// a plan together take at most half of the pool, because operators that cannot spill need the rest.
+fn budget(
+    context: &TaskContext,
+    work_bytes: usize,
+    joins: usize,
+) -> Result<(Arc<MemoryBudget>, MemoryReservation)> {
     let pool = context.memory_pool();
     let reservation = MemoryConsumer::new("SpillJoin").with_can_spill(true).register(pool);
     let mut bytes = match pool.memory_limit() {
         // Scans, sorts and groups of the same query need some, too.
-        MemoryLimit::Finite(limit_bytes) => work_bytes.min(limit_bytes / 4),
+        MemoryLimit::Finite(limit_bytes) => work_bytes.min(limit_bytes / (2 * joins.max(2))),
         _ => work_bytes,
     };
     bytes = bytes.max(BYTES_MIN);

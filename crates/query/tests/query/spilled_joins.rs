@@ -371,3 +371,18 @@ fn a_guarded_full_join_runs_again_in_a_subquery() {
         assert_eq!(lines(&mut session, joined), expected);
     }
 }
+
+/// Each forced join reserved a quarter of the memory. With four of them, nothing was left for a cross join.
+#[test]
+fn many_joins_leave_memory_to_others() {
+    let (_home, database) = spilling(64 << 20);
+    let mut session = session(&database);
+    lines(&mut session, SETUP);
+    let sql = "select count(*), max(x.n) from l a join r b on b.id = a.id + 0 join l c on c.id = b.id + 0
+        left join r d on d.id = c.id + 0 join l e on e.id = d.id + 0 join r f on f.id = e.id + 0,
+        (select count(*) n from r) x";
+    for (method, _) in METHODS {
+        lines(&mut session, &format!("set join_method = '{method}'"));
+        assert_eq!(lines(&mut session, sql), ["700|1100", "= SELECT 1"], "{method}");
+    }
+}
