@@ -86,6 +86,22 @@ pub struct CheckpointConfig {
     pub log_fraction: f64,
 }
 
+/// Finds the directories of tablespaces.
+pub trait Locations: Send + Sync {
+    /// The directory at a location that CREATE TABLESPACE named. The result is an error, in words for the
+    /// user, if it cannot be used.
+    fn open(&self, location: &str) -> std::result::Result<Arc<dyn Directory>, String>;
+}
+
+/// There are no directories for tablespaces.
+pub(crate) struct NoLocations;
+
+impl Locations for NoLocations {
+    fn open(&self, _location: &str) -> std::result::Result<Arc<dyn Directory>, String> {
+        Err("this database was opened without directories for tablespaces".into())
+    }
+}
+
 /// Configuration of a pager.
 #[derive(Clone)]
 pub struct PagerConfig {
@@ -103,6 +119,8 @@ pub struct PagerConfig {
     pub temporary: Arc<dyn Directory>,
     /// Device of the control file.
     pub control: Arc<dyn Directory>,
+    /// The directories of tablespaces.
+    pub locations: Arc<dyn Locations>,
     /// Length of a log segment file, in bytes.
     pub log_segment_bytes: u64,
     /// Length of all log segments together, in bytes.
@@ -165,10 +183,19 @@ impl PagerConfig {
         &'c self,
         copies: Option<&'c dyn Directory>,
     ) -> protection::Wanted<'c> {
+        protection::Wanted { copies, ..self.protection_in(self.protection, &*self.data) }
+    }
+
+    /// As [`wanted_protection`](Self::wanted_protection), for this kind of protection and this directory.
+    pub(crate) fn protection_in<'c>(
+        &'c self,
+        kind: ProtectionKind,
+        directory: &'c dyn Directory,
+    ) -> protection::Wanted<'c> {
         protection::Wanted {
-            kind: self.protection,
-            data: &*self.data,
-            copies,
+            kind,
+            data: directory,
+            copies: None,
             page_size: self.page_size,
             writers: self.workers() + 1,
             times: &self.times,
@@ -199,6 +226,7 @@ impl PagerConfig {
             rollback: directory.clone(),
             temporary: directory.clone(),
             control: directory,
+            locations: Arc::new(NoLocations),
             log_segment_bytes: 64 << 20,
             log_capacity_bytes: 1 << 30,
             nvm: None,
@@ -320,7 +348,7 @@ const SEGMENT_PAGES_MIN_WITH_IMAGES: u64 = 64;
 /// The least number of frames of a pool.
 pub const FRAMES_MIN: usize = 32;
 
-fn writes_whole(device: &dyn Directory, page_size: usize) -> Result<()> {
+pub(crate) fn writes_whole(device: &dyn Directory, page_size: usize) -> Result<()> {
     let found = device.capabilities();
     require(found.writes_whole(page_size), || {
         let (least, most) = (found.atomic_write_min_bytes, found.atomic_write_bytes);

@@ -48,6 +48,7 @@ pub use api::durability::DurabilityRow;
 pub use api::mtr::{H, Mtr};
 pub use api::pager::{DataFile, Pager};
 pub use api::stats::PagerStats;
+pub use api::tablespaces::{NewTablespace, Tablespace};
 pub use base::compression::{Algorithm, Compression};
 pub use base::error::{PagerError, Result};
 pub use base::ids::{Access, PageId, PageNo, PageRange, SpaceId};
@@ -56,7 +57,7 @@ pub use base::lsn::{AtomicLsn, Lsn};
 pub use base::page;
 pub use base::setting::{Form, Setting, Unit};
 pub use base::times::{Spent, Times, Timing};
-pub use config::{CheckpointConfig, CheckpointKind, LOG_FRACTION_MAX, Pacing, PagerConfig};
+pub use config::{CheckpointConfig, CheckpointKind, LOG_FRACTION_MAX, Locations, Pacing, PagerConfig};
 pub use flash::{
     CleanOrder, FLASH_FILE, FlashConfig, FlashDesign, FlashFill, FlashRestart, FlashScans, FlashSettings,
 };

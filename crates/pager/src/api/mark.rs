@@ -7,8 +7,7 @@ use varve_device::{planted, reached};
 
 use crate::api::mtr::{H, Mtr};
 use crate::base::error::Result;
-use crate::base::ids::SpaceId;
-use crate::base::space_format::{self, Geometry};
+use crate::base::space_format;
 use crate::level::Cause;
 use crate::log::Admission;
 use crate::running::shared::Shared;
@@ -32,7 +31,7 @@ fn marked(shared: &Shared) -> Result<()> {
     }
     shared.pool.keep_free()?;
     let mark = shared.control.get().next_mark;
-    let ids = SpaceId::DURABLE.map(|space| Geometry::of(space, shared.config.page_size).header());
+    let ids = shared.spaces.headers();
     let mut mtr = Mtr::new(shared);
     let headers = ids.iter().map(|id| mtr.x(*id)).collect::<Result<Vec<H>>>()?;
     headers.into_iter().for_each(|header| mtr.write(header, space_format::MARK_OFFSET, &mark.to_le_bytes()));

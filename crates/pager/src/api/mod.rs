@@ -8,3 +8,4 @@ pub(crate) mod mtr;
 pub(crate) mod pager;
 mod segments;
 pub(crate) mod stats;
+pub(crate) mod tablespaces;

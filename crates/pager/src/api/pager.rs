@@ -97,6 +97,9 @@ impl Pager {
 
     fn opened(mut shared: Shared, warning: Option<String>) -> Result<Pager> {
         shared.started.warnings.extend(warning);
+        let tidied =
+            open::tablespaces::tidy(&shared.config, &mut shared.tablespaces.lock(), &shared.control)?;
+        shared.started.warnings.extend(tidied);
         let shared = Arc::new(shared);
         if shared.control.get().wants_checkpoint() {
             let shortened = shared.clean_all().and_then(|()| shared.checkpoint(false));
@@ -266,6 +269,7 @@ impl Pager {
     pub fn newer_than_home(&self, ids: &[PageId]) -> Option<Vec<bool>> {
         let shared = &self.shared;
         let is_readable = shared.config.layout == HomeLayout::InPlace
+            && ids.iter().all(|id| id.space() == SpaceId::DATA)
             && shared.buffer.is_none()
             && !self.has_compressed_pages();
         is_readable.then(|| shared.ledger.has_each(ids))
@@ -444,7 +448,8 @@ impl Pager {
     /// database continues. After any other failure the state of the file is unknown, so the database stops.
     #[cold]
     fn growth_failed(&self, cause: PagerError) -> PagerError {
-        if !cause.is_no_space() {
+        let is_harmless = cause.is_no_space() || matches!(cause, PagerError::NoSuchTablespace { .. });
+        if !is_harmless {
             self.stop(cause.clone());
         }
         cause
@@ -471,6 +476,16 @@ impl Pager {
     /// pager. No page is read.
     pub fn owner_of(&self, id: PageId) -> Option<u32> {
         self.shared.spaces.owner_of(id)
+    }
+
+    /// The space in which this owner of a table or an index has pages. The data space if it has none.
+    pub fn space_of_owner(&self, owner: u32) -> SpaceId {
+        self.shared.spaces.space_of_owner(owner)
+    }
+
+    /// The data space and the tablespaces.
+    pub fn spaces_of_tables(&self) -> Vec<SpaceId> {
+        self.shared.spaces.of_tables()
     }
 
     /// The pages that are allocated to an owner, in the order of their numbers.
@@ -711,7 +726,11 @@ impl Pager {
             inline_writes: read(&counters.inline_writes),
             checkpoint_writes: read(&counters.checkpoint_writes),
             checkpoints: read(&counters.checkpoints),
-            data_pages: self.shared.spaces.used_pages(SpaceId::DATA),
+            data_pages: self
+                .spaces_of_tables()
+                .iter()
+                .map(|space| self.shared.spaces.used_pages(*space))
+                .sum(),
             rollback_pages: self.shared.spaces.used_pages(SpaceId::ROLLBACK),
             levels: self.shared.level.report(),
         }

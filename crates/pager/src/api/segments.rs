@@ -25,6 +25,8 @@ const STEP_EXTENTS: usize = 128;
 impl Pager {
     /// Makes a new owner, and returns its number.
     pub(super) fn new_segment(&self, space: SpaceId) -> Result<u32> {
+        // The data space and the tablespaces share their numbers of owners.
+        let space = if space.is_tablespace() { SpaceId::DATA } else { space };
         let geometry = self.shared.spaces.geometry(space)?;
         let mut mtr = self.begin()?;
         let header = mtr.x(geometry.header())?;
@@ -37,6 +39,13 @@ impl Pager {
     /// Frees all pages of an owner.
     pub(super) fn drop_pages_of(&self, space: SpaceId, owner: u32) -> Result<()> {
         assert!(owner >= space_format::FIRST_OWNER, "owner {owner} is the pager's own");
+        if space == SpaceId::DATA {
+            return self.shared.spaces.of_tables().into_iter().try_for_each(|one| self.drop_in(one, owner));
+        }
+        self.drop_in(space, owner)
+    }
+
+    fn drop_in(&self, space: SpaceId, owner: u32) -> Result<()> {
         let geometry = self.shared.spaces.geometry(space)?;
         let extents = self.shared.spaces.extents_of(space, owner)?;
         for group in extents.chunk_by(|a, b| geometry.group_of(*a) == geometry.group_of(*b)) {

@@ -36,9 +36,9 @@ pub enum PagerError {
     },
     /// A caller requested a page that is beyond the end of its space.
     #[error(
-        "page {id} lies outside its space, which has {pages} pages: the file {}.varve was cut, or what names the page is \
+        "page {id} lies outside {}, which has {pages} pages: its file was cut, or what names the page is \
          damaged; restore it from a backup",
-        .id.space().name()
+        .id.space().title()
     )]
     NoSuchPage {
         /// The page.
@@ -47,10 +47,16 @@ pub enum PagerError {
         pages: u32,
     },
     /// No page is free in a space and its file could not be made larger within this call.
-    #[error("the {} space has no free page left: free some room on its device and try again", .space.name())]
+    #[error("{} has no free page left: free some room on its device and try again", .space.title())]
     NoFreePage {
         /// The space.
         space: SpaceId,
+    },
+    /// The tablespace was dropped.
+    #[error("{} does not exist: it was dropped", .id.title())]
+    NoSuchTablespace {
+        /// The tablespace.
+        id: SpaceId,
     },
     /// All frames of the pool are latched or being written.
     #[error("all {frames} frames of the buffer pool are latched or being written: give the pool more memory")]

@@ -19,8 +19,10 @@ impl SpaceId {
     pub const ROLLBACK: SpaceId = SpaceId(2);
     /// Temporary data of queries, such as sort runs. It is never logged, and empty after each start.
     pub const TEMPORARY: SpaceId = SpaceId(3);
-    /// The spaces that survive a restart.
+    /// The spaces that each database has, and that survive a restart.
     pub const DURABLE: [SpaceId; 2] = [SpaceId::DATA, SpaceId::ROLLBACK];
+    /// The first number of a tablespace. Lower numbers are the pager's own.
+    pub const FIRST_TABLESPACE: SpaceId = SpaceId(16);
 
     /// Lower-case name for messages.
     pub fn name(self) -> &'static str {
@@ -28,7 +30,21 @@ impl SpaceId {
             SpaceId::DATA => "data",
             SpaceId::ROLLBACK => "rollback",
             SpaceId::TEMPORARY => "temporary",
+            _ if self.is_tablespace() => "tablespace",
             _ => "unknown",
+        }
+    }
+
+    /// Whether this is a further space for tables and indexes (decision 0212).
+    pub const fn is_tablespace(self) -> bool {
+        self.0 >= SpaceId::FIRST_TABLESPACE.0
+    }
+
+    /// The space for messages, such as "the data space".
+    pub fn title(self) -> String {
+        match self.is_tablespace() {
+            true => format!("tablespace {}", self.0),
+            false => format!("the {} space", self.name()),
         }
     }
 
@@ -84,7 +100,11 @@ impl PageId {
 
 impl fmt::Display for PageId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.space().name(), self.no().0)
+        let (space, no) = (self.space(), self.no().0);
+        match space.is_tablespace() {
+            true => write!(f, "tablespace {}:{no}", space.0),
+            false => write!(f, "{}:{no}", space.name()),
+        }
     }
 }
 

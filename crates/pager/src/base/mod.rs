@@ -6,6 +6,7 @@
 pub(crate) mod chunks;
 pub(crate) mod compression;
 pub(crate) mod error;
+pub(crate) mod growing_list;
 pub(crate) mod ids;
 pub(crate) mod image;
 pub(crate) mod latch;

@@ -199,8 +199,8 @@ impl Geometry {
         }
         Err(PagerError::Incompatible {
             what: format!(
-                "the file of the {} space belongs to another database, or to another version of the format",
-                self.space.name()
+                "the file of {} belongs to another database, or to another version of the format",
+                self.space.title()
             ),
         })
     }

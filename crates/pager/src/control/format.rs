@@ -20,13 +20,14 @@
 //! | 3880 | 8 | mark of the header pages of the data and the rollback space, 0 = unknown; with as many lives as there can be the last one is here, and no mark is known |
 //! | 3888 | 8 | mark that they are about to get, 0 = none |
 //! | 3896 | 8 | a random number of the last start, which the file of its flash cache repeats, 0 = unknown: an older program's, or with as many lives as there can be |
-//! | 3904 | 4 | features: 1 some pages are compressed (`home/compression/stored_page.rs`), 2 the data and the rollback space are packed; others are refused |
+//! | 3904 | 4 | features: 1 some pages are compressed (`home/compression/stored_page.rs`), 2 the data and the rollback space are packed, 4 there is a list of tablespaces (`control/tablespaces.rs`); others are refused |
 //! | 3908 | 1 | layout of the data space: 0 in place, 1 packed |
 //! | 3909 | 1 | layout of the rollback space, the same |
 //! | 3910 | 1 | hints: 1 free extents of files in place may have holes, 2 the last start was to keep records of a flash cache; the rest is not looked at, it says nothing of where pages are |
 //! | 3911 | 1 | zeros |
 //! | 3912 | 8 each | numbers of checkpoints of the data and the rollback space's map, one that was durable at this write; 0 if not packed |
-//! | 3928 | 104 | zeros: kept for how pages are stored at home |
+//! | 3928 | 8 | number of the list of tablespaces, 0 = there never was a tablespace |
+//! | 3936 | 96 | zeros: kept for how pages are stored at home |
 //! | 4032 | 8 | seal of the flash cache that has all that the spaces lack, 0 = none (older programs redo from the redo position) |
 //! | 4040 | 8 | LSN at which the log continues after that shutdown |
 //! | 4048 | 8 | id of the attached NVM region, 0 = none |
@@ -76,7 +77,9 @@ const HINT_CACHE: u8 = 2;
 const MAPS_AT: usize = 3912;
 const FEATURE_COMPRESSED: u32 = 1;
 const FEATURE_PACKED: u32 = 2;
-const FEATURES_KNOWN: u32 = FEATURE_COMPRESSED | FEATURE_PACKED;
+const FEATURE_TABLESPACES: u32 = 4;
+const FEATURES_KNOWN: u32 = FEATURE_COMPRESSED | FEATURE_PACKED | FEATURE_TABLESPACES;
+const TABLESPACES_AT: usize = 3928;
 const SEAL_AT: usize = 4032;
 const REGION_AT: usize = 4048;
 const FLAGS_AT: usize = 4056;
@@ -131,7 +134,7 @@ impl InForce {
         InForce::Nvm,
     ];
 
-    fn code(self) -> u8 {
+    pub(super) fn code(self) -> u8 {
         match self {
             InForce::Doublewrite => 0,
             InForce::Nothing => 1,
@@ -142,7 +145,7 @@ impl InForce {
         }
     }
 
-    fn of(code: u8) -> Option<InForce> {
+    pub(super) fn of(code: u8) -> Option<InForce> {
         InForce::ALL.into_iter().find(|kind| kind.code() == code)
     }
 }
@@ -204,7 +207,10 @@ impl Superblock {
         }
         slot[PROTECTION_AT] = self.protection.code();
         let compressed = if self.has_compressed_pages { FEATURE_COMPRESSED } else { 0 };
-        put_u32(slot, STORED_AT, compressed | if self.packed { FEATURE_PACKED } else { 0 });
+        let tablespaces = if self.tablespaces > 0 { FEATURE_TABLESPACES } else { 0 };
+        let packed = if self.packed { FEATURE_PACKED } else { 0 };
+        put_u32(slot, STORED_AT, compressed | packed | tablespaces);
+        put_u64(slot, TABLESPACES_AT, self.tablespaces);
         let hollow = if self.has_hollow_extents { HINT_HOLLOW } else { 0 };
         slot[HINTS_AT] = hollow | if self.has_cache { HINT_CACHE } else { 0 };
         if self.packed {
@@ -248,6 +254,7 @@ impl Superblock {
             protection,
             packed: get_u32(slot, STORED_AT) & FEATURE_PACKED != 0,
             map_checkpoints: [get_u64(slot, MAPS_AT), get_u64(slot, MAPS_AT + 8)],
+            tablespaces: get_u64(slot, TABLESPACES_AT),
             attached: decode_attached(slot),
             unneeded_region: Some(get_u64(slot, UNNEEDED_AT)).filter(|region| *region != 0),
             log_begins_empty: slot[FLAGS_AT] & FLAG_LOG_BEGINS_EMPTY != 0,
@@ -270,7 +277,10 @@ impl Superblock {
 fn has_known_layouts(slot: &[u8]) -> bool {
     let features = get_u32(slot, STORED_AT);
     let layout = u8::from(features & FEATURE_PACKED != 0);
-    features & !FEATURES_KNOWN == 0 && slot[LAYOUTS_AT..LAYOUTS_AT + 2] == [layout; 2]
+    let has_list = features & FEATURE_TABLESPACES != 0;
+    features & !FEATURES_KNOWN == 0
+        && has_list == (get_u64(slot, TABLESPACES_AT) != 0)
+        && slot[LAYOUTS_AT..LAYOUTS_AT + 2] == [layout; 2]
 }
 
 fn decode_life(bytes: &[u8]) -> Life {

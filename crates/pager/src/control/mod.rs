@@ -29,6 +29,7 @@ use crate::base::lsn::{LSN_MAX, Lsn};
 use crate::log::Life;
 
 mod format;
+pub(crate) mod tablespaces;
 
 pub use format::FORMAT_VERSION;
 use format::{LIVES_MAX, SLOT_BYTES, Slot};
@@ -71,6 +72,20 @@ pub enum InForce {
     NvmDoublewrite,
     /// Page versions in the NVM region. They stay there until the data files have the page.
     Nvm,
+}
+
+impl InForce {
+    /// The name of the protection in the configuration file and in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            InForce::Doublewrite => "doublewrite",
+            InForce::Nothing => "none",
+            InForce::FullPageLog => "full-page-log",
+            InForce::AtomicWrite => "atomic-write",
+            InForce::NvmDoublewrite => "nvm-dwb",
+            InForce::Nvm => "nvm",
+        }
+    }
 }
 
 /// The NVM region that the database needs.
@@ -158,6 +173,8 @@ pub struct Superblock {
     pub packed: bool,
     /// For the page maps of the data and the rollback space: the number of a checkpoint that is durable.
     pub map_checkpoints: [u64; 2],
+    /// The number of the list of tablespaces in force. Zero means that there never was a tablespace.
+    pub tablespaces: u64,
     /// The NVM region that the database needs.
     pub attached: Option<Attached>,
     /// Identity of a region that is being made, or that a shutdown has left. The database needs nothing in
@@ -205,6 +222,7 @@ impl Superblock {
             protection: InForce::default(),
             packed: false,
             map_checkpoints: [0; 2],
+            tablespaces: 0,
             attached: None,
             unneeded_region: None,
             log_begins_empty: false,

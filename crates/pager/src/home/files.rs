@@ -39,7 +39,10 @@ pub(crate) fn growth_step(count: u32, least: u32, piece_bytes: u64) -> u32 {
 
 /// Name of a space's file.
 pub(crate) fn file_name(space: SpaceId) -> String {
-    format!("{}.varve", space.name())
+    match space.is_tablespace() {
+        true => format!("tablespace-{}.varve", space.0),
+        false => format!("{}.varve", space.name()),
+    }
 }
 
 /// The device space and the purpose of I/O of a space, for the accounting of I/O.
@@ -66,6 +69,13 @@ pub(crate) fn open_existing(
 
 fn missing(space: SpaceId, directory: &dyn Directory, name: &str) -> String {
     let (location, stem) = (directory.location(), space.name());
+    if space.is_tablespace() {
+        return format!(
+            "{location}/{name} is missing, the file of {}: if its device is not mounted, mount it; otherwise put the file back, or \
+             restore a backup of all directories",
+            space.title()
+        );
+    }
     let copies = if space == SpaceId::DATA { " and doublewrite.varve" } else { "" };
     format!(
         "{location}/{name} is missing, which belongs to the {stem} space. If the configuration names another device for the space \
@@ -92,7 +102,7 @@ impl SpaceFile {
             file.flush()?;
         }
         let pages = u32::try_from(file.len_bytes()? / page_size as u64).map_err(|_| PagerError::Corrupt {
-            what: format!("the file of the {} space is longer than 2^32 pages", space.name()),
+            what: format!("the file of {} is longer than 2^32 pages", space.title()),
         })?;
         let hole_bytes = directory.capabilities().hole_bytes;
         Ok(SpaceFile { space, file, page_size, hole_bytes, pages: AtomicU32::new(pages) })

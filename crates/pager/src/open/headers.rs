@@ -17,6 +17,7 @@
 
 use varve_device::{AlignedBuf, reached};
 
+use super::tablespaces::Found;
 use crate::base::error::{PagerError, Result};
 use crate::base::ids::{PageId, SpaceId};
 use crate::base::lsn::Lsn;
@@ -31,11 +32,12 @@ use crate::home::packed;
 
 /// Refuses a space file that does not belong to the control file. This is for files that store pages at fixed
 /// addresses. It runs before the log is read, because a log need not fit files of different moments either.
-pub(super) fn refuse_other(config: &PagerConfig, stored: &Superblock) -> Result<()> {
-    if config.layout != HomeLayout::InPlace || stored.mark == 0 {
+pub(super) fn refuse_other(config: &PagerConfig, stored: &Superblock, found: &[Found]) -> Result<()> {
+    if stored.mark == 0 {
         return Ok(());
     }
-    for (space, directory) in super::durable_spaces(config) {
+    let own = super::durable_spaces(config).into_iter().filter(|_| config.layout == HomeLayout::InPlace);
+    for (space, directory) in own.chain(found.iter().map(|one| (one.listed.id, &one.directory))) {
         let file = SpaceFile::open(space, &**directory, config.page_size, false)?;
         let header = header_of(space, config);
         let Ok(offset) = file.offset(header) else { continue };
@@ -99,9 +101,9 @@ fn expect_mark(
     let (older, newer) = if lsn > stored.durable { (&control, &space_file) } else { (&space_file, &control) };
     Err(PagerError::Incompatible {
         what: format!(
-            "{older} is an older copy than {newer} goes with, or one of another copy of the database (the header of the {} space is of \
+            "{older} is an older copy than {newer} goes with, or one of another copy of the database (the header of {} is of \
              LSN {lsn}, and the control file knows of a log up to {}): put back the one that was there, or all files of one backup",
-            space.name(),
+            space.title(),
             stored.durable
         ),
     })

@@ -44,6 +44,7 @@ use crate::base::error::{PagerError, Result};
 use crate::base::ids::{PageId, SpaceId};
 use crate::base::lsn::Lsn;
 use crate::config::PagerConfig;
+use crate::control::tablespaces::TablespaceList;
 use crate::control::{Control, InForce, Sealed, State, Superblock, random_id};
 use crate::flash::{self, Earlier, FlashCache, FlashRestart, Noted};
 use crate::home::compression::by_owner::Compressions;
@@ -75,10 +76,12 @@ mod copied;
 mod found;
 mod headers;
 mod stack;
+pub(crate) mod tablespaces;
 
 use begin::{begin_log, find_region, postpone_images, postpone_region, read_log};
 pub use found::{NvmFound, RegionFound};
 use stack::{Stack, stack};
+use tablespaces::Found;
 
 /// The files, the levels and the pool of a database whose log is open.
 struct Parts {
@@ -232,7 +235,7 @@ fn create(mut config: PagerConfig, before: Option<Superblock>, ops: Arc<dyn Redo
     }
     let (log, _) = ReadLog::empty(log_config(&config), database)?.begin_life(&control, News::default())?;
     let log = Arc::new(log);
-    let parts = assemble(&config, &control, region.as_ref(), &log, Start::Empty)?;
+    let parts = assemble(&config, &control, region.as_ref(), &log, Start::Empty, &[])?;
     if let Some(cache) = &parts.stack.cache {
         // The control file has the number of the start already, and the new cache file has nothing that could
         // be taken for that of another start.
@@ -248,7 +251,8 @@ fn create(mut config: PagerConfig, before: Option<Superblock>, ops: Arc<dyn Redo
         superblock.has_cache = keeps_records;
         superblock.state = State::Open;
     })?;
-    finish(config, control, region, parts, log, ops, None)
+    let list = TablespaceList::read(&*config.control, &control)?;
+    finish(config, control, list, region, parts, log, ops, None)
 }
 
 /// Opens and recovers an existing database. If this start continues with a sealed cache, `behind_seal` gets
@@ -260,9 +264,12 @@ fn recover(
     behind_seal: &mut Option<Arc<FlashCache>>,
 ) -> Result<Shared> {
     let began = Instant::now();
-    protection::check_copies(&*config.data, &control.get())?;
+    let list = TablespaceList::read(&*config.control, &control)?;
+    let tablespaces = tablespaces::find(&config, &list)?;
+    protection::check_copies(SpaceId::DATA, &*config.data, control.get().protection, &control.get())?;
+    tablespaces.iter().try_for_each(|one| one.check_copies(&control.get()))?;
     let log_files = config.log.clone();
-    headers::refuse_other(&config, &control.get())?;
+    headers::refuse_other(&config, &control.get(), &tablespaces)?;
     let found = find_region(&config, &control.get())?;
     let mut packed = find_packed(&config, &control.get())?;
     keep_extents(&mut config, &packed);
@@ -276,6 +283,7 @@ fn recover(
     let until = read.as_ref().map_or_else(|| control.get().log_end(), ReadLog::until);
     headers::refuse_other_packed(&packed, until, &config, &control.get())?;
     let (region, log, mut plan) = begin_log(&mut config, &control, found, read)?;
+    plan.set_tablespaces(tablespaces.iter().map(|one| one.listed.id).collect());
     if region.as_ref().is_some_and(NvmRegion::has_log) {
         remove_left_log(&*log_files, control.get().database)?;
     }
@@ -283,7 +291,7 @@ fn recover(
     let analysed = Instant::now();
     let redo = if sealed.is_some() { stored.redo_start() } else { plan.stable() };
     let start = Start::Found { redo, written: sealed.is_none().then(|| &plan.history().written), packed };
-    let parts = assemble(&config, &control, region.as_ref(), &log, start)?;
+    let parts = assemble(&config, &control, region.as_ref(), &log, start, &tablespaces)?;
     let cache = parts.stack.cache.as_deref();
     // A repaired page may be as old as its copy. So redo is needed if any page was repaired.
     let has_seal = |sealed: Sealed| cache.is_some_and(|cache| cache.has_seal(sealed.seal, stored.start));
@@ -320,7 +328,7 @@ fn recover(
         redo_time: opened.elapsed(),
     };
     let recovered = Some((plan.from()..plan.until(), recovery));
-    let shared = finish(config, control, region, parts, log, ops, recovered)?;
+    let shared = finish(config, control, list, region, parts, log, ops, recovered)?;
     Ok(Shared { started: StartOutcome { is_behind_seal: behind_seal.is_some(), ..shared.started }, ..shared })
 }
 
@@ -507,6 +515,7 @@ fn assemble(
     region: Option<&NvmRegion>,
     log: &Arc<Log>,
     start: Start<'_>,
+    tablespaces: &[Found],
 ) -> Result<Parts> {
     let redo_start = start.redo();
     let is_new = redo_start.is_none();
@@ -517,11 +526,15 @@ fn assemble(
     let was = control.get().protection;
     let wanted = config.wanted_protection(copies);
     let mut mended = Vec::new();
-    if let Start::Found { redo, written, .. } = start {
+    let written = match &start {
+        Start::Found { written, .. } => *written,
+        Start::Empty => None,
+    };
+    let mut announce = |page: &Mended| store_older(log, written, page);
+    if let Some(redo) = redo_start {
         // A killed process may have left writes in caches of the system. They must be durable, because redo
         // treats these pages as stable.
         files.flush_all()?;
-        let mut announce = |page: &Mended| store_older(log, written, page);
         mended = protection::repair(was, &wanted, &files, redo, &mut announce)?;
     }
     let protection = protection::open(&wanted, control.get().database, &files, (!is_new).then_some(was))?;
@@ -554,6 +567,18 @@ fn assemble(
     };
     let packed = open_packed(config, control, around, start)?;
     let layouts = Arc::new(Layouts::new(in_place, packed));
+    let around = tablespaces::Around {
+        config,
+        database: control.get().database,
+        ledger: &ledger,
+        log,
+        compressions: &compressions,
+        trim: &trim,
+    };
+    for one in tablespaces {
+        let redo = redo_start.unwrap_or(Lsn::ZERO);
+        mended.extend(one.open(&around, &layouts, redo, &mut announce)?);
+    }
     let home: Arc<dyn Level> = Arc::new(Home::new(layouts.clone(), log.clone()));
     let stack = stack(config, control.get().database, region, home, &ledger, log)?;
     let parts = PoolParts {
@@ -564,6 +589,7 @@ fn assemble(
     };
     let pool = Pool::new(config.pool_bytes / page_size, page_size, config.replacement, parts)?;
     let spaces = Spaces::new(layouts, page_size, config.growth_extents);
+    tablespaces.iter().try_for_each(|one| spaces.add(one.listed.id, page_size))?;
     Ok(Parts { ledger, counters, stack, pool, spaces, compressions, trim, fill, mended, warning })
 }
 
@@ -590,10 +616,15 @@ pub(crate) fn note_compression(control: &Control, how: Compression) -> Result<()
 /// The lengths that the stored form of a page in place may have. They are the same for the data and the
 /// rollback space, so a page and its copy in the doublewrite file have the same bytes.
 pub(crate) fn stored_lengths(config: &PagerConfig) -> StoredLengths {
-    let devices = [&config.data, &config.rollback].map(|device| device.capabilities());
+    lengths_on(&[&*config.data, &*config.rollback], config.protection)
+}
+
+/// The lengths that the stored form of a page may have on these devices.
+fn lengths_on(devices: &[&dyn Directory], protection: ProtectionKind) -> StoredLengths {
+    let devices: Vec<&Capabilities> = devices.iter().map(|device| device.capabilities()).collect();
     let greatest = |of: fn(&Capabilities) -> u32| devices.iter().map(|found| of(found)).max().unwrap_or(0);
     let sector_bytes = greatest(Capabilities::sector_bytes);
-    if config.protection != ProtectionKind::AtomicWrite {
+    if protection != ProtectionKind::AtomicWrite {
         return StoredLengths::Multiples(sector_bytes as usize);
     }
     let least = greatest(|found| found.atomic_write_min_bytes).max(sector_bytes);
@@ -601,9 +632,11 @@ pub(crate) fn stored_lengths(config: &PagerConfig) -> StoredLengths {
 }
 
 /// Finishes the opening after redo: reads the allocation maps, and puts the parts together.
+#[expect(clippy::too_many_arguments, reason = "each is a part of the database that is put together")]
 fn finish(
     config: PagerConfig,
     control: Control,
+    tablespaces: TablespaceList,
     region: Option<NvmRegion>,
     parts: Parts,
     log: Arc<Log>,
@@ -639,6 +672,7 @@ fn finish(
         trim,
         fill,
         control,
+        tablespaces: Mutex::new(tablespaces),
         region,
         buffer,
         cache,

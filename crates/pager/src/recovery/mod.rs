@@ -28,15 +28,17 @@
 //!    would have a lower LSN than the image in the slot, which may be written to the data files meanwhile.
 //! 6. If a record says that a page was discarded, redo skips the page's older records. The version of the
 //!    page that these records change may never have been written.
-//! 7. One thread applies the log, in log order. The pages of the next records are read ahead, and changed
+//! 7. Redo skips the records of tablespaces that are not in use: they were dropped, and their numbers are
+//!    never given away again (`control/tablespaces.rs`).
+//! 8. One thread applies the log, in log order. The pages of the next records are read ahead, and changed
 //!    pages are written ahead (`windows.rs`).
-//! 8. A page with an LSN beyond the log's end is damaged, and is refused. An operation that fails is damage,
+//! 9. A page with an LSN beyond the log's end is damaged, and is refused. An operation that fails is damage,
 //!    too. Redo continues after a page that can't be read, so that the error lists all damaged pages. The
 //!    database does not open.
-//! 9. All changes in log blocks before the redo position are stable in the data files. Redo never begins
-//!    before this position, and only doublewrite copies with a later LSN repair pages. The log may be read
-//!    from an earlier position, but only for records of the flash cache and for hints. After a shutdown with
-//!    a seal, changed pages stay on flash. Then redo starts at the log's end (`flash/restart/seal.rs`).
+//! 10. All changes in log blocks before the redo position are stable in the data files. Redo never begins
+//!     before this position, and only doublewrite copies with a later LSN repair pages. The log may be read
+//!     from an earlier position, but only for records of the flash cache and for hints. After a shutdown with
+//!     a seal, changed pages stay on flash. Then redo starts at the log's end (`flash/restart/seal.rs`).
 //!
 //! Recovery follows ARIES (Mohan et al. 1992, section 10), with two differences. Redo positions are at log
 //! blocks. The log has no dirty-page table, because the oldest entry of the table in memory is the redo
@@ -52,7 +54,7 @@ use smallvec::SmallVec;
 use varve_device::{planted, reached};
 
 use crate::base::error::{PagerError, Result};
-use crate::base::ids::{Access, PageId};
+use crate::base::ids::{Access, PageId, SpaceId};
 use crate::base::lsn::Lsn;
 use crate::base::page;
 use crate::control::{Attached, Control, InForce, State, Superblock, random_id};
@@ -85,6 +87,8 @@ pub(crate) struct Plan {
     /// End of the last group with a whole-page record of the page.
     whole: HashMap<PageId, Lsn>,
     groups_count: u64,
+    /// The tablespaces that are in use.
+    tablespaces: Vec<SpaceId>,
 }
 
 /// Statistics of redo.
@@ -124,6 +128,7 @@ impl Plan {
             forms: Forms::new(),
             whole: HashMap::new(),
             groups_count: 0,
+            tablespaces: Vec::new(),
         }
     }
 
@@ -138,7 +143,13 @@ impl Plan {
         let (redo, stable) = (block.redo, block.redo_start());
         let mut analysis = Analysis { stable, ..Analysis::default() };
         log.replay_first(&self.lives, redo..self.history.until, |group| analysis.group(group, &mut []))?;
-        Ok(analysis.plan(redo..self.history.until, self.lives))
+        let plan = analysis.plan(redo..self.history.until, self.lives);
+        Ok(Plan { tablespaces: self.tablespaces, ..plan })
+    }
+
+    /// Sets the tablespaces that are in use. Redo skips changes in all others.
+    pub(crate) fn set_tablespaces(&mut self, tablespaces: Vec<SpaceId>) {
+        self.tablespaces = tablespaces;
     }
 
     /// Where the log ends.
@@ -161,7 +172,8 @@ impl Plan {
     fn is_past(&self, id: PageId, end: Lsn) -> bool {
         let is_home = self.history.written.get(&id).is_some_and(|written| end <= *written);
         let begins_later = self.whole.get(&id).is_some_and(|whole| end < *whole);
-        is_home || begins_later || self.history.discards.covers(id, end)
+        let is_gone = || id.space().is_tablespace() && !self.tablespaces.contains(&id.space());
+        is_home || begins_later || is_gone() || self.history.discards.covers(id, end)
     }
 
     /// How the pages of those owners are stored that the log names.
@@ -314,7 +326,7 @@ impl Analysis {
         let Analysis { stable, discards, written, forms, whole, changed_before, groups_count, .. } = self;
         let stable = stable.max(from);
         let history = History { from, stable, until, discards, written, changed_before };
-        Plan { history, lives, forms, whole, groups_count }
+        Plan { history, lives, forms, whole, groups_count, tablespaces: Vec::new() }
     }
 
     fn group(&mut self, group: Group<'_>, observers: &mut [&mut dyn Observe]) -> Result<()> {

@@ -13,6 +13,7 @@ use crate::base::error::PagerError;
 use crate::base::lsn::Lsn;
 use crate::config::PagerConfig;
 use crate::control::Control;
+use crate::control::tablespaces::TablespaceList;
 use crate::flash::FlashCache;
 use crate::home::compression::by_owner::Compressions;
 use crate::home::packed::Fill;
@@ -68,6 +69,8 @@ pub(crate) struct Shared {
     pub(crate) trim: Arc<TrimSetting>,
     pub(crate) fill: Arc<Fill>,
     pub(crate) control: Control,
+    /// The list of tablespaces. It is locked while a tablespace is made or dropped.
+    pub(crate) tablespaces: Mutex<TablespaceList>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) ops: Arc<dyn RedoOps>,
     pub(crate) config: PagerConfig,

@@ -20,7 +20,7 @@ use crate::base::ids::{Access, PageId, SpaceId};
 use crate::base::image::Image;
 use crate::base::lsn::Lsn;
 use crate::base::page::{self, kind};
-use crate::base::space_format::{Entry, ExtentNo, Geometry};
+use crate::base::space_format::{Entry, ExtentNo, Geometry, MARK_OFFSET};
 use crate::home::files::growth_step;
 use crate::home::layout::Layout;
 
@@ -30,24 +30,33 @@ const SINGLE_TRIES_MAX: usize = 256;
 impl Spaces {
     /// Makes the files of a new database durably.
     pub(crate) fn create(&self, database_id: u64) -> Result<()> {
-        for id in SpaceId::DURABLE {
-            let space = self.space(id)?;
-            let geometry = space.geometry;
-            let layout = self.layout(geometry)?;
-            layout.resize(id, geometry.extent_pages)?;
-            write_new(layout, geometry.header(), &geometry.new_header(database_id))?;
-            write_new(layout, geometry.descriptor_of(0), &geometry.new_descriptor(0))?;
-            if id == SpaceId::DATA {
-                let mut root = vec![0; geometry.page_size];
-                page::format(&mut root, PageId::ROOT, kind::ROOT, 0);
-                write_new(layout, PageId::ROOT, &root)?;
-            }
-            // The first length stays within one group. The next group needs another descriptor page, which is
-            // made when the file grows.
-            let extents = (1 + RESERVE_EXTENTS.max(self.growth_extents)).min(geometry.group_extents);
-            layout.resize(id, geometry.extent_pages * extents)?;
+        SpaceId::DURABLE.into_iter().try_for_each(|id| {
+            let geometry = self.geometry(id)?;
+            self.make(geometry, &geometry.new_header(database_id))
+        })
+    }
+
+    /// Makes the file of a new tablespace durably. `mark` is the mark of the other headers.
+    pub(crate) fn make_tablespace(&self, geometry: Geometry, database_id: u64, mark: u64) -> Result<()> {
+        let mut header = geometry.new_header(database_id);
+        header[MARK_OFFSET..MARK_OFFSET + 8].copy_from_slice(&mark.to_le_bytes());
+        self.make(geometry, &header)
+    }
+
+    fn make(&self, geometry: Geometry, header: &[u8]) -> Result<()> {
+        let (id, layout) = (geometry.space, self.layout(geometry)?);
+        layout.resize(id, geometry.extent_pages)?;
+        write_new(layout, geometry.header(), header)?;
+        write_new(layout, geometry.descriptor_of(0), &geometry.new_descriptor(0))?;
+        if id == SpaceId::DATA {
+            let mut root = vec![0; geometry.page_size];
+            page::format(&mut root, PageId::ROOT, kind::ROOT, 0);
+            write_new(layout, PageId::ROOT, &root)?;
         }
-        Ok(())
+        // The first length stays within one group. The next group needs another descriptor page, which is
+        // made when the file grows.
+        let extents = (1 + RESERVE_EXTENTS.max(self.growth_extents)).min(geometry.group_extents);
+        layout.resize(id, geometry.extent_pages * extents)
     }
 
     pub(super) fn layout(&self, geometry: Geometry) -> Result<&dyn Layout> {
@@ -58,8 +67,8 @@ impl Spaces {
     /// allocates. If `others_try` is set, a page writer repeats a refused growth again and again, so the
     /// caller need not try.
     pub(crate) fn keep_free(&self, extents: u32, others_try: bool) -> Result<()> {
-        for space in &self.spaces {
-            if !space.geometry.space.is_logged() || !space.is_short(extents) {
+        for space in self.durable() {
+            if !space.is_short(extents) {
                 continue;
             }
             if others_try && space.is_stuck.load(Relaxed) {
@@ -190,7 +199,7 @@ impl Spaces {
     /// Called at a checkpoint: tells the layouts that most free extents need no space until they are granted
     /// again.
     pub(crate) fn release_room(&self) -> Result<()> {
-        for space in self.spaces.iter().filter(|space| space.geometry.space.is_logged()) {
+        for space in self.durable() {
             let _growth = space.growth.lock();
             let (geometry, mut map) = (space.geometry, space.map());
             let more = map.free_count().saturating_sub(self.growth_extents + BACKGROUND_EXTENTS);
@@ -228,7 +237,7 @@ impl Spaces {
     /// At a checkpoint, before the redo position is taken: removes free extents at the end of the space from
     /// the map. `end` is the end of the log.
     pub(crate) fn plan_cut(&self, end: impl Fn() -> Lsn) {
-        for space in self.spaces.iter().filter(|space| space.geometry.space.is_logged()) {
+        for space in self.durable() {
             let mut growth = space.growth.lock();
             if growth.cut.is_some() {
                 continue;

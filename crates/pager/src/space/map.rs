@@ -91,6 +91,16 @@ impl Map {
         self.note_room(extent);
     }
 
+    /// Whether this owner has pages.
+    pub(crate) fn has_owner(&self, owner: u32) -> bool {
+        self.owners.contains_key(&owner)
+    }
+
+    /// Whether only the pager itself has pages.
+    pub(crate) fn has_no_owner(&self) -> bool {
+        self.owners.keys().all(|owner| *owner == OWNER_SYSTEM)
+    }
+
     pub(crate) fn extent_count(&self) -> u32 {
         self.extents.len() as u32
     }

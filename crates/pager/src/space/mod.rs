@@ -35,6 +35,7 @@ pub use verify::CheckReport;
 
 use self::map::{CutOff, Map};
 use crate::base::error::{PagerError, Result};
+use crate::base::growing_list::{GrowingList, ITEMS_MAX};
 use crate::base::ids::{Access, PageId, PageNo, PageRange, SpaceId};
 use crate::base::lsn::Lsn;
 use crate::base::space_format::{Bits, Entry, ExtentNo, Geometry};
@@ -78,11 +79,15 @@ struct Space {
     waiting: AtomicU32,
     /// The last attempt to grow the file failed.
     is_stuck: AtomicBool,
+    /// A tablespace that is being dropped, or was dropped. Nothing can be allocated in it. This changes under
+    /// the lock of the map.
+    is_closed: AtomicBool,
 }
 
 /// All spaces.
 pub(crate) struct Spaces {
-    spaces: [Space; 3],
+    own: [Space; 3],
+    tablespaces: GrowingList<Space>,
     layouts: Arc<Layouts>,
     growth_extents: u32,
 }
@@ -90,30 +95,86 @@ pub(crate) struct Spaces {
 impl Spaces {
     /// Makes the spaces. Their maps are not read yet.
     pub(crate) fn new(layouts: Arc<Layouts>, page_size: usize, growth_extents: u32) -> Spaces {
-        let space = |id| {
-            let geometry = Geometry::of(id, page_size);
-            Space {
-                geometry,
-                map: Mutex::new(Map::new(geometry)),
-                free_extents: AtomicU32::new(0),
-                growth: Mutex::default(),
-                waiting: AtomicU32::new(0),
-                is_stuck: AtomicBool::new(false),
-            }
-        };
-        let spaces = [space(SpaceId::DATA), space(SpaceId::ROLLBACK), space(SpaceId::TEMPORARY)];
-        Spaces { spaces, layouts, growth_extents }
+        let own = [SpaceId::DATA, SpaceId::ROLLBACK, SpaceId::TEMPORARY]
+            .map(|id| Space::new(Geometry::of(id, page_size)));
+        Spaces { own, tablespaces: GrowingList::default(), layouts, growth_extents }
+    }
+
+    /// Adds a tablespace of an existing database before its map is read.
+    pub(crate) fn add(&self, id: SpaceId, page_size: usize) -> Result<()> {
+        self.push(Space::new(Geometry::of(id, page_size)))
+    }
+
+    /// Adds a tablespace that was just made, and reads its map.
+    pub(crate) fn add_made(&self, id: SpaceId, pool: &Pool) -> Result<()> {
+        let space = Space::new(Geometry::of(id, pool.page_size()));
+        self.load_map(&space, pool, false)?;
+        self.push(space)
+    }
+
+    fn push(&self, space: Space) -> Result<()> {
+        let too_many = |space: Space| PagerError::Incompatible { what: too_many(space.geometry.space) };
+        self.tablespaces.push(space).map_err(too_many)
+    }
+
+    /// All spaces that are in use.
+    fn each(&self) -> impl Iterator<Item = &Space> {
+        self.own.iter().chain(self.tablespaces.iter().filter(|space| !space.is_closed()))
+    }
+
+    /// All spaces that are in use and survive a restart.
+    fn durable(&self) -> impl Iterator<Item = &Space> {
+        self.each().filter(|space| space.geometry.space.is_logged())
+    }
+
+    /// The layouts of all spaces.
+    pub(crate) fn layouts(&self) -> &Layouts {
+        &self.layouts
+    }
+
+    /// The header pages of all spaces that survive a restart.
+    pub(crate) fn headers(&self) -> Vec<PageId> {
+        self.durable().map(|space| space.geometry.header()).collect()
+    }
+
+    /// The data space and the tablespaces, in which tables can be.
+    pub(crate) fn of_tables(&self) -> Vec<SpaceId> {
+        let ids = self.durable().map(|space| space.geometry.space);
+        ids.filter(|id| *id != SpaceId::ROLLBACK).collect()
+    }
+
+    /// The space in which this owner of a table or an index has pages. The data space if it has none.
+    pub(crate) fn space_of_owner(&self, owner: u32) -> SpaceId {
+        let mut open = self.tablespaces.iter().filter(|space| !space.is_closed());
+        let found = open.find(|space| space.map().has_owner(owner));
+        found.map_or(SpaceId::DATA, |space| space.geometry.space)
+    }
+
+    /// Closes a tablespace if nothing is allocated in it. Returns whether it is closed.
+    pub(crate) fn close(&self, id: SpaceId) -> Result<bool> {
+        let space = self.space(id)?;
+        let map = space.map();
+        let is_empty = map.has_no_owner();
+        if is_empty {
+            space.is_closed.store(true, Relaxed);
+        }
+        Ok(is_empty)
+    }
+
+    /// Opens a tablespace again that could not be dropped.
+    pub(crate) fn reopen(&self, id: SpaceId) {
+        let closed = self.tablespaces.iter().find(|space| space.geometry.space == id);
+        closed.into_iter().for_each(|space| space.is_closed.store(false, Relaxed));
     }
 
     /// Called after redo: checks the headers and reads the maps. `has_hollow` means that in files with the
     /// in-place layout, free extents may have no disk blocks.
     pub(crate) fn load(&self, pool: &Pool, database_id: u64, has_hollow: bool) -> Result<()> {
-        let durable = || self.spaces.iter().filter(|space| SpaceId::DURABLE.contains(&space.geometry.space));
         // The pages are prefetched together, because they are scattered over the data files. Reading them
         // one by one would take much of the time of a start on disks.
         let first = |space: &Space| [space.geometry.header(), space.geometry.descriptor_of(0)];
-        pool.prefetch(&durable().flat_map(first).collect::<Vec<_>>());
-        durable().try_for_each(|space| {
+        pool.prefetch(&self.durable().flat_map(first).collect::<Vec<_>>());
+        self.durable().try_for_each(|space| {
             let header: PageS<'_> = pool.fix(space.geometry.header(), Access::Random)?;
             space.geometry.check_header(&header, database_id)?;
             drop(header);
@@ -148,8 +209,14 @@ impl Spaces {
     }
 
     fn space(&self, id: SpaceId) -> Result<&Space> {
-        let found = self.spaces.iter().find(|space| space.geometry.space == id);
-        found.ok_or_else(|| PagerError::Corrupt { what: format!("there is no space {}", id.0) })
+        let own = self.own.iter().find(|space| space.geometry.space == id);
+        own.map_or_else(|| self.tablespace(id), Ok)
+    }
+
+    #[cold]
+    fn tablespace(&self, id: SpaceId) -> Result<&Space> {
+        let found = self.tablespaces.iter().find(|space| space.geometry.space == id && !space.is_closed());
+        found.ok_or(PagerError::NoSuchTablespace { id })
     }
 
     fn file_pages(&self, geometry: Geometry) -> u32 {
@@ -178,13 +245,17 @@ impl Spaces {
 
     fn take_page(&self, space: SpaceId, owner: u32, near: Option<PageId>) -> Result<PageId> {
         let space = self.space(space)?;
-        let taken = space.map().take_page(owner, near);
+        let mut map = space.map();
+        let taken = if space.is_closed() { None } else { map.take_page(owner, near) };
+        drop(map);
         taken.ok_or_else(|| space.full())
     }
 
     fn take_extent(&self, space: SpaceId, owner: u32) -> Result<PageRange> {
         let space = self.space(space)?;
-        let taken = space.map().take_whole(owner);
+        let mut map = space.map();
+        let taken = if space.is_closed() { None } else { map.take_whole(owner) };
+        drop(map);
         taken.ok_or_else(|| space.full())
     }
 
@@ -245,7 +316,31 @@ impl Drop for MapGuard<'_> {
     }
 }
 
+/// The message for a tablespace for which there is no place in memory.
+pub(crate) fn too_many(id: SpaceId) -> String {
+    format!(
+        "{} would be one of more than {ITEMS_MAX} tablespaces that were made or found since the start: start the server again",
+        id.title()
+    )
+}
+
 impl Space {
+    fn new(geometry: Geometry) -> Space {
+        Space {
+            geometry,
+            map: Mutex::new(Map::new(geometry)),
+            free_extents: AtomicU32::new(0),
+            growth: Mutex::default(),
+            waiting: AtomicU32::new(0),
+            is_stuck: AtomicBool::new(false),
+            is_closed: AtomicBool::new(false),
+        }
+    }
+
+    fn is_closed(&self) -> bool {
+        self.is_closed.load(Relaxed)
+    }
+
     fn map(&self) -> MapGuard<'_> {
         MapGuard { map: self.map.lock(), free_extents: &self.free_extents }
     }

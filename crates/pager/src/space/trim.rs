@@ -37,8 +37,7 @@ const PIECE_BYTES: usize = 1 << 20;
 impl Spaces {
     /// The spaces whose free extents are returned to the device, with their layouts.
     fn trimmed(&self) -> impl Iterator<Item = (&Space, &dyn Layout)> {
-        let logged = self.spaces.iter().filter(|space| space.geometry.space.is_logged());
-        let with_layout = logged.filter_map(|space| Some((space, self.layout(space.geometry).ok()?)));
+        let with_layout = self.durable().filter_map(|space| Some((space, self.layout(space.geometry).ok()?)));
         with_layout.filter(|(_, layout)| layout.trims())
     }
 
@@ -75,8 +74,7 @@ impl Spaces {
                 growth.cut.as_ref().is_some_and(|cut| !cut.is_due && is_passed(cut.lsn))
             })
         };
-        self.spaces.iter().any(has_cut)
-            || self.trimmed().any(|(space, _)| space.map().freed().would_go_on(unstable))
+        self.each().any(has_cut) || self.trimmed().any(|(space, _)| space.map().freed().would_go_on(unstable))
     }
 
     /// Whether trimming the extents that are due would leave holes, whose blocks must be reserved before they
@@ -93,7 +91,7 @@ impl Spaces {
             space.growth.lock().cut.as_ref().is_some_and(|cut| !cut.is_due && is_between(cut.lsn))
         };
         let is_freed_so = |space: &Space| space.map().freed().awaits().is_some_and(is_between);
-        self.spaces.iter().any(is_cut_so) || self.trimmed().any(|(space, _)| is_freed_so(space))
+        self.each().any(is_cut_so) || self.trimmed().any(|(space, _)| is_freed_so(space))
     }
 
     /// Trims one piece of the extents that are due. Returns whether there was one.
@@ -132,7 +130,7 @@ impl Spaces {
     /// the layout logs discards, no cut is released at a clean shutdown (`is_clean`). The reason: nothing is
     /// logged then, because a log that moves begins there.
     pub(crate) fn pass_cuts(&self, redo_start: Lsn, is_clean: bool) -> Result<()> {
-        for space in &self.spaces {
+        for space in self.each() {
             let mut growth = space.growth.lock();
             if let Some(cut) = growth.cut.as_mut().filter(|cut| cut.lsn <= redo_start)
                 && !(is_clean && self.layout(space.geometry)?.notes_discards())
@@ -147,7 +145,7 @@ impl Spaces {
     /// holes, the file system must find its blocks during a cut. This delays other I/O of the file system,
     /// for seconds with a gigabyte.
     pub(crate) fn cut_files(&self, pool: &Pool, pace: &Pace<'_>) -> Result<()> {
-        for space in self.spaces.iter().filter(|space| space.geometry.space.is_logged()) {
+        for space in self.durable() {
             let pieces = self.layout(space.geometry)?.cut_pieces();
             let piece = || match &pieces {
                 Some(bytes) => pace.short_piece(bytes, |most| self.cut_piece(space, pool, Some(most))),

@@ -34,8 +34,7 @@ impl Spaces {
     /// Checks all durable spaces.
     pub(crate) fn check(&self, pool: &Pool, database_id: u64) -> Result<CheckReport> {
         let mut report = CheckReport::default();
-        for id in SpaceId::DURABLE {
-            let space = self.space(id)?;
+        for space in self.durable() {
             match pool.fix(space.geometry.header(), Access::Sequential) {
                 Ok(header) => {
                     let header: PageS<'_> = header;
@@ -65,8 +64,8 @@ impl Spaces {
         };
         if let Some(mapped) = space.map().entry(extent).filter(|mapped| **mapped != stored) {
             let what = format!(
-                "extent {extent} of the {} space: its descriptor gives it to owner {} with {} pages, memory to owner {} with {}",
-                geometry.space.name(),
+                "extent {extent} of {}: its descriptor gives it to owner {} with {} pages, memory to owner {} with {}",
+                geometry.space.title(),
                 stored.owner,
                 stored.used.count(),
                 mapped.owner,

@@ -58,4 +58,5 @@ mod reclaim;
 mod recovery_reads;
 mod replacement;
 mod round_trip;
+mod tablespaces;
 mod trim;

@@ -44,7 +44,8 @@ pub struct StoredPages {
     pub stored_bytes: u64,
 }
 
-/// The owner of a page: the space, and the number of the owner in this space.
+/// The owner of a page: the space, and the number of the owner in this space. Tablespaces share their owner
+/// numbers with the data space, which stands for them here.
 type Owner = (SpaceId, u32);
 
 /// The compression of each owner.
@@ -56,6 +57,8 @@ pub(crate) struct Table {
     /// Compressions of stored pages, for owners that the log does not name. They are used until the engine
     /// has set `by_owner`.
     learned: HashMap<Owner, Compression>,
+    /// The compression of all other owners in a tablespace that has one of its own.
+    by_tablespace: HashMap<SpaceId, Compression>,
     /// The compression of all other owners.
     default: Compression,
 }
@@ -124,6 +127,13 @@ impl Compressions {
         self.change(|table| table.default = how);
     }
 
+    /// Sets the compression of owners in a tablespace that have none of their own.
+    pub(crate) fn set_default_in(&self, space: SpaceId, how: Compression) {
+        self.change(|table| {
+            table.by_tablespace.insert(space, how);
+        });
+    }
+
     /// Sets the compression of these owners; `None` means the default. Returns whether this changes anything.
     pub(crate) fn set(&self, space: SpaceId, owners: &[(u32, Option<Compression>)]) -> bool {
         let now = self.table();
@@ -174,7 +184,9 @@ impl Compressions {
 }
 
 fn owner_of(page: &[u8]) -> Owner {
-    (page::page_identity(page).space(), page::page_owner(page))
+    let space = page::page_identity(page).space();
+    let space = if space.is_tablespace() { SpaceId::DATA } else { space };
+    (space, page::page_owner(page))
 }
 
 impl Table {
@@ -185,6 +197,7 @@ impl Table {
         self.default.is_none()
             && self.learned.is_empty()
             && self.by_owner.values().all(is_none)
+            && self.by_tablespace.values().all(is_none)
             && self.noted.values().all(noted_is_none)
     }
 
@@ -200,9 +213,14 @@ impl Table {
             return *told;
         }
         if let Some(noted) = self.noted.get(&owner) {
-            return noted.unwrap_or(self.default);
+            return noted.unwrap_or_else(|| self.default_of(page));
         }
-        self.learned.get(&owner).copied().unwrap_or(self.default)
+        self.learned.get(&owner).copied().unwrap_or_else(|| self.default_of(page))
+    }
+
+    fn default_of(&self, page: &[u8]) -> Compression {
+        let space = page::page_identity(page).space();
+        self.by_tablespace.get(&space).copied().unwrap_or(self.default)
     }
 }
 

@@ -58,6 +58,9 @@ const ID: Range<usize> = 24..32;
 /// The most bytes that are written at a time when a file is made.
 const FILL_BYTES: usize = 1 << 20;
 
+/// The name of the file in a directory, and its name until it is complete.
+pub(super) const COPY_FILES: [&str; 2] = ["doublewrite.varve", "doublewrite.new.varve"];
+
 /// The location of a doublewrite file.
 #[derive(Clone, Copy)]
 pub(super) struct CopyFile<'a> {
@@ -71,7 +74,7 @@ pub(super) struct CopyFile<'a> {
 impl<'a> CopyFile<'a> {
     /// The file in the directory of the data space.
     pub(super) fn file(directory: &'a dyn Directory) -> CopyFile<'a> {
-        let (name, unfinished) = ("doublewrite.varve", "doublewrite.new.varve");
+        let [name, unfinished] = COPY_FILES;
         CopyFile { directory, name, unfinished, space: Space::Data }
     }
 
@@ -476,7 +479,8 @@ pub(super) fn repair(
     let Some(file) = place.find()? else { return Ok(mended) };
     let Some(layout) = read_layout(&*file, place.space, page_size)? else { return Ok(mended) };
     let mut buf = AlignedBuf::new(page_size as usize);
-    let copies = copies(&*file, layout, redo_start)?;
+    let has = |space: SpaceId| space.is_logged() && files.space(space).is_some();
+    let copies = copies(&*file, layout, redo_start, has)?;
     let mut ids: Vec<PageId> = copies.keys().copied().collect();
     ids.sort_unstable();
     for id in ids {
@@ -506,7 +510,12 @@ struct Copy {
 }
 
 /// The newest usable copy of every page in the area.
-fn copies(file: &dyn BlockFile, layout: Layout, redo_start: Lsn) -> Result<HashMap<PageId, Copy>> {
+fn copies(
+    file: &dyn BlockFile,
+    layout: Layout,
+    redo_start: Lsn,
+    has: impl Fn(SpaceId) -> bool,
+) -> Result<HashMap<PageId, Copy>> {
     let mut copies: HashMap<PageId, Copy> = HashMap::new();
     let page_size = layout.page_size as usize;
     let (mut buf, mut page) = (AlignedBuf::new(page_size), AlignedBuf::new(page_size));
@@ -514,7 +523,7 @@ fn copies(file: &dyn BlockFile, layout: Layout, redo_start: Lsn) -> Result<HashM
         file.read_at(layout.offset(slot), &mut buf, Purpose::Doublewrite)?;
         // Identity and LSN have the same places in both forms.
         let (id, lsn) = (page::page_identity(&buf), page::page_lsn(&buf));
-        if lsn <= redo_start || !SpaceId::DURABLE.contains(&id.space()) {
+        if lsn <= redo_start || !has(id.space()) {
             continue;
         }
         let Ok(form) = stored_page::decode(&buf, id, &mut page) else { continue };

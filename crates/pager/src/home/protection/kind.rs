@@ -70,13 +70,6 @@ impl ProtectionKind {
 
     /// The name of the protection in the configuration file and in reports.
     pub fn name(self) -> &'static str {
-        match self {
-            ProtectionKind::None => "none",
-            ProtectionKind::Doublewrite { .. } => "doublewrite",
-            ProtectionKind::NvmDoublewrite { .. } => "nvm-dwb",
-            ProtectionKind::AtomicWrite => "atomic-write",
-            ProtectionKind::FullPageLog => "full-page-log",
-            ProtectionKind::Nvm => "nvm",
-        }
+        self.in_force().name()
     }
 }

@@ -41,6 +41,9 @@ use doublewrite::{CopyFile, Doublewrite};
 use kind::ProtectionKind;
 use none::Unprotected;
 
+/// The names of the files with copies of pages, finished and unfinished.
+pub(crate) const COPY_FILES: [&str; 2] = doublewrite::COPY_FILES;
+
 /// A protection: a way to write pages so that a crash leaves no torn page after repair.
 pub(crate) trait Protection: Send + Sync {
     /// Writes pages in place, durably.
@@ -66,7 +69,7 @@ pub(crate) trait Protection: Send + Sync {
 pub(crate) struct Wanted<'c> {
     /// The kind of protection.
     pub(crate) kind: ProtectionKind,
-    /// The data space's directory, which has the doublewrite file.
+    /// The directory that has the doublewrite file: that of the data space, or of a tablespace.
     pub(crate) data: &'c dyn Directory,
     /// The part of the NVM region for doublewrite copies, if it has one.
     pub(crate) copies: Option<&'c dyn Directory>,
@@ -78,13 +81,18 @@ pub(crate) struct Wanted<'c> {
     pub(crate) times: &'c Arc<Times>,
 }
 
-/// Checks that the data exists from which [`repair`] may have to repair pages, and that it is of this
+/// Checks for a space that the data exists from which [`repair`] may have to repair pages, and that it is of this
 /// database. Pages need repair only after a crash.
-pub(crate) fn check_copies(data: &dyn Directory, stored: &Superblock) -> Result<()> {
-    let (place, home) = (CopyFile::file(data), files::file_name(SpaceId::DATA));
-    let may_be_torn = stored.state != State::Clean && stored.protection == InForce::Doublewrite;
-    // If the data file is missing, too, another check reports that, with both names.
-    if !may_be_torn || !data.exists(&home)? {
+pub(crate) fn check_copies(
+    space: SpaceId,
+    directory: &dyn Directory,
+    was: InForce,
+    stored: &Superblock,
+) -> Result<()> {
+    let (place, home) = (CopyFile::file(directory), files::file_name(space));
+    let may_be_torn = stored.state != State::Clean && was == InForce::Doublewrite;
+    // If the file of the space is missing, too, another check reports that, with both names.
+    if !may_be_torn || !directory.exists(&home)? {
         return Ok(());
     }
     match place.exists()? {

@@ -1,0 +1,202 @@
+//! Making and dropping tablespaces, the further spaces for tables and indexes (decision 0212).
+//!
+//! Invariants
+//! 1. The list of tablespaces decides: a tablespace is there from the write that puts it in use until the
+//!    write that drops it. A crash between leaves files that the next start removes.
+//! 2. Only an empty tablespace is dropped. From then on nothing can be allocated in it.
+//!
+//! What it does not know: who may do that.
+
+use varve_device::{planted, reached};
+
+use crate::api::pager::Pager;
+use crate::base::compression::Compression;
+use crate::base::error::{PagerError, Result};
+use crate::base::ids::{PageId, PageNo, PageRange, SpaceId};
+use crate::base::lsn::Lsn;
+use crate::base::space_format::Geometry;
+use crate::control::tablespaces::{Listed, TablespaceState};
+use crate::home::protection::kind::ProtectionKind;
+use crate::open::tablespaces::{self, Around, Found};
+
+/// A tablespace that is to be made.
+#[derive(Clone, Debug)]
+pub struct NewTablespace {
+    /// Its name. The pager only keeps it for messages and for its caller.
+    pub name: String,
+    /// Where its files will be.
+    pub location: String,
+    /// How its page writes are protected: by doublewrite, by atomic writes, or not at all.
+    pub protection: ProtectionKind,
+    /// The compression of pages whose owner has none of its own; `None` means that of the server.
+    pub compression: Option<Compression>,
+    /// What the caller notes with it.
+    pub note: Vec<u8>,
+}
+
+/// A tablespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tablespace {
+    /// The space with its pages.
+    pub id: SpaceId,
+    /// Its name.
+    pub name: String,
+    /// Where its files are.
+    pub location: String,
+    /// The name of its protection.
+    pub protection: &'static str,
+    /// The compression of pages whose owner has none of its own.
+    pub compression: Option<Compression>,
+    /// What the caller noted with it.
+    pub note: Vec<u8>,
+}
+
+impl Pager {
+    /// All tablespaces.
+    pub fn tablespaces(&self) -> Vec<Tablespace> {
+        let list = self.shared.tablespaces.lock();
+        list.all.iter().filter(|one| one.state == TablespaceState::InUse).map(told).collect()
+    }
+
+    /// Makes a tablespace, durably.
+    pub fn create_tablespace(&self, new: &NewTablespace) -> Result<SpaceId> {
+        let _watch = self.stop_on_panic();
+        let shared = &*self.shared;
+        let Some(protection) = tablespaces::in_force(new.protection) else {
+            let what = format!(
+                "a tablespace cannot have protection {}: give it doublewrite, atomic-write or none",
+                new.protection.name()
+            );
+            return Err(PagerError::Incompatible { what });
+        };
+        let mut list = shared.tablespaces.lock();
+        let is_taken = |one: &Listed| one.location == new.location || one.name == new.name;
+        if let Some(other) = list.all.iter().find(|one| is_taken(one)) {
+            let what = format!("tablespace \"{}\" is at {} already", other.name, other.location);
+            return Err(PagerError::Incompatible { what });
+        }
+        let directory = shared.config.locations.open(&new.location);
+        let directory = directory.map_err(|what| PagerError::Incompatible { what })?;
+        let listed = Listed {
+            id: SpaceId::FIRST_TABLESPACE,
+            state: TablespaceState::BeingMade,
+            protection,
+            compression: new.compression,
+            name: new.name.clone(),
+            location: new.location.clone(),
+            note: new.note.clone(),
+        };
+        let mut found = Found { listed, directory };
+        found.refuse_unfit(self.page_size())?;
+        new.compression.map_or(Ok(()), |how| self.prepare_compression(how))?;
+        let control = (&*shared.config.control, &shared.control);
+        let id = list.update(control.0, control.1, |list| {
+            let id = list.take_number()?;
+            found.listed.id = id;
+            list.all.push(found.listed.clone());
+            Some(id)
+        })?;
+        let Some(id) = id else {
+            let what = "this database has used all numbers of tablespaces: make a new one".into();
+            return Err(PagerError::Incompatible { what });
+        };
+        reached("tablespace: listed");
+        let set = |list: &mut crate::control::tablespaces::TablespaceList, state| {
+            list.update(control.0, control.1, |list| {
+                list.all.iter_mut().filter(|one| one.id == id).for_each(|one| one.state = state);
+            })
+        };
+        let made = self.make_files(&found).and_then(|()| set(&mut list, TablespaceState::InUse));
+        match made.and_then(|()| shared.spaces.add_made(id, &shared.pool)) {
+            Ok(()) => Ok(id),
+            Err(error) => {
+                shared.spaces.layouts().note_dropped(id);
+                // If this fails, too, the next start removes the files.
+                let _removed =
+                    set(&mut list, TablespaceState::Dropped).and_then(|()| found.remove_files()).and_then(
+                        |()| list.update(control.0, control.1, |list| list.all.retain(|one| one.id != id)),
+                    );
+                Err(error)
+            }
+        }
+    }
+
+    /// Changes the name and the note of a tablespace, durably.
+    pub fn change_tablespace(&self, id: SpaceId, name: &str, note: &[u8]) -> Result<()> {
+        let _watch = self.stop_on_panic();
+        let shared = &*self.shared;
+        let mut list = shared.tablespaces.lock();
+        list.of(id).ok_or(PagerError::NoSuchTablespace { id })?;
+        list.update(&*shared.config.control, &shared.control, |list| {
+            for one in list.all.iter_mut().filter(|one| one.id == id) {
+                one.name = name.to_owned();
+                one.note = note.to_vec();
+            }
+        })
+    }
+
+    fn make_files(&self, found: &Found) -> Result<()> {
+        let shared = &*self.shared;
+        let around = Around {
+            config: &shared.config,
+            database: shared.started.database,
+            ledger: &shared.ledger,
+            log: &shared.log,
+            compressions: &shared.compressions,
+            trim: &shared.trim,
+        };
+        found.make(&around, shared.spaces.layouts())?;
+        let geometry = Geometry::of(found.listed.id, self.page_size());
+        let stored = shared.control.get();
+        let mark = if stored.mark == 0 { stored.next_mark } else { stored.mark };
+        shared.spaces.make_tablespace(geometry, stored.database, mark)?;
+        reached("tablespace: files made");
+        Ok(())
+    }
+
+    /// Drops a tablespace, durably. Returns false, and changes nothing, if an owner has pages in it.
+    pub fn drop_tablespace(&self, id: SpaceId) -> Result<bool> {
+        let _watch = self.stop_on_panic();
+        let shared = &*self.shared;
+        let mut list = shared.tablespaces.lock();
+        let listed = list.of(id).filter(|one| one.state == TablespaceState::InUse).cloned();
+        let Some(listed) = listed else { return Err(PagerError::NoSuchTablespace { id }) };
+        if !shared.spaces.close(id)? {
+            return Ok(false);
+        }
+        let control = (&*shared.config.control, &shared.control);
+        let drop_it = |list: &mut crate::control::tablespaces::TablespaceList| {
+            let of_it = list.all.iter_mut().filter(|one| one.id == id);
+            of_it.for_each(|one| one.state = TablespaceState::Dropped);
+        };
+        if !planted("tablespace: a drop is not listed") {
+            list.update(control.0, control.1, drop_it).inspect_err(|_| shared.spaces.reopen(id))?;
+        }
+        reached("tablespace: dropped");
+        let first = PageId::new(id, PageNo(0));
+        let count = shared.spaces.layouts().of(first)?.pages(id);
+        shared.pool.discard(PageRange { first, count }, Lsn::ZERO)?;
+        shared.spaces.layouts().note_dropped(id);
+        // From here on the tablespace is gone, whatever happens. The next start removes files that are left.
+        let directory = shared.config.locations.open(&listed.location);
+        let removed = directory.map_err(|what| PagerError::Incompatible { what }).and_then(|directory| {
+            Found { listed, directory }.remove_files()?;
+            list.update(control.0, control.1, |list| list.all.retain(|one| one.id != id))
+        });
+        if removed.is_err() {
+            reached("tablespace: files are left");
+        }
+        Ok(true)
+    }
+}
+
+fn told(listed: &Listed) -> Tablespace {
+    Tablespace {
+        id: listed.id,
+        name: listed.name.clone(),
+        location: listed.location.clone(),
+        protection: listed.protection.name(),
+        compression: listed.compression,
+        note: listed.note.clone(),
+    }
+}

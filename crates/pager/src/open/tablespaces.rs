@@ -1,0 +1,219 @@
+//! Opening and making of tablespaces, the further spaces for tables and indexes (decision 0212).
+//!
+//! A tablespace has a directory of its own with a file of pages, in place, and the files of its own
+//! protection.
+//!
+//! Invariants
+//! 1. A start opens all tablespaces in use or none. A missing directory or file, or one of another moment, is
+//!    found before anything is changed.
+//! 2. A tablespace is made only in a directory without files of Varve. So removing its files again removes
+//!    nothing else.
+//!
+//! Not known here: who makes or drops tablespaces.
+
+use std::sync::Arc;
+
+use varve_device::{Directory, reached};
+
+use crate::base::error::{PagerError, Result};
+use crate::base::lsn::Lsn;
+use crate::config::{PagerConfig, writes_whole};
+use crate::control::tablespaces::{Listed, TablespaceList, TablespaceState};
+use crate::control::{InForce, Superblock};
+use crate::home::compression::by_owner::Compressions;
+use crate::home::files::{self, SpaceFile, SpaceFiles};
+use crate::home::in_place::{InPlace, InPlaceParts};
+use crate::home::layouts::Layouts;
+use crate::home::protection::kind::ProtectionKind;
+use crate::home::protection::{self, Announce, Mended};
+use crate::home::trim::TrimSetting;
+use crate::level::ledger::Ledger;
+use crate::log::Log;
+use crate::space::too_many;
+
+/// A tablespace in use, and its directory.
+pub(crate) struct Found {
+    pub(crate) listed: Listed,
+    pub(crate) directory: Arc<dyn Directory>,
+}
+
+/// The parts of the pager that a tablespace uses.
+pub(crate) struct Around<'a> {
+    pub(crate) config: &'a PagerConfig,
+    pub(crate) database: u64,
+    pub(crate) ledger: &'a Arc<Ledger>,
+    pub(crate) log: &'a Arc<Log>,
+    pub(crate) compressions: &'a Arc<Compressions>,
+    pub(crate) trim: &'a Arc<TrimSetting>,
+}
+
+/// Finds the directories of all tablespaces in use.
+pub(super) fn find(config: &PagerConfig, list: &TablespaceList) -> Result<Vec<Found>> {
+    let in_use = list.all.iter().filter(|one| one.state == TablespaceState::InUse);
+    in_use.map(|listed| Found::of(config, listed.clone())).collect()
+}
+
+impl Found {
+    /// Finds the directory of a tablespace that is in use.
+    fn of(config: &PagerConfig, listed: Listed) -> Result<Found> {
+        match config.locations.open(&listed.location) {
+            Ok(directory) => Ok(Found { listed, directory }),
+            Err(why) => {
+                reached("open: a tablespace is not there");
+                let Listed { name, location, .. } = &listed;
+                let what = format!(
+                    "tablespace \"{name}\" is at {location}, which cannot be used: {why}. Nothing was changed: make the location \
+                     available again, and start again"
+                );
+                Err(PagerError::Incompatible { what })
+            }
+        }
+    }
+
+    /// As [`protection::check_copies`].
+    pub(super) fn check_copies(&self, stored: &Superblock) -> Result<()> {
+        protection::check_copies(self.listed.id, &*self.directory, self.listed.protection, stored)
+    }
+
+    /// Opens the tablespace of an existing database: repairs torn pages, and adds its layout. Returns the
+    /// repaired pages.
+    pub(super) fn open(
+        &self,
+        around: &Around<'_>,
+        layouts: &Layouts,
+        redo: Lsn,
+        announce: Announce<'_>,
+    ) -> Result<Vec<Mended>> {
+        let Listed { id, protection, .. } = self.listed;
+        let file = SpaceFile::open(id, &*self.directory, around.config.page_size, false)?;
+        let files = Arc::new(SpaceFiles::new(vec![file]));
+        // A killed process may have left writes in caches of the system, which redo treats as stable.
+        files.flush_all()?;
+        let wanted = around.config.protection_in(kind_of(protection, around.config)?, &*self.directory);
+        let mended = protection::repair(protection, &wanted, &files, redo, announce)?;
+        self.add(around, layouts, files, Some(protection))?;
+        Ok(mended)
+    }
+
+    /// Makes the files of a new tablespace, except the contents of its file of pages, and adds its layout.
+    pub(crate) fn make(&self, around: &Around<'_>, layouts: &Layouts) -> Result<()> {
+        let file = SpaceFile::open(self.listed.id, &*self.directory, around.config.page_size, true)?;
+        self.add(around, layouts, Arc::new(SpaceFiles::new(vec![file])), None)?;
+        Ok(self.directory.sync()?)
+    }
+
+    fn add(
+        &self,
+        around: &Around<'_>,
+        layouts: &Layouts,
+        files: Arc<SpaceFiles>,
+        was: Option<InForce>,
+    ) -> Result<()> {
+        let Listed { id, protection, compression, .. } = self.listed;
+        let kind = kind_of(protection, around.config)?;
+        let wanted = around.config.protection_in(kind, &*self.directory);
+        let protection = protection::open(&wanted, around.database, &files, was)?;
+        if let Some(how) = compression {
+            around.compressions.set_default_in(id, how);
+        }
+        let layout = InPlace::new(InPlaceParts {
+            files,
+            protection,
+            ledger: around.ledger.clone(),
+            log: around.log.clone(),
+            compressions: around.compressions.clone(),
+            trim: around.trim.clone(),
+            page_size: around.config.page_size,
+            stored_lengths: super::lengths_on(&[&*self.directory], kind),
+        });
+        let is_added = layouts.add(id, layout);
+        if is_added { Ok(()) } else { Err(PagerError::Incompatible { what: too_many(id) }) }
+    }
+
+    /// An error if the directory has files of Varve already, or its device cannot do what the protection
+    /// needs.
+    pub(crate) fn refuse_unfit(&self, page_size: usize) -> Result<()> {
+        let is_ours = |name: &String| {
+            let (has_end, is_log) = (name.ends_with(".varve"), name.starts_with("log."));
+            has_end || is_log || name == crate::control::CONTROL_FILE
+        };
+        if let Some(name) = self.directory.list()?.into_iter().find(is_ours) {
+            let what = format!(
+                "{}/{name} belongs to a database or to another tablespace: choose an empty directory",
+                self.directory.location()
+            );
+            return Err(PagerError::Incompatible { what });
+        }
+        match self.listed.protection {
+            InForce::AtomicWrite => writes_whole(&*self.directory, page_size),
+            _ => Ok(()),
+        }
+    }
+
+    /// Removes the files of a tablespace that was dropped, or whose making was not finished.
+    pub(crate) fn remove_files(&self) -> Result<()> {
+        let mut names = protection::COPY_FILES.map(str::to_owned).to_vec();
+        names.push(files::file_name(self.listed.id));
+        for name in names {
+            if self.directory.exists(&name)? {
+                self.directory.remove(&name)?;
+            }
+        }
+        Ok(self.directory.sync()?)
+    }
+}
+
+/// Removes the files of tablespaces that were dropped, or whose making was not finished, and then takes them
+/// off the list. Returns warnings about files that could not be removed.
+pub(crate) fn tidy(
+    config: &PagerConfig,
+    list: &mut TablespaceList,
+    control: &crate::control::Control,
+) -> Result<Vec<String>> {
+    let mut warnings = Vec::new();
+    let left: Vec<Listed> =
+        list.all.iter().filter(|one| one.state != TablespaceState::InUse).cloned().collect();
+    if left.is_empty() {
+        return Ok(warnings);
+    }
+    reached("open: files of a tablespace are removed");
+    for listed in left {
+        let (name, location) = (listed.name.clone(), listed.location.clone());
+        let removed = Found::of(config, listed).and_then(|found| found.remove_files());
+        if let Err(why) = removed {
+            warnings.push(format!(
+                "tablespace \"{name}\" was dropped, and its files at {location} could not be removed: {why}"
+            ));
+        }
+    }
+    list.update(&*config.control, control, |list| {
+        list.all.retain(|one| one.state == TablespaceState::InUse);
+    })?;
+    Ok(warnings)
+}
+
+/// The protection of a tablespace.
+fn kind_of(protection: InForce, config: &PagerConfig) -> Result<ProtectionKind> {
+    match (protection, config.protection.slots()) {
+        (InForce::Doublewrite, Some((batch_slots, single_slots))) => {
+            Ok(ProtectionKind::Doublewrite { batch_slots, single_slots })
+        }
+        (InForce::Doublewrite, None) => Ok(ProtectionKind::DOUBLEWRITE),
+        (InForce::AtomicWrite, _) => Ok(ProtectionKind::AtomicWrite),
+        (InForce::Nothing, _) => Ok(ProtectionKind::None),
+        (InForce::FullPageLog | InForce::NvmDoublewrite | InForce::Nvm, _) => Err(PagerError::Corrupt {
+            what: "the list of tablespaces names a protection that none can have: restore it from a backup"
+                .into(),
+        }),
+    }
+}
+
+/// The value of the list for a protection that a tablespace can have.
+pub(crate) fn in_force(kind: ProtectionKind) -> Option<InForce> {
+    match kind {
+        ProtectionKind::Doublewrite { .. } | ProtectionKind::AtomicWrite | ProtectionKind::None => {
+            Some(kind.in_force())
+        }
+        ProtectionKind::NvmDoublewrite { .. } | ProtectionKind::FullPageLog | ProtectionKind::Nvm => None,
+    }
+}
