@@ -68,7 +68,14 @@ fn create(database: &Arc<Database>) -> Result<Arc<TableDef>> {
 }
 
 fn new_index(def: &TableDef, name: &str, column: usize) -> NewIndex {
-    NewIndex { table: def.id, name: name.into(), columns: vec![column], unique: false, constraint: false }
+    NewIndex {
+        table: def.id,
+        name: name.into(),
+        columns: vec![column],
+        unique: false,
+        constraint: false,
+        tablespace: None,
+    }
 }
 
 fn index(database: &Arc<Database>, def: &TableDef, name: &str, column: usize) -> Result<Arc<TableDef>> {

@@ -133,9 +133,9 @@ fn check_records(core: &Core, catalog: &Catalog, checker: &mut Checker, page: Un
     }
 }
 
-/// Checks for each page of both spaces that it is allocated exactly if it is reachable.
+/// Checks for each page of all spaces that it is allocated exactly if it is reachable.
 fn check_allocation(core: &Core, checker: &mut Checker) -> Result<()> {
-    [SpaceId::DATA, SpaceId::ROLLBACK]
-        .into_iter()
-        .try_for_each(|space| Ok(checker.compare_all_with_allocation(&core.pager, space)?))
+    let mut spaces = core.pager.spaces_of_tables();
+    spaces.push(SpaceId::ROLLBACK);
+    spaces.into_iter().try_for_each(|space| Ok(checker.compare_all_with_allocation(&core.pager, space)?))
 }

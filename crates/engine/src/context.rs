@@ -489,7 +489,7 @@ impl Context {
                 continue;
             };
             let page = first(&mut mtr)?;
-            self.encode_record(&RecordRef::plain(kind, id, segment, page));
+            self.encode_record(&RecordRef::plain(kind, id, segment, page.map(PageId::no)));
             self.append_record(&mut mtr, prepared);
             mtr.commit();
             return Ok(page);

@@ -74,6 +74,7 @@ impl Database {
             Ok::<_, Error>(core)
         })?;
         let threads = Arc::new(BackgroundThreads::new(Arc::clone(core.purge.bell())));
+        accounts.add(&core.pager.tablespace_directories());
         let database = Database { core, accounts, lock_timeout: options.lock_timeout, threads };
         if options.background {
             database.start_threads()?;
@@ -88,6 +89,11 @@ impl Database {
         self.threads.spawn("varve-purge", move || purge::run(&core))?;
         let (core, bell) = (Arc::clone(&self.core), Arc::clone(self.threads.recovery_bell()));
         self.threads.spawn("varve-rollback", move || recovery::run(&core, &bell))
+    }
+
+    /// Counts the I/O of new tablespaces, too.
+    pub(crate) fn count_tablespaces(&self) {
+        self.accounts.add(&self.core.pager.tablespace_directories());
     }
 
     pub(crate) fn core(&self) -> &Arc<Core> {

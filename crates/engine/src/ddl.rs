@@ -12,6 +12,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use varve_device::reached;
 use varve_memory::EngineKind;
 use varve_pager::SpaceId;
 
@@ -112,9 +113,13 @@ impl Transaction {
             if let Some(key) = &new.primary_key {
                 system_tables::add_name(&mut txn.cx, ObjectKind::Index, &new.schema, &key.name, id)?;
             }
-            let place = TreeAddress { root: 0, owner: 0 };
+            let place = TreeAddress::in_data(0, 0);
             let mut def = table_def(new, TableId(id), txn.cx.database, place);
             match EngineKind::from_name(&def.engine) {
+                Some(_) if def.storage.tablespace.is_some() => {
+                    let what = format!("a tablespace for a table of engine {}", def.engine);
+                    return Err(Error::Unsupported { what });
+                }
                 Some(kind) => {
                     def.set_stored_tables(&txn.cx.new_stored_tables(kind, &def)?);
                     in_memory::refuse_key(&def, def.primary_key.as_ref().map(|key| &*key.columns))?;
@@ -182,7 +187,7 @@ impl Transaction {
             txn.give_up(old.place)?;
             for index in &mut def.indexes {
                 txn.give_up(index.place)?;
-                let place = txn.new_tree_of_keys(old.storage)?;
+                let place = txn.new_tree_of_keys(old.storage, index.place.space)?;
                 *index = Arc::new(IndexDef { place, ..IndexDef::clone(index) });
             }
             txn.store_table(def, false).map(|_| ())
@@ -222,6 +227,11 @@ impl Transaction {
             let id = txn.new_object_id()?;
             system_tables::add_name(&mut txn.cx, ObjectKind::Index, &old.schema, &new.name, id)?;
             let owner = if old.is_paged() { txn.new_segment(old.storage)? } else { 0 };
+            if !old.is_paged() && new.tablespace.is_some() {
+                let what = format!("a tablespace for an index of engine {}", old.engine);
+                return Err(Error::Unsupported { what });
+            }
+            let space = new.tablespace.unwrap_or(SpaceId::DATA);
             let table = txn.open_own(old)?;
             let index = IndexDef {
                 id: IndexId(id),
@@ -230,7 +240,7 @@ impl Transaction {
                 unique: new.unique,
                 constraint: new.constraint,
                 derived,
-                place: TreeAddress { root: 0, owner },
+                place: TreeAddress { space, root: 0, owner },
             };
             if !old.is_paged() {
                 let mut def = TableDef::clone(old);
@@ -238,9 +248,38 @@ impl Transaction {
                 return txn.rebuild(old, def, None);
             }
             let tree = PagedStore::needed(&table)?.build_index(&mut txn.cx, &index)?;
-            let place = TreeAddress { root: tree.root().no().0, owner };
+            let place = tree.address();
             let mut def = TableDef::clone(old);
             def.indexes.push(Arc::new(IndexDef { place, ..index }));
+            txn.store_table(def, false)
+        })
+    }
+
+    /// Writes a secondary index again, in a tablespace or (`None`) in the data space.
+    pub fn set_index_tablespace(
+        &mut self,
+        table: TableId,
+        index: IndexId,
+        tablespace: Option<SpaceId>,
+    ) -> Result<Arc<TableDef>> {
+        let old = self.exclusive(table)?;
+        let missing = || Error::StaleDefinition { table: old.name.clone() };
+        let before = Arc::clone(old.index(index).ok_or_else(missing)?);
+        if !old.is_paged() {
+            let what = format!("SET TABLESPACE for an index of engine {}", old.engine);
+            return Err(Error::Unsupported { what });
+        }
+        self.whole(|txn| {
+            reached("ddl: index moved");
+            let space = tablespace.unwrap_or(SpaceId::DATA);
+            let place = TreeAddress { space, root: 0, owner: txn.new_segment(old.storage)? };
+            let moved = IndexDef { place, ..IndexDef::clone(&before) };
+            let table = txn.open_own(&old)?;
+            let tree = PagedStore::needed(&table)?.build_index(&mut txn.cx, &moved)?;
+            txn.give_up(before.place)?;
+            let moved = Arc::new(IndexDef { place: tree.address(), ..moved });
+            let mut def = TableDef::clone(&old);
+            def.indexes.iter_mut().filter(|one| one.id == index).for_each(|one| *one = Arc::clone(&moved));
             txn.store_table(def, false)
         })
     }
@@ -414,18 +453,18 @@ impl Transaction {
         Ok(owner)
     }
 
-    fn new_tree_of_keys(&mut self, storage: StorageOptions) -> Result<TreeAddress> {
+    fn new_tree_of_keys(&mut self, storage: StorageOptions, space: SpaceId) -> Result<TreeAddress> {
         let owner = self.new_segment(storage)?;
-        let tree = Tree::create_in(&self.cx.core.pager, SpaceId::DATA, owner, TreeKind::Secondary)?;
-        Ok(TreeAddress { root: tree.root().no().0, owner })
+        let tree = Tree::create_in(&self.cx.core.pager, space, owner, TreeKind::Secondary)?;
+        Ok(tree.address())
     }
 
     fn new_tree_of_rows(&mut self, def: &TableDef) -> Result<TreeAddress> {
         self.check_leaf_columns(def)?;
         let owner = self.new_segment(def.storage)?;
         let (pager, widths) = (&self.cx.core.pager, def.leaf_widths());
-        let tree = Tree::create_with(pager, SpaceId::DATA, owner, TreeKind::Clustered, &widths)?;
-        Ok(TreeAddress { root: tree.root().no().0, owner })
+        let tree = Tree::create_with(pager, def.storage.space(), owner, TreeKind::Clustered, &widths)?;
+        Ok(tree.address())
     }
 
     /// An error if a leaf by columns cannot have all columns of the table.

@@ -148,9 +148,9 @@ impl Transaction {
     /// If the layout changes, the table is rewritten.
     pub fn set_storage(&mut self, table: TableId, storage: StorageOptions) -> Result<Arc<TableDef>> {
         let old = self.exclusive(table)?;
-        if storage.layout != old.storage.layout {
+        if storage.layout != old.storage.layout || storage.tablespace != old.storage.tablespace {
             if !old.is_paged() {
-                let what = format!("SET (layout) for a table of engine {}", old.engine);
+                let what = format!("SET (layout) and SET TABLESPACE for a table of engine {}", old.engine);
                 return Err(Error::Unsupported { what });
             }
             let def = TableDef { storage, ..TableDef::clone(&old) };
@@ -307,7 +307,7 @@ impl Transaction {
         self.check_leaf_columns(&def)?;
         let owner = self.new_segment(def.storage)?;
         let tree = PagedStore::needed(&table)?.rebuild(&mut self.cx, &def, owner, columns)?;
-        def.place = TreeAddress { root: tree.root().no().0, owner };
+        def.place = tree.address();
         self.cx.core.catalog.trees.note_rewriter(owner, self.cx.id);
         self.give_up(old.place)?;
         let bare = TableDef { indexes: Vec::new(), ..TableDef::clone(&def) };
@@ -315,12 +315,9 @@ impl Transaction {
         let storage = def.storage;
         for index in &mut def.indexes {
             self.give_up(index.place)?;
-            let owner = self.new_segment(storage)?;
-            let tree = rebuilt.build_index(
-                &mut self.cx,
-                &IndexDef { place: TreeAddress { root: 0, owner }, ..IndexDef::clone(index) },
-            )?;
-            let place = TreeAddress { root: tree.root().no().0, owner };
+            let place = TreeAddress { owner: self.new_segment(storage)?, root: 0, ..index.place };
+            let tree = rebuilt.build_index(&mut self.cx, &IndexDef { place, ..IndexDef::clone(index) })?;
+            let place = tree.address();
             *index = Arc::new(IndexDef { place, ..IndexDef::clone(index) });
         }
         self.store_table(def, false)

@@ -215,6 +215,12 @@ pub enum Error {
         /// The limit, and what it is of.
         what: String,
     },
+    /// A tablespace that cannot be made.
+    #[error("{what}")]
+    BadTablespace {
+        /// The reason, and what to do.
+        what: String,
+    },
     /// A function that this engine does not have.
     #[error("{what} is not supported")]
     Unsupported {
@@ -314,6 +320,7 @@ impl Error {
             Self::InvalidDefinition { .. } => "42P16",
             Self::TooManyColumns { .. } => "54011",
             Self::Unsupported { .. } => "0A000",
+            Self::BadTablespace { .. } => "55000",
             Self::Expression { sqlstate, .. } => sqlstate,
             Self::MixedStores { .. } => "0A000",
             Self::NoRegion { .. } => "55000",
@@ -426,6 +433,7 @@ fn pager_state(error: &PagerError) -> &'static str {
     match error {
         PagerError::Device(device) if device.is_no_space() => "53100",
         PagerError::NoFreePage { .. } => "53100",
+        PagerError::NoSuchTablespace { .. } => "42704",
         PagerError::PoolExhausted { .. } => "53200",
         PagerError::Device(_) | PagerError::Stopped { .. } => "58030",
         _ => "XX001",

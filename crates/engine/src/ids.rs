@@ -113,13 +113,23 @@ pub struct Owner {
     pub(crate) serial: u64,
 }
 
-/// The root page of a tree and the segment of its pages, both in the data space.
+/// The root page of a tree and the segment of its pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TreeAddress {
+    /// The space of the pages: the data space or a tablespace. Rollback segments are in the rollback space,
+    /// whatever this says.
+    pub space: SpaceId,
     /// Number of the root page.
     pub root: u32,
     /// Segment that owns the pages.
     pub owner: u32,
+}
+
+impl TreeAddress {
+    /// An address in the data space.
+    pub const fn in_data(root: u32, owner: u32) -> TreeAddress {
+        TreeAddress { space: SpaceId::DATA, root, owner }
+    }
 }
 
 #[cfg(test)]

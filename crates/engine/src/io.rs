@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use varve_device::{Accounting, TraceEntry};
+use varve_device::{Accounting, Directory, TraceEntry};
 use varve_pager::PagerConfig;
 
 /// Traffic between a database and its devices since it was opened, for one space and purpose.
@@ -46,7 +46,7 @@ struct Account {
 
 /// The I/O accounts of a database's devices. Each account is in the list once.
 pub(crate) struct Accounts {
-    all: Vec<Account>,
+    all: Mutex<Vec<Account>>,
     /// The most entries that the trace of each device keeps.
     trace_entries_max: Mutex<usize>,
 }
@@ -58,12 +58,20 @@ impl Accounts {
         let nvm = config.nvm.as_ref().map(|nvm| &nvm.directory);
         let flash = config.flash.as_ref().map(|flash| &flash.directory);
         for device in files.into_iter().chain(nvm).chain(flash) {
-            let counters = device.accounting();
-            if !all.iter().any(|known| Arc::ptr_eq(&known.counters, counters)) {
-                all.push(Account { location: device.location(), counters: Arc::clone(counters) });
+            add(&mut all, device);
+        }
+        Self { all: Mutex::new(all), trace_entries_max: Mutex::default() }
+    }
+
+    /// Adds the devices of tablespaces.
+    pub(crate) fn add(&self, devices: &[Arc<dyn Directory>]) {
+        let entries_max = *self.trace_entries_max.lock();
+        let mut all = self.all.lock();
+        for device in devices {
+            if add(&mut all, device) {
+                device.accounting().observe(false, entries_max);
             }
         }
-        Self { all, trace_entries_max: Mutex::default() }
     }
 
     /// Records single requests from now on, at most `entries_max` for each device. Another number begins a
@@ -71,7 +79,7 @@ impl Accounts {
     pub(crate) fn set_trace(&self, entries_max: usize) {
         let mut now = self.trace_entries_max.lock();
         if *now != entries_max {
-            self.all.iter().for_each(|account| account.counters.observe(false, entries_max));
+            self.all.lock().iter().for_each(|account| account.counters.observe(false, entries_max));
             *now = entries_max;
         }
     }
@@ -82,18 +90,18 @@ impl Accounts {
             location: account.location.clone(),
             entries: account.counters.trace().entries(),
         };
-        self.all.iter().map(trace).collect()
+        self.all.lock().iter().map(trace).collect()
     }
 
     /// The number of requests that did not fit in the traces.
     pub(crate) fn trace_dropped_count(&self) -> u64 {
-        self.all.iter().map(|account| account.counters.trace().dropped_count()).sum()
+        self.all.lock().iter().map(|account| account.counters.trace().dropped_count()).sum()
     }
 
     /// One row for each space and purpose with any traffic, in their order.
     pub(crate) fn rows(&self) -> Vec<IoRow> {
         let mut sums: BTreeMap<(usize, usize), IoRow> = BTreeMap::new();
-        for row in self.all.iter().flat_map(|account| account.counters.rows()) {
+        for row in self.all.lock().iter().flat_map(|account| account.counters.rows()) {
             let sum = sums.entry((row.space as usize, row.purpose as usize)).or_default();
             (sum.space, sum.purpose) = (row.space.name(), row.purpose.name());
             sum.read_count += row.read.operations;
@@ -103,4 +111,14 @@ impl Accounts {
         }
         sums.into_values().collect()
     }
+}
+
+/// Adds the account of a device, unless it is in the list.
+fn add(all: &mut Vec<Account>, device: &Arc<dyn Directory>) -> bool {
+    let counters = device.accounting();
+    let is_new = !all.iter().any(|known| Arc::ptr_eq(&known.counters, counters));
+    if is_new {
+        all.push(Account { location: device.location(), counters: Arc::clone(counters) });
+    }
+    is_new
 }

@@ -72,6 +72,7 @@ mod system_tables;
 pub mod table_engine;
 mod table_lock;
 mod tables_region;
+mod tablespaces;
 mod transaction;
 pub mod tree;
 pub mod types;
@@ -122,4 +123,7 @@ pub use tree::Estimate;
 pub use types::{ColumnType, Datum, Moment, Value};
 pub use varve_device::{plant_panic, planted_panic};
 pub use varve_memory::{EngineKind, MemoryTables, TablesRegion};
-pub use varve_pager::{Algorithm, Compression, PageCounts, PageId, PageMeter, StoredPages};
+pub use varve_pager::{
+    Algorithm, Compression, NewTablespace, PageCounts, PageId, PageMeter, ProtectionKind, SpaceId,
+    StoredPages, Tablespace,
+};

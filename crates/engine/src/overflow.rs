@@ -140,8 +140,8 @@ fn check_pointer(tree: &Tree, pointer: &[u8]) -> TreeResult<()> {
 }
 
 /// Whether the chain to which an overflow pointer refers begins with this page.
-pub(crate) fn begins_at(pointer: &[u8], page: PageId) -> bool {
-    pointer.len() == POINTER_BYTES && u32_at(pointer, 5) == page.no().0
+pub(crate) fn begins_at(pointer: &[u8], page: PageNo) -> bool {
+    pointer.len() == POINTER_BYTES && u32_at(pointer, 5) == page.0
 }
 
 /// The length of the payload to which an overflow pointer refers.

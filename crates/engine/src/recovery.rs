@@ -74,14 +74,14 @@ fn create(pager: &Pager, begun: Option<RootInfo>) -> Result<RootInfo> {
         None => Root::create(pager)?,
     }
     let owner = pager.create_segment(SpaceId::ROLLBACK)?;
-    Root::set_place(pager, DIRECTORY, TreeAddress { root: 0, owner })?;
+    Root::set_place(pager, DIRECTORY, TreeAddress::in_data(0, owner))?;
     let directory = SegmentPool::create(pager, owner)?;
-    Root::set_place(pager, DIRECTORY, TreeAddress { root: directory.no().0, owner })?;
+    Root::set_place(pager, DIRECTORY, TreeAddress::in_data(directory.no().0, owner))?;
     for which in 1..=SYSTEM_LEN {
         let owner = pager.create_segment(SpaceId::DATA)?;
-        Root::set_place(pager, which, TreeAddress { root: 0, owner })?;
+        Root::set_place(pager, which, TreeAddress::in_data(0, owner))?;
         let tree = Tree::create_in(pager, SpaceId::DATA, owner, TreeKind::Clustered)?;
-        Root::set_place(pager, which, TreeAddress { root: tree.root().no().0, owner })?;
+        Root::set_place(pager, which, tree.address())?;
     }
     Root::read(pager)?.ok_or_else(|| Error::corrupt("the engine's root page is gone"))
 }
@@ -95,7 +95,7 @@ fn give_back(pager: &Pager, info: &RootInfo) -> Result<()> {
         }
     }
     if directory.owner != 0 {
-        Root::set_place(pager, DIRECTORY, TreeAddress { root: 0, owner: directory.owner })?;
+        Root::set_place(pager, DIRECTORY, TreeAddress::in_data(0, directory.owner))?;
         pager.drop_segment(SpaceId::ROLLBACK, directory.owner)?;
     }
     for place in info.places[1..].iter().filter(|p| p.owner != 0) {

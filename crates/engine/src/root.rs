@@ -117,7 +117,7 @@ pub(crate) fn decode(page: &[u8]) -> Result<RootInfo> {
     if version != u64::from(VERSION) {
         return Err(Error::Unsupported { what: format!("version {version} of the engine's formats") });
     }
-    let mut places = [TreeAddress { root: 0, owner: 0 }; PLACES_LEN];
+    let mut places = [TreeAddress::in_data(0, 0); PLACES_LEN];
     for (which, place) in places.iter_mut().enumerate() {
         let at = PLACES_AT + which * PLACE_BYTES;
         place.root = number::<4>(page, at) as u32;

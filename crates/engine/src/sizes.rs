@@ -28,7 +28,10 @@ impl Sizes {
     pub(crate) fn read(pager: &Pager) -> Result<Sizes> {
         let stats = pager.stats();
         let pages = stats.data_pages + stats.rollback_pages;
-        let by_owner = pager.owners(SpaceId::DATA)?;
+        let mut by_owner = BTreeMap::new();
+        for space in pager.spaces_of_tables() {
+            by_owner.extend(pager.owners(space)?);
+        }
         let home = pager.home_bytes(SpaceId::DATA)?;
         let written = pager.stored_pages(SpaceId::DATA);
         Ok(Sizes { page_bytes: pager.page_size() as u64, pages, by_owner, home, written })
@@ -98,7 +101,8 @@ impl Savings {
     /// The number of bytes that the table's pages take in the data file. `None` means that each page has a
     /// fixed position and its full length.
     pub fn home_bytes(&self, table: &TableDef) -> Option<u64> {
-        let by_owner = self.home_bytes.as_ref()?;
+        // In a tablespace pages are in place.
+        let by_owner = self.home_bytes.as_ref().filter(|_| table.storage.tablespace.is_none())?;
         Some(table.owners().filter_map(|owner| by_owner.get(&owner)).sum())
     }
 

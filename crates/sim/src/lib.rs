@@ -38,6 +38,7 @@ pub mod sweep;
 pub mod toy;
 pub mod trees;
 mod trial;
+mod within;
 
 pub use choice::choices;
 pub use damage::{Verdicts, damage};

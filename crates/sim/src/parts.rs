@@ -4,6 +4,8 @@
 //! Invariants
 //! 1. A database that was created with a part can be opened with the same part after a crash.
 
+use std::sync::Arc;
+
 use varve_device::Space;
 use varve_pager::{
     Algorithm, CheckpointKind, Compression, FlashConfig, FlashDesign, FlashRestart, FlashSettings,
@@ -11,6 +13,7 @@ use varve_pager::{
 };
 
 use crate::devices::Devices;
+use crate::within::OnDevices;
 
 /// The capacity of a log with more segments than usual, and with fewer.
 const LONG_LOG_BYTES: u64 = 1 << 20;
@@ -146,6 +149,12 @@ pub enum Part {
     MoveOutCopies,
     /// Page images in the log, which is first in files and then in persistent memory.
     MoveInImages,
+    /// Tables and indexes in tablespaces, which come and go. Only for `Engine`.
+    Tablespaces,
+    /// The same beside packed, compressed pages of the data space, some of which stay changed on flash.
+    TablespacesBesidePacked,
+    /// The same below pages in persistent memory.
+    NvmTablespaces,
 }
 
 impl Part {
@@ -180,11 +189,15 @@ impl Part {
         Part::MoveInImages,
     ];
 
+    /// The parts with tablespaces. Only for `Engine`.
+    pub const WITH_TABLESPACES: [Part; 3] =
+        [Part::Tablespaces, Part::TablespacesBesidePacked, Part::NvmTablespaces];
+
     /// The parts that change the capacity of the log. Only for `Pages`.
     pub const OTHER_CAPACITY: [Part; 2] = [Part::LogLowered, Part::LogRaised];
 
     /// All parts.
-    pub const ALL: [Part; 47] = [
+    pub const ALL: [Part; 50] = [
         Part::Unprotected,
         Part::Doublewrite,
         Part::WideDoublewrite,
@@ -232,12 +245,15 @@ impl Part {
         Part::MoveOutPacked,
         Part::MoveOutCopies,
         Part::MoveInImages,
+        Part::Tablespaces,
+        Part::TablespacesBesidePacked,
+        Part::NvmTablespaces,
     ];
 
     /// The parts with another storage level, layout or protection than `Doublewrite`.
     pub fn of_levels() -> Vec<Part> {
         let one = [Part::Unprotected, Part::Doublewrite, Part::WideDoublewrite, Part::LongLog];
-        Part::ALL.into_iter().filter(|part| !one.contains(part)).collect()
+        Part::ALL.into_iter().filter(|part| !one.contains(part) && !part.has_tablespaces()).collect()
     }
 
     /// Whether a run switches between two configurations. `Pages` does that; other subjects only for parts
@@ -301,6 +317,9 @@ impl Part {
             Part::MoveOutPacked => "move-out-packed",
             Part::MoveOutCopies => "move-out-copies",
             Part::MoveInImages => "move-in-images",
+            Part::Tablespaces => "tablespaces",
+            Part::TablespacesBesidePacked => "tablespaces-beside-packed",
+            Part::NvmTablespaces => "nvm-tablespaces",
         }
     }
 
@@ -339,6 +358,11 @@ impl Part {
         }
     }
 
+    /// Whether tables and indexes are in tablespaces.
+    pub(crate) fn has_tablespaces(self) -> bool {
+        Part::WITH_TABLESPACES.contains(&self)
+    }
+
     /// Whether pages are compressed at home.
     pub(crate) fn compresses(self) -> bool {
         matches!(
@@ -366,6 +390,7 @@ impl Part {
         };
         match self {
             Part::Doublewrite => {}
+            Part::Tablespaces => config.locations = Arc::new(OnDevices::new(devices)),
             Part::LongLog | Part::LogRaised => config.log_capacity_bytes = LONG_LOG_BYTES,
             Part::LogLowered => config.log_capacity_bytes = SHORT_LOG_BYTES,
             Part::Unprotected => config.protection = ProtectionKind::None,
@@ -446,6 +471,8 @@ impl Part {
             }
             Part::FlashLazyPacked => all(&[Part::PackedCompressed, Part::FlashLazy], config),
             Part::ImagesToNvmPages => all(&[Part::WideDoublewrite, Part::NvmPages], config),
+            Part::TablespacesBesidePacked => all(&[Part::FlashLazyPacked, Part::Tablespaces], config),
+            Part::NvmTablespaces => all(&[Part::NvmPages, Part::Tablespaces], config),
             Part::MoveIn => all(&[Part::NvmAll], config),
             Part::MoveOut => {}
             Part::MoveToLarger => {

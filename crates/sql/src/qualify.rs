@@ -48,6 +48,7 @@ impl Path {
             }
             Definition::AlterSequence(s) => names.settle(&mut s.name),
             Definition::RenameIndex(r) => names.settle(&mut r.name),
+            Definition::MoveIndex(m) => names.settle(&mut m.name),
             Definition::Comment(c) => names.commented(c),
             Definition::Truncate(t) => t.tables.iter_mut().for_each(|name| names.settle(name)),
             Definition::Drop(d) if d.kind == DropKind::Schema => {}

@@ -170,7 +170,7 @@ const SETTINGS: &[Setting] = &[
     setting("transaction_read_only", "off", Kind::ReadOnly),
     setting(table_method::SETTING, "heap", Kind::TableMethod),
     setting(moment::SETTING, "", Kind::Moment),
-    setting("default_tablespace", "", Kind::Fixed(&[""])),
+    setting("default_tablespace", "", Kind::Free),
     setting("role", "none", Kind::Role),
     setting("row_security", "on", Kind::Bool),
     setting("backslash_quote", "safe_encoding", Kind::Free),

@@ -16,6 +16,7 @@ pub mod maintain;
 pub mod owner;
 pub mod role;
 mod setting;
+pub mod tablespace;
 pub(crate) mod tag;
 mod transaction;
 pub mod view;
@@ -160,6 +161,8 @@ pub enum Utility {
     Owner(Box<owner::OwnerChange>),
     /// CREATE, ALTER, DROP DATABASE
     Database(Box<database::DatabaseCommand>),
+    /// CREATE, ALTER, DROP TABLESPACE
+    Tablespace(Box<tablespace::TablespaceCommand>),
     /// CREATE EXTENSION; whether IF NOT EXISTS
     CreateExtension(String, bool),
     /// SET [LOCAL] ROLE, `None` is NONE; whether LOCAL
@@ -174,6 +177,7 @@ impl Utility {
         match self {
             Utility::Maintain(maintain) if maintain.is_vacuum => Some("VACUUM"),
             Utility::Database(command) => command.tag_if_alone(),
+            Utility::Tablespace(command) => command.tag_if_alone(),
             Utility::AlterSystem(..) => Some("ALTER SYSTEM"),
             Utility::Discard(Discarded::All) => Some("DISCARD ALL"),
             _ => None,
@@ -215,6 +219,10 @@ pub fn read(sql: &str, statement: &NodeEnum) -> Result<Option<Utility>> {
         NodeEnum::AlterDatabaseSetStmt(s) => database::set(s)?,
         NodeEnum::DropdbStmt(s) => database::drop(source, s)?,
         NodeEnum::RenameStmt(s) if s.rename_type() == ObjectType::ObjectDatabase => database::rename(s),
+        NodeEnum::CreateTableSpaceStmt(s) => tablespace::create(s)?,
+        NodeEnum::AlterTableSpaceOptionsStmt(s) => tablespace::options(s)?,
+        NodeEnum::DropTableSpaceStmt(s) => tablespace::drop(s),
+        NodeEnum::RenameStmt(s) if s.rename_type() == ObjectType::ObjectTablespace => tablespace::rename(s),
         NodeEnum::GrantStmt(s) => role::grant(s)?,
         NodeEnum::GrantRoleStmt(s) => role::membership(s)?,
         NodeEnum::AlterTableStmt(s) => match (view::options(s)?, owner::of_relation(s)?) {

@@ -32,6 +32,7 @@ use crate::config::{
 use crate::error::OpenError;
 use crate::memory::{default_pool_bytes, memory_bytes};
 use crate::tables_file::wanted;
+use crate::tablespace_locations::TablespaceLocations;
 
 /// The state of a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -249,6 +250,9 @@ impl DatabaseDevices {
         pager.log = self.directory(&settings.spaces.log);
         pager.rollback = self.directory(&settings.spaces.rollback);
         pager.temporary = self.directory(&settings.spaces.temporary);
+        let unused = settings.devices.iter().filter(|(name, _)| spaces_on(name, settings).is_empty());
+        let unused = unused.map(|(name, device)| (name.clone(), device.clone())).collect();
+        pager.locations = Arc::new(TablespaceLocations::new(unused, emulated));
         let memory = settings.nvm.as_ref().map(|nvm| self.memory(nvm)).transpose()?;
         pager.nvm = memory.clone().and_then(|directory| region(settings, directory));
         let has_device = |cache: &FlashSection| self.devices.iter().any(|one| one.name == cache.device);

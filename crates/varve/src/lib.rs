@@ -85,6 +85,7 @@ mod memory;
 mod shell;
 pub mod system_file;
 mod tables_file;
+mod tablespace_locations;
 
 pub use embedded::{Embedded, Row, SqlSession};
 pub use error::OpenError;

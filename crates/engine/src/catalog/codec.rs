@@ -18,7 +18,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use varve_pager::{Algorithm, Compression};
+use varve_pager::{Algorithm, Compression, SpaceId};
 
 use super::databases::{DatabaseDef, POSTGRES};
 use super::defs::{
@@ -52,10 +52,16 @@ const HAS_SPREAD: u8 = 8;
 /// The rows lie by columns. Programs that do not know the flag refuse the table.
 const IS_BY_COLUMNS: u8 = 16;
 
+/// The number of the tablespace of the rows follows after these. Programs that do not know the flag refuse
+/// the table.
+const IN_TABLESPACE: u8 = 32;
+
 /// Flags of an index.
 const IS_CONSTRAINT: u8 = 1;
 /// The parts of its key follow, and the condition of its rows.
 const IS_DERIVED: u8 = 2;
+/// The number of its tablespace follows after its place.
+const INDEX_IN_TABLESPACE: u8 = 4;
 
 /// Flags of a sequence.
 const CYCLES: u8 = 1;
@@ -236,7 +242,8 @@ impl Writer {
                 | flag(!def.not_valid.is_empty(), HAS_NOT_VALID)
                 | flag(compression.is_some(), HAS_COMPRESSION)
                 | flag(!def.spread.is_empty(), HAS_SPREAD)
-                | flag(def.storage.layout == LeafLayout::ByColumns, IS_BY_COLUMNS),
+                | flag(def.storage.layout == LeafLayout::ByColumns, IS_BY_COLUMNS)
+                | flag(def.storage.tablespace.is_some(), IN_TABLESPACE),
         );
         if !def.not_valid.is_empty() {
             self.list(def.not_valid.iter(), |out, id| out.id(*id));
@@ -247,6 +254,9 @@ impl Writer {
         }
         if !def.spread.is_empty() {
             self.list(def.spread.iter(), |out, place| out.place(*place));
+        }
+        if let Some(space) = def.storage.tablespace {
+            self.word(u32::from(space.0));
         }
     }
 
@@ -327,8 +337,12 @@ impl Writer {
         self.ordinals(&def.columns);
         self.byte(u8::from(def.unique));
         let derived = if def.derived.is_some() { IS_DERIVED } else { 0 };
-        self.byte(u8::from(def.constraint) | derived);
+        let tablespace = if def.tablespace().is_some() { INDEX_IN_TABLESPACE } else { 0 };
+        self.byte(u8::from(def.constraint) | derived | tablespace);
         self.place(def.place);
+        if let Some(space) = def.tablespace() {
+            self.word(u32::from(space.0));
+        }
         if let Some(derived) = &def.derived {
             self.derived(derived);
         }
@@ -457,13 +471,13 @@ impl Reader<'_> {
     }
 
     fn place(&mut self) -> Option<TreeAddress> {
-        Some(TreeAddress { root: self.word()?, owner: self.word()? })
+        Some(TreeAddress::in_data(self.word()?, self.word()?))
     }
 
     fn table(&mut self) -> Option<TableDef> {
         let id = TableId(self.word()?);
         let (schema, name, engine) = (self.text()?, self.text()?, self.text()?);
-        let place = self.place()?;
+        let mut place = self.place()?;
         let columns = self.list(Self::column)?;
         let primary_key = match self.flag()? {
             true => Some(PrimaryKey { name: self.text()?, columns: self.list(Self::short)? }),
@@ -487,8 +501,15 @@ impl Reader<'_> {
             0 => Box::default(),
             _ => self.list(Self::place).filter(|places| !places.is_empty())?.into(),
         };
+        let tablespace = match flags & IN_TABLESPACE {
+            0 => None,
+            _ => Some(self.tablespace()?),
+        };
+        place.space = tablespace.unwrap_or(place.space);
         let layout = if flags & IS_BY_COLUMNS == 0 { LeafLayout::ByRows } else { LeafLayout::ByColumns };
-        if flags & !(IS_UNLOGGED | HAS_NOT_VALID | HAS_COMPRESSION | HAS_SPREAD | IS_BY_COLUMNS) != 0 {
+        const KNOWN: u8 =
+            IS_UNLOGGED | HAS_NOT_VALID | HAS_COMPRESSION | HAS_SPREAD | IS_BY_COLUMNS | IN_TABLESPACE;
+        if flags & !KNOWN != 0 {
             return None;
         }
         Some(TableDef {
@@ -504,13 +525,17 @@ impl Reader<'_> {
             partitions,
             is_unlogged: flags & IS_UNLOGGED != 0,
             not_valid,
-            storage: StorageOptions { compression, layout },
+            storage: StorageOptions { compression, layout, tablespace },
             engine,
             place,
             spread,
             row_schema: Arc::new(RowSchema::new(&types)),
             handle: OnceLock::new(),
         })
+    }
+
+    fn tablespace(&mut self) -> Option<SpaceId> {
+        u16::try_from(self.word()?).ok().map(SpaceId).filter(|space| space.is_tablespace())
     }
 
     fn compression(&mut self) -> Option<Compression> {
@@ -599,13 +624,16 @@ impl Reader<'_> {
         let name = self.text()?;
         let columns = self.list(Self::short)?;
         let (unique, flags) = (self.flag()?, self.byte()?);
-        let place = self.place()?;
+        let mut place = self.place()?;
+        if flags & INDEX_IN_TABLESPACE != 0 {
+            place.space = self.tablespace()?;
+        }
         let derived = match flags & IS_DERIVED {
             0 => None,
             _ => Some(Arc::new(self.derived()?)),
         };
         let constraint = flags & IS_CONSTRAINT != 0;
-        let is_known = flags & !(IS_CONSTRAINT | IS_DERIVED) == 0;
+        let is_known = flags & !(IS_CONSTRAINT | IS_DERIVED | INDEX_IN_TABLESPACE) == 0;
         is_known.then(|| Arc::new(IndexDef { id, name, columns, unique, constraint, derived, place }))
     }
 

@@ -41,7 +41,7 @@ fn table() -> TableDef {
         unique: true,
         constraint: false,
         derived: None,
-        place: TreeAddress { root: 5, owner: 6 },
+        place: TreeAddress::in_data(5, 6),
     };
     let part = KeyPart::Expression { text: "lower(name)".into(), column_type: ColumnType::Text };
     let derived = Derived { keys: vec![part, KeyPart::Column(1)], predicate: Some("name <> ''".into()) };
@@ -65,8 +65,8 @@ fn table() -> TableDef {
             layout: LeafLayout::ByColumns,
         },
         engine: "paged".into(),
-        place: TreeAddress { root: 3, owner: 4 },
-        spread: [TreeAddress { root: 1 << 16, owner: 4 }].into(),
+        place: TreeAddress::in_data(3, 4),
+        spread: [TreeAddress::in_data(1 << 16, 4)].into(),
         row_schema: Arc::new(RowSchema::new(&types)),
         handle: OnceLock::new(),
     }

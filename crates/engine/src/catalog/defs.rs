@@ -10,7 +10,7 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock, Weak};
 
-use varve_pager::Compression;
+use varve_pager::{Compression, SpaceId};
 
 use super::derived::{Derived, KeyPart};
 use super::objects::{Check, ForeignKey, Identity, PartitionMethod, Partitions};
@@ -84,6 +84,15 @@ pub struct StorageOptions {
     pub compression: Option<Compression>,
     /// The layout of the leaves of its rows. A change of it writes the table again.
     pub layout: LeafLayout,
+    /// The tablespace of its rows; `None` means the data space. A change of it writes the table again.
+    pub tablespace: Option<SpaceId>,
+}
+
+impl StorageOptions {
+    /// The space of the table's rows.
+    pub fn space(self) -> SpaceId {
+        self.tablespace.unwrap_or(SpaceId::DATA)
+    }
 }
 
 /// A secondary index.
@@ -108,6 +117,11 @@ impl IndexDef {
     /// Whether the index has every row, with a key of column values only.
     pub fn is_plain(&self) -> bool {
         self.derived.is_none()
+    }
+
+    /// The tablespace of the index; `None` means the data space.
+    pub fn tablespace(&self) -> Option<SpaceId> {
+        Some(self.place.space).filter(|space| space.is_tablespace())
     }
 }
 
@@ -244,6 +258,8 @@ pub struct NewIndex {
     pub unique: bool,
     /// Whether the index belongs to a UNIQUE constraint.
     pub constraint: bool,
+    /// Its tablespace; `None` means the data space.
+    pub tablespace: Option<SpaceId>,
 }
 
 /// What CREATE SEQUENCE asks for.

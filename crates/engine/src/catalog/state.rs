@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
-use varve_pager::{PageId, PageNo, SpaceId};
+use varve_pager::{PageId, PageNo};
 
 use super::defs::SequenceDef;
 use super::{Catalog, ObjectChange, ObjectId, POSTGRES};
@@ -46,7 +46,7 @@ impl Trees {
     }
 
     fn open(&self, place: TreeAddress, kind: TreeKind) -> Tree {
-        let root = PageId::new(SpaceId::DATA, PageNo(place.root));
+        let root = PageId::new(place.space, PageNo(place.root));
         self.open.lock().entry(place.owner).or_insert_with(|| Tree::open(root, place.owner, kind)).clone()
     }
 

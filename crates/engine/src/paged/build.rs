@@ -11,7 +11,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use varve_pager::{Lsn, SpaceId};
+use varve_pager::{Lsn, PageId};
 
 use super::{KEY_LENGTH_BYTES, PagedIndex, PagedStore, split_entry_key};
 use crate::catalog::{IndexDef, TableDef};
@@ -65,7 +65,7 @@ impl PagedStore {
                 })
                 .transpose()
         });
-        bulk_build(&core.pager, SpaceId::DATA, def.place.owner, TreeKind::Secondary, &[], entries)
+        bulk_build(&core.pager, def.place.space, def.place.owner, TreeKind::Secondary, &[], entries)
             .map_err(bulk_error)
     }
 
@@ -186,9 +186,11 @@ impl PagedStore {
         mut columns: Option<Reshape<'_, '_>>,
     ) -> Result<Tree> {
         let core = Arc::clone(&cx.core);
+        // There is no root yet. Only the space of this one counts, in which overflow chains are written.
+        let no_root = PageId::new(def.storage.space(), self.tree.root().no());
         let target = PagedStore {
             schema: Arc::clone(&def.row_schema),
-            tree: Tree::open(self.tree.root(), owner, TreeKind::Clustered),
+            tree: Tree::open(no_root, owner, TreeKind::Clustered),
             indexes: Vec::new(),
             next_row_id: Arc::new(AtomicU64::new(1)),
             def: Arc::new(def.clone()),
@@ -217,7 +219,7 @@ impl PagedStore {
         let mut sorted = sorter.finish()?;
         let mut last = None;
         let entries = std::iter::from_fn(|| target.next_row(cx, &mut sorted, &mut last).transpose());
-        bulk_build(&core.pager, SpaceId::DATA, owner, TreeKind::Clustered, &def.leaf_widths(), entries)
+        bulk_build(&core.pager, def.storage.space(), owner, TreeKind::Clustered, &def.leaf_widths(), entries)
             .map_err(bulk_error)
     }
 

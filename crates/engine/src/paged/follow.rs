@@ -10,7 +10,7 @@
 
 use std::sync::Arc;
 
-use varve_pager::PageId;
+use varve_pager::PageNo;
 
 use super::PagedStore;
 use super::write::Applied;
@@ -46,9 +46,9 @@ impl PagedStore {
         Ok(overflow::fill(&core.pager, &self.tree, first, payload)?)
     }
 
-    pub(super) fn chain_of(&self, payload: &[u8]) -> Option<PageId> {
+    pub(super) fn chain_of(&self, payload: &[u8]) -> Option<PageNo> {
         let is_pointer = !payload.is_empty() && overflow::is_pointer(payload);
-        is_pointer.then(|| overflow::first_page(&self.tree, payload))
+        is_pointer.then(|| overflow::first_page(&self.tree, payload).no())
     }
 
     /// Changes the index entries, and inserts a row whose key changed at its new key.

@@ -32,7 +32,7 @@ impl PagedStore {
             }
         }
         match record.chain.filter(|_| !planted("purge: overflow chains stay")) {
-            Some(first) => self.purge_chain(core, first, pointer),
+            Some(first) => self.purge_chain(core, PageId::new(self.tree.root().space(), first), pointer),
             None => Ok(()),
         }
     }
@@ -41,8 +41,8 @@ impl PagedStore {
         let payload = record.before.payload;
         // The entries are removed before the chain is freed. So if a part of the chain is freed, the entries
         // are removed.
-        let is_done =
-            overflow::is_pointer(payload) && record.chain != Some(overflow::first_page(&self.tree, payload));
+        let is_done = overflow::is_pointer(payload)
+            && record.chain != Some(overflow::first_page(&self.tree, payload).no());
         if self.indexes.is_empty() || payload.is_empty() || is_done {
             return Ok(());
         }

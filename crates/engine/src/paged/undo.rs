@@ -96,7 +96,8 @@ fn pop(core: &Core, segment: &mut Segment) -> Result<()> {
 
 /// Frees a chain from its front. The record always names the first page that is left.
 fn free_chain(core: &Core, segment: &mut Segment, record: &RecordRef<'_>) -> Result<()> {
-    let Some(mut first) = record.chain else { return Ok(()) };
+    let Some(first) = record.chain else { return Ok(()) };
+    let mut first = PageId::new(core.pager.space_of_owner(record.tree), first);
     let tree = Tree::open(first, record.tree, TreeKind::Clustered);
     loop {
         let mut mtr = core.pager.begin()?;

@@ -96,7 +96,7 @@ impl StoredTable {
     pub(crate) fn address(self, table_id: u32) -> TreeAddress {
         let root = u32::from(self.partition.number) << 16 | u32::from(self.table.number());
         // No segment of a page file has a number with this bit.
-        TreeAddress { root, owner: table_id | 1 << 31 }
+        TreeAddress::in_data(root, table_id | 1 << 31)
     }
 }
 

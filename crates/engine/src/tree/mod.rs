@@ -28,6 +28,7 @@ use parking_lot::Mutex;
 use thiserror::Error;
 use varve_pager::{Access, H, Mtr, PageId, PageNo, Pager, PagerError, SpaceId};
 
+use crate::ids::TreeAddress;
 use crate::node::edit::Frame;
 use crate::node::{EntryRef, KIND_NODE, NodeRef};
 use crate::redo::{self, NodeOp};
@@ -149,6 +150,11 @@ impl Tree {
     /// The segment of all its pages.
     pub const fn owner(&self) -> u32 {
         self.owner
+    }
+
+    /// Where it is.
+    pub(crate) const fn address(&self) -> TreeAddress {
+        TreeAddress { space: self.root.space(), root: self.root.no().0, owner: self.owner }
     }
 
     /// The content of its leaves.

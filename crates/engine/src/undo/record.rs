@@ -19,7 +19,7 @@
 //!
 //! This module does not know where records are stored.
 
-use varve_pager::{PageId, PageNo, SpaceId};
+use varve_pager::PageNo;
 
 use crate::ids::TxnId;
 use crate::node::Stamp;
@@ -87,7 +87,8 @@ pub(crate) struct RecordRef<'a> {
     pub(crate) kind: Kind,
     pub(crate) txn: TxnId,
     pub(crate) tree: u32,
-    pub(crate) chain: Option<PageId>,
+    /// The first page of an overflow chain, in the space of the tree.
+    pub(crate) chain: Option<PageNo>,
     pub(crate) key: &'a [u8],
     pub(crate) before: Before<'a>,
 }
@@ -104,7 +105,7 @@ impl Record {
         out.push(record.kind as u8);
         out.extend_from_slice(&record.txn.get().to_le_bytes()[..6]);
         out.extend_from_slice(&record.tree.to_le_bytes());
-        out.extend_from_slice(&record.chain.map_or(0, |p| p.no().0).to_le_bytes());
+        out.extend_from_slice(&record.chain.map_or(0, |no| no.0).to_le_bytes());
         if record.kind.is_row() {
             let stamp = record.before.stamp;
             out.push(stamp.flags);
@@ -144,7 +145,7 @@ impl<'a> RecordRef<'a> {
         kind: Kind,
         txn: TxnId,
         tree: u32,
-        chain: Option<PageId>,
+        chain: Option<PageNo>,
     ) -> RecordRef<'static> {
         let stamp = Stamp { txn: 0, roll: 0, flags: 0 };
         RecordRef { kind, txn, tree, chain, key: &[], before: Before { stamp, payload: &[] } }
@@ -156,8 +157,7 @@ impl<'a> RecordRef<'a> {
         let kind = Kind::from_byte(head[0])?;
         let txn = TxnId::new(number(&head[1..7]));
         let tree = number(&head[7..11]) as u32;
-        let chain = Some(number(&head[11..15]) as u32).filter(|no| *no != 0);
-        let chain = chain.map(|no| PageId::new(SpaceId::DATA, PageNo(no)));
+        let chain = Some(number(&head[11..15]) as u32).filter(|no| *no != 0).map(PageNo);
         if !kind.is_row() {
             return Some(Self::plain(kind, txn, tree, chain));
         }
@@ -178,7 +178,7 @@ mod tests {
     fn a_record_survives_encoding() {
         let stamp = Stamp { txn: 1 << 40, roll: 123_456_789, flags: 1 };
         let before = Before { stamp, payload: b"row" };
-        let chain = Some(PageId::new(SpaceId::DATA, PageNo(7)));
+        let chain = Some(PageNo(7));
         let row = RecordRef { kind: Kind::Update, txn: TxnId::new(5), tree: 8, chain, key: b"key", before };
         let plain = RecordRef::plain(Kind::NewSegment, TxnId::new(5), 8, None);
         let mut record = Record::default();

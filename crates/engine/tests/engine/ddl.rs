@@ -10,7 +10,7 @@ use crate::database::*;
 use varve_engine::{Error, NewIndex, NewSequence, PrimaryKey};
 
 fn unique_on_v(table: varve_engine::TableId, name: &str) -> NewIndex {
-    NewIndex { table, name: name.into(), columns: vec![1], unique: true, constraint: false }
+    NewIndex { table, name: name.into(), columns: vec![1], unique: true, constraint: false, tablespace: None }
 }
 
 #[test]

@@ -58,8 +58,14 @@ fn creating_filling_indexing_and_dropping() {
         },
         &|txn| {
             let table = txn.catalog().table("public", "new").unwrap().id;
-            let new =
-                NewIndex { table, name: "new_v".into(), columns: vec![1], unique: true, constraint: true };
+            let new = NewIndex {
+                table,
+                name: "new_v".into(),
+                columns: vec![1],
+                unique: true,
+                constraint: true,
+                tablespace: None,
+            };
             txn.create_index(new).unwrap();
         },
         &|txn| {

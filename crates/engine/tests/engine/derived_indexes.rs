@@ -35,7 +35,8 @@ fn indexed(database: &Arc<Database>, unique: bool) -> Result<Arc<TableDef>> {
     let table = txn.catalog().table("public", "t").unwrap().id;
     let key = KeyPart::Expression { text: "1000 / v".into(), column_type: ColumnType::Int4 };
     let derived = Derived { keys: vec![key], predicate: Some("v >= 0".into()) };
-    let new = NewIndex { table, name: "q".into(), columns: vec![1], unique, constraint: false };
+    let new =
+        NewIndex { table, name: "q".into(), columns: vec![1], unique, constraint: false, tablespace: None };
     let def = txn.create_derived_index(new, derived)?;
     txn.commit().unwrap();
     Ok(def)
@@ -120,8 +121,14 @@ fn a_value_that_is_equal_but_not_the_same_makes_another_key() {
     let def = txn.create_table(varve_engine::NewTable::new("public", "t", columns)).unwrap();
     let key = KeyPart::Expression { text: "n::text".into(), column_type: ColumnType::Text };
     let derived = Derived { keys: vec![key], predicate: None };
-    let new =
-        NewIndex { table: def.id, name: "q".into(), columns: vec![1], unique: false, constraint: false };
+    let new = NewIndex {
+        table: def.id,
+        name: "q".into(),
+        columns: vec![1],
+        unique: false,
+        constraint: false,
+        tablespace: None,
+    };
     let def = txn.create_derived_index(new, derived).unwrap();
     let table = txn.table(&def).unwrap();
     let numeric = |text: &str| text.parse::<varve_engine::Numeric>().unwrap();

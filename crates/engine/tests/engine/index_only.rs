@@ -296,7 +296,14 @@ fn of_all_types(database: &Arc<Database>, types: &[ColumnType]) -> Arc<TableDef>
         let columns = vec![2 + n, 2 + (n + 1) % types.len()];
         let name = format!("a_{n}");
         def = txn
-            .create_index(NewIndex { table: def.id, name, columns, unique: false, constraint: false })
+            .create_index(NewIndex {
+                table: def.id,
+                name,
+                columns,
+                unique: false,
+                constraint: false,
+                tablespace: None,
+            })
             .unwrap();
     }
     txn.commit().unwrap();

@@ -51,8 +51,14 @@ fn an_entry_that_no_index_can_hold_is_taken_back() {
     let (directory, database) = fresh();
     let def = create(&database, "t");
     let mut txn = begin(&database, RC);
-    let new =
-        NewIndex { table: def.id, name: "t_note".into(), columns: vec![2], unique: false, constraint: false };
+    let new = NewIndex {
+        table: def.id,
+        name: "t_note".into(),
+        columns: vec![2],
+        unique: false,
+        constraint: false,
+        tablespace: None,
+    };
     let def = txn.create_index(new).unwrap();
     insert(&mut txn, &def, 1, 10).unwrap();
     assert_eq!(state(insert(&mut txn, &def, 2, 3000)), "54000");

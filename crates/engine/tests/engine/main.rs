@@ -36,6 +36,7 @@ mod row_codec;
 mod savepoints;
 mod sequences;
 mod storage;
+mod tablespaces;
 mod tree_bulk;
 mod tree_concurrent;
 mod tree_damage;

@@ -158,7 +158,7 @@ fn a_reader_reports_undo_that_cannot_be_read() {
 fn an_index_is_not_built_from_versions_that_cannot_be_read() {
     let (faulty, database, def, mut reader) = with_undo_on_disk();
     let (name, columns) = ("t_v".to_owned(), vec![1]);
-    let new = NewIndex { table: def.id, name, columns, unique: false, constraint: false };
+    let new = NewIndex { table: def.id, name, columns, unique: false, constraint: false, tablespace: None };
     break_undo(&faulty);
     let mut ddl = begin(&database, RC);
     assert_eq!(state(ddl.create_index(new.clone())), "58030");

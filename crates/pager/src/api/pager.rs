@@ -133,7 +133,8 @@ impl Pager {
         let config = &self.shared.config;
         let devices = [&config.control, &config.data, &config.log, &config.rollback, &config.temporary];
         let mut warnings: Vec<String> = Vec::new();
-        for device in devices {
+        let tablespaces = self.tablespace_directories();
+        for device in devices.into_iter().chain(&tablespaces) {
             let found = device.capabilities().warnings.iter();
             warnings.extend(found.map(|warning| format!("{}: {warning}", device.location())));
         }

@@ -7,7 +7,9 @@
 //!
 //! What it does not know: who may do that.
 
-use varve_device::{planted, reached};
+use std::sync::Arc;
+
+use varve_device::{Directory, planted, reached};
 
 use crate::api::pager::Pager;
 use crate::base::compression::Compression;
@@ -17,7 +19,7 @@ use crate::base::lsn::Lsn;
 use crate::base::space_format::Geometry;
 use crate::control::tablespaces::{Listed, TablespaceState};
 use crate::home::protection::kind::ProtectionKind;
-use crate::open::tablespaces::{self, Around, Found};
+use crate::open::tablespaces::{self, Around, TablespacePlace};
 
 /// A tablespace that is to be made.
 #[derive(Clone, Debug)]
@@ -58,6 +60,14 @@ impl Pager {
         list.all.iter().filter(|one| one.state == TablespaceState::InUse).map(told).collect()
     }
 
+    /// The directories of all tablespaces.
+    pub fn tablespace_directories(&self) -> Vec<Arc<dyn Directory>> {
+        let locations = &self.shared.config.locations;
+        let list = self.shared.tablespaces.lock();
+        let in_use = list.all.iter().filter(|one| one.state == TablespaceState::InUse);
+        in_use.filter_map(|one| locations.open(&one.location).ok()).collect()
+    }
+
     /// Makes a tablespace, durably.
     pub fn create_tablespace(&self, new: &NewTablespace) -> Result<SpaceId> {
         let _watch = self.stop_on_panic();
@@ -86,7 +96,7 @@ impl Pager {
             location: new.location.clone(),
             note: new.note.clone(),
         };
-        let mut found = Found { listed, directory };
+        let mut found = TablespacePlace { listed, directory };
         found.refuse_unfit(self.page_size())?;
         new.compression.map_or(Ok(()), |how| self.prepare_compression(how))?;
         let control = (&*shared.config.control, &shared.control);
@@ -135,7 +145,7 @@ impl Pager {
         })
     }
 
-    fn make_files(&self, found: &Found) -> Result<()> {
+    fn make_files(&self, found: &TablespacePlace) -> Result<()> {
         let shared = &*self.shared;
         let around = Around {
             config: &shared.config,
@@ -180,7 +190,7 @@ impl Pager {
         // From here on the tablespace is gone, whatever happens. The next start removes files that are left.
         let directory = shared.config.locations.open(&listed.location);
         let removed = directory.map_err(|what| PagerError::Incompatible { what }).and_then(|directory| {
-            Found { listed, directory }.remove_files()?;
+            TablespacePlace { listed, directory }.remove_files()?;
             list.update(control.0, control.1, |list| list.all.retain(|one| one.id != id))
         });
         if removed.is_err() {

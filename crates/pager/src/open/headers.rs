@@ -17,7 +17,7 @@
 
 use varve_device::{AlignedBuf, reached};
 
-use super::tablespaces::Found;
+use super::tablespaces::TablespacePlace;
 use crate::base::error::{PagerError, Result};
 use crate::base::ids::{PageId, SpaceId};
 use crate::base::lsn::Lsn;
@@ -32,7 +32,11 @@ use crate::home::packed;
 
 /// Refuses a space file that does not belong to the control file. This is for files that store pages at fixed
 /// addresses. It runs before the log is read, because a log need not fit files of different moments either.
-pub(super) fn refuse_other(config: &PagerConfig, stored: &Superblock, found: &[Found]) -> Result<()> {
+pub(super) fn refuse_other(
+    config: &PagerConfig,
+    stored: &Superblock,
+    found: &[TablespacePlace],
+) -> Result<()> {
     if stored.mark == 0 {
         return Ok(());
     }

@@ -81,7 +81,7 @@ pub(crate) mod tablespaces;
 use begin::{begin_log, find_region, postpone_images, postpone_region, read_log};
 pub use found::{NvmFound, RegionFound};
 use stack::{Stack, stack};
-use tablespaces::Found;
+use tablespaces::TablespacePlace;
 
 /// The files, the levels and the pool of a database whose log is open.
 struct Parts {
@@ -265,16 +265,13 @@ fn recover(
 ) -> Result<Shared> {
     let began = Instant::now();
     let list = TablespaceList::read(&*config.control, &control)?;
-    let tablespaces = tablespaces::find(&config, &list)?;
-    protection::check_copies(SpaceId::DATA, &*config.data, control.get().protection, &control.get())?;
-    tablespaces.iter().try_for_each(|one| one.check_copies(&control.get()))?;
+    let tablespaces = tablespaces::find(&config, &list, &control.get())?;
     let log_files = config.log.clone();
     headers::refuse_other(&config, &control.get(), &tablespaces)?;
     let found = find_region(&config, &control.get())?;
     let mut packed = find_packed(&config, &control.get())?;
     keep_extents(&mut config, &packed);
-    let is_noted = config.flash_restart() == Some(FlashRestart::LogBased);
-    let mut noted = is_noted.then(Noted::default);
+    let mut noted = (config.flash_restart() == Some(FlashRestart::LogBased)).then(Noted::default);
     let mut observers: Vec<&mut dyn Observe> =
         packed.iter_mut().map(|(_, found)| &mut found.replay as &mut dyn Observe).collect();
     observers.extend(noted.as_mut().map(|noted| noted as &mut dyn Observe));
@@ -284,9 +281,7 @@ fn recover(
     headers::refuse_other_packed(&packed, until, &config, &control.get())?;
     let (region, log, mut plan) = begin_log(&mut config, &control, found, read)?;
     plan.set_tablespaces(tablespaces.iter().map(|one| one.listed.id).collect());
-    if region.as_ref().is_some_and(NvmRegion::has_log) {
-        remove_left_log(&*log_files, control.get().database)?;
-    }
+    remove_left_log(region.as_ref(), &*log_files, control.get().database)?;
     let log = Arc::new(log);
     let analysed = Instant::now();
     let redo = if sealed.is_some() { stored.redo_start() } else { plan.stable() };
@@ -397,9 +392,10 @@ fn sealed(config: &PagerConfig, stored: &Superblock) -> Option<Sealed> {
     stored.sealed.filter(|sealed| config.nvm.is_none() && is_plain && has_it(sealed))
 }
 
-/// Removes log files from the time before the log moved to a region. They are not needed any more.
-fn remove_left_log(files: &dyn Directory, database: u64) -> Result<()> {
-    if !StoredLog::any(files)? {
+/// If the region has the log, removes log files from the time before the log moved there. They are not needed
+/// any more.
+fn remove_left_log(region: Option<&NvmRegion>, files: &dyn Directory, database: u64) -> Result<()> {
+    if !region.is_some_and(NvmRegion::has_log) || !StoredLog::any(files)? {
         return Ok(());
     }
     Ok(StoredLog::remove_own(files, database)?)
@@ -419,7 +415,15 @@ enum Start<'a> {
     },
 }
 
-impl Start<'_> {
+impl<'a> Start<'a> {
+    /// The page LSNs that the data files have according to the log.
+    fn written(&self) -> Option<&'a HashMap<PageId, Lsn>> {
+        match self {
+            Start::Empty => None,
+            Start::Found { written, .. } => *written,
+        }
+    }
+
     /// Where redo will start.
     fn redo(&self) -> Option<Lsn> {
         match self {
@@ -515,7 +519,7 @@ fn assemble(
     region: Option<&NvmRegion>,
     log: &Arc<Log>,
     start: Start<'_>,
-    tablespaces: &[Found],
+    tablespaces: &[TablespacePlace],
 ) -> Result<Parts> {
     let redo_start = start.redo();
     let is_new = redo_start.is_none();
@@ -526,10 +530,7 @@ fn assemble(
     let was = control.get().protection;
     let wanted = config.wanted_protection(copies);
     let mut mended = Vec::new();
-    let written = match &start {
-        Start::Found { written, .. } => *written,
-        Start::Empty => None,
-    };
+    let written = start.written();
     let mut announce = |page: &Mended| store_older(log, written, page);
     if let Some(redo) = redo_start {
         // A killed process may have left writes in caches of the system. They must be durable, because redo
@@ -575,18 +576,11 @@ fn assemble(
         compressions: &compressions,
         trim: &trim,
     };
-    for one in tablespaces {
-        let redo = redo_start.unwrap_or(Lsn::ZERO);
-        mended.extend(one.open(&around, &layouts, redo, &mut announce)?);
-    }
+    mended.extend(tablespaces::open(tablespaces, &around, &layouts, redo_start, &mut announce)?);
     let home: Arc<dyn Level> = Arc::new(Home::new(layouts.clone(), log.clone()));
     let stack = stack(config, control.get().database, region, home, &ledger, log)?;
-    let parts = PoolParts {
-        level: stack.level.clone(),
-        ledger: ledger.clone(),
-        log: log.clone(),
-        counters: counters.clone(),
-    };
+    let (level, log) = (stack.level.clone(), log.clone());
+    let parts = PoolParts { level, ledger: ledger.clone(), log, counters: counters.clone() };
     let pool = Pool::new(config.pool_bytes / page_size, page_size, config.replacement, parts)?;
     let spaces = Spaces::new(layouts, page_size, config.growth_extents);
     tablespaces.iter().try_for_each(|one| spaces.add(one.listed.id, page_size))?;

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use varve_device::{Directory, reached};
 
 use crate::base::error::{PagerError, Result};
+use crate::base::ids::SpaceId;
 use crate::base::lsn::Lsn;
 use crate::config::{PagerConfig, writes_whole};
 use crate::control::tablespaces::{Listed, TablespaceList, TablespaceState};
@@ -32,7 +33,7 @@ use crate::log::Log;
 use crate::space::too_many;
 
 /// A tablespace in use, and its directory.
-pub(crate) struct Found {
+pub(crate) struct TablespacePlace {
     pub(crate) listed: Listed,
     pub(crate) directory: Arc<dyn Directory>,
 }
@@ -48,16 +49,43 @@ pub(crate) struct Around<'a> {
 }
 
 /// Finds the directories of all tablespaces in use.
-pub(super) fn find(config: &PagerConfig, list: &TablespaceList) -> Result<Vec<Found>> {
+/// Also checks for each space that the copies exist from which torn pages may have to be repaired.
+pub(super) fn find(
+    config: &PagerConfig,
+    list: &TablespaceList,
+    stored: &Superblock,
+) -> Result<Vec<TablespacePlace>> {
+    protection::check_copies(SpaceId::DATA, &*config.data, stored.protection, stored)?;
     let in_use = list.all.iter().filter(|one| one.state == TablespaceState::InUse);
-    in_use.map(|listed| Found::of(config, listed.clone())).collect()
+    let found: Vec<TablespacePlace> =
+        in_use.map(|listed| TablespacePlace::of(config, listed.clone())).collect::<Result<_>>()?;
+    for TablespacePlace { listed, directory } in &found {
+        protection::check_copies(listed.id, &**directory, listed.protection, stored)?;
+    }
+    Ok(found)
 }
 
-impl Found {
+/// Opens the tablespaces of an existing database. `redo` is where redo will start, and `announce` is called
+/// with each page before it is repaired. Returns these pages.
+pub(super) fn open(
+    all: &[TablespacePlace],
+    around: &Around<'_>,
+    layouts: &Layouts,
+    redo: Option<Lsn>,
+    announce: Announce<'_>,
+) -> Result<Vec<Mended>> {
+    let mut mended = Vec::new();
+    for one in all {
+        mended.extend(one.open(around, layouts, redo.unwrap_or(Lsn::ZERO), announce)?);
+    }
+    Ok(mended)
+}
+
+impl TablespacePlace {
     /// Finds the directory of a tablespace that is in use.
-    fn of(config: &PagerConfig, listed: Listed) -> Result<Found> {
+    fn of(config: &PagerConfig, listed: Listed) -> Result<TablespacePlace> {
         match config.locations.open(&listed.location) {
-            Ok(directory) => Ok(Found { listed, directory }),
+            Ok(directory) => Ok(TablespacePlace { listed, directory }),
             Err(why) => {
                 reached("open: a tablespace is not there");
                 let Listed { name, location, .. } = &listed;
@@ -70,14 +98,9 @@ impl Found {
         }
     }
 
-    /// As [`protection::check_copies`].
-    pub(super) fn check_copies(&self, stored: &Superblock) -> Result<()> {
-        protection::check_copies(self.listed.id, &*self.directory, self.listed.protection, stored)
-    }
-
     /// Opens the tablespace of an existing database: repairs torn pages, and adds its layout. Returns the
     /// repaired pages.
-    pub(super) fn open(
+    fn open(
         &self,
         around: &Around<'_>,
         layouts: &Layouts,
@@ -179,7 +202,7 @@ pub(crate) fn tidy(
     reached("open: files of a tablespace are removed");
     for listed in left {
         let (name, location) = (listed.name.clone(), listed.location.clone());
-        let removed = Found::of(config, listed).and_then(|found| found.remove_files());
+        let removed = TablespacePlace::of(config, listed).and_then(|found| found.remove_files());
         if let Err(why) = removed {
             warnings.push(format!(
                 "tablespace \"{name}\" was dropped, and its files at {location} could not be removed: {why}"

@@ -30,7 +30,14 @@ impl Worker<'_> {
             }
         }
         let mut session = self.begin();
+        if self.places && self.dice(2) == 0 {
+            self.change_tablespaces()?;
+        }
         for _ in 0..1 + self.dice(2) {
+            if self.places && self.dice(2) == 0 {
+                self.place_one(&mut session)?;
+                continue;
+            }
             if self.stores && self.dice(3) > 0 {
                 self.store_one(&mut session)?;
                 continue;
@@ -80,6 +87,7 @@ impl Worker<'_> {
         let key = (!late).then(|| primary_key(&name));
         let new = new_table(&name, key);
         let storage = if self.stores { self.some_storage(new.storage) } else { new.storage };
+        let storage = StorageOptions { tablespace: self.some_tablespace(), ..storage };
         let new = NewTable { storage, ..new };
         let def = session.txn.create_table(new).map_err(text)?;
         session.effects.push(Effect::CreateTable(name.clone()));
@@ -129,6 +137,7 @@ impl Worker<'_> {
             columns: if unique { vec![1, 0] } else { vec![1] },
             unique,
             constraint: false,
+            tablespace: self.some_tablespace(),
         };
         session.txn.create_index(new).map_err(text)?;
         session.effects.push(Effect::CreateIndex(def.name.clone(), index));

@@ -40,8 +40,14 @@ impl Worker<'_> {
             session.effects.push(Effect::CreateTable(name.into()));
         }
         let (parent, table, index) = (made[0], made[1], "children_by_parent".to_owned());
-        let new =
-            NewIndex { table, name: index.clone(), columns: vec![REFERS], unique: false, constraint: false };
+        let new = NewIndex {
+            table,
+            name: index.clone(),
+            columns: vec![REFERS],
+            unique: false,
+            constraint: false,
+            tablespace: None,
+        };
         session.txn.create_index(new).map_err(text)?;
         session.effects.push(Effect::CreateIndex(CHILDREN.into(), index));
         let key = ForeignKey {

@@ -13,6 +13,7 @@ mod catalog;
 mod definitions;
 mod family;
 mod known;
+mod places;
 mod session;
 mod sweep;
 mod throng;
@@ -148,6 +149,8 @@ struct Worker<'a> {
     load: Load,
     /// Whether the storage options of tables change.
     stores: bool,
+    /// Whether tables and indexes are in tablespaces, which come and go.
+    places: bool,
     plant: Plant,
     committed: Model,
     /// Set if a commit failed because the database stopped. Whether it is committed is known only after a
@@ -171,7 +174,7 @@ impl Worker<'_> {
         }
         let definitions = match self.load {
             Load::Definitions | Load::Catalog => 4,
-            _ if self.stores => 12,
+            _ if self.stores || self.places => 12,
             _ => 60,
         };
         if self.plain_tables().count() == 0 || self.dice(definitions) == 0 {
@@ -516,6 +519,7 @@ impl Engine {
             bench,
             load,
             stores: self.part.compresses(),
+            places: self.part.has_tablespaces(),
             plant: self.plant,
             committed,
             in_doubt: false,

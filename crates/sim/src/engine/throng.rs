@@ -63,7 +63,14 @@ fn make_table(db: &Arc<Database>) -> Done {
     txn.start_statement();
     let def = txn.create_table(new_table(TABLE, Some(primary_key(TABLE)))).map_err(text)?;
     let name = format!("{TABLE}_by_group");
-    let index = NewIndex { table: def.id, name, columns: vec![1], unique: false, constraint: false };
+    let index = NewIndex {
+        table: def.id,
+        name,
+        columns: vec![1],
+        unique: false,
+        constraint: false,
+        tablespace: None,
+    };
     txn.create_index(index).map_err(text)?;
     txn.commit().map_err(text)
 }

@@ -1,14 +1,14 @@
 //! Databases that combine two storage levels or protections, or change to persistent memory, survive any
 //! crash.
 
-use varve_sim::engine::Engine;
+use varve_sim::engine::{Engine, Load as EngineLoad};
 use varve_sim::pages::{Load, Pages};
 use varve_sim::trees::Trees;
 use varve_sim::{Part, Plan, SearchResult, search};
 
-/// Crash images: a slice of `VARVE_CRASH_IMAGES`, or this many of raw pages, of trees, of the engine, and of
-/// segments that come and go in persistent memory.
-const IMAGES: [usize; 4] = [480, 120, 100, 160];
+/// Crash images: a slice of `VARVE_CRASH_IMAGES`, or this many of raw pages, of trees, of the engine, of
+/// segments that come and go in persistent memory, and of tablespaces.
+const IMAGES: [usize; 5] = [480, 120, 100, 160, 600];
 
 fn images(at: usize) -> usize {
     let asked = std::env::var("VARVE_CRASH_IMAGES").ok().and_then(|count| count.parse().ok());
@@ -64,6 +64,28 @@ fn trees() {
         found.add(search(&Trees { part, ..Trees::new(900) }, Plan::new(seed, images / parts.len())));
     }
     judge("trees", &found, images, &["tree: split", "tree: merge"]);
+}
+
+/// Tables and indexes are in tablespaces that come and go.
+#[test]
+fn tablespaces() {
+    let (images, mut found) = (images(4), SearchResult::default());
+    for (seed, part) in (0..).zip(Part::WITH_TABLESPACES) {
+        for load in [EngineLoad::Definitions, EngineLoad::Large] {
+            let plan = Plan::new(seed, images.div_ceil(2 * Part::WITH_TABLESPACES.len()));
+            found.add(search(&Engine { part, load: Some(load), ..Engine::new(150) }, plan));
+        }
+    }
+    let events = [
+        "ddl: index moved",
+        "ddl: table rewritten",
+        "open: files of a tablespace are removed",
+        "recovery: loser undone",
+        "tablespace: dropped",
+        "tablespace: files made",
+        "tablespace: purge before a drop",
+    ];
+    judge("tablespaces", &found, images, &events);
 }
 
 #[test]

@@ -30,6 +30,8 @@ pub enum Definition {
     AlterSequence(AlterSequence),
     /// ALTER INDEX ... RENAME TO
     RenameIndex(RenameIndex),
+    /// ALTER INDEX ... SET TABLESPACE
+    MoveIndex(MoveIndex),
     /// COMMENT ON
     Comment(Comment),
     /// TRUNCATE
@@ -50,7 +52,7 @@ impl Definition {
             Definition::CreateSchema(_) => "CREATE SCHEMA",
             Definition::AlterTable(_) => "ALTER TABLE",
             Definition::AlterSequence(_) => "ALTER SEQUENCE",
-            Definition::RenameIndex(_) => "ALTER INDEX",
+            Definition::RenameIndex(_) | Definition::MoveIndex(_) => "ALTER INDEX",
             Definition::Comment(_) => "COMMENT",
             Definition::Truncate(_) => "TRUNCATE TABLE",
             Definition::Drop(drop) => drop.kind.tag(),
@@ -88,6 +90,8 @@ pub struct CreateTable {
     pub options: Vec<StorageOption>,
     /// USING
     pub method: Option<String>,
+    /// TABLESPACE
+    pub tablespace: Option<String>,
 }
 
 /// A column of CREATE TABLE or ADD COLUMN.
@@ -241,6 +245,8 @@ pub struct CreateTableAs {
     pub options: Vec<StorageOption>,
     /// USING
     pub method: Option<String>,
+    /// TABLESPACE
+    pub tablespace: Option<String>,
     /// The query.
     pub query: Box<Query>,
     /// Whether rows are inserted, which WITH NO DATA prevents.
@@ -264,6 +270,8 @@ pub struct CreateIndex {
     pub keys: Vec<IndexKey>,
     /// WHERE
     pub predicate: Option<KeptExpr>,
+    /// TABLESPACE
+    pub tablespace: Option<String>,
 }
 
 /// A part of an index's key.
@@ -429,6 +437,8 @@ pub enum TableAction {
     SetOptions(Vec<StorageOption>),
     /// RESET (...)
     ResetOptions(Vec<StorageOption>),
+    /// SET TABLESPACE
+    SetTablespace(String),
 }
 
 /// An action of ALTER COLUMN.
@@ -491,6 +501,17 @@ pub struct RenameIndex {
     pub if_exists: bool,
     /// Its new name.
     pub to: String,
+}
+
+/// ALTER INDEX ... SET TABLESPACE
+#[derive(Debug, Clone, PartialEq)]
+pub struct MoveIndex {
+    /// The index.
+    pub name: ObjectName,
+    /// IF EXISTS
+    pub if_exists: bool,
+    /// Its new tablespace.
+    pub tablespace: String,
 }
 
 /// COMMENT ON.

@@ -54,6 +54,8 @@ pub enum Alteration {
     SetSchema(String),
     /// SET (...) and RESET (...)
     Storage(StorageOptions),
+    /// SET TABLESPACE
+    SetTablespace(String),
     /// DROP CONSTRAINT: name, CASCADE
     DropConstraint(String, bool),
     /// IF [NOT] EXISTS has found that nothing must be done: the notice for the client.
@@ -114,6 +116,7 @@ impl Binder<'_> {
             TableAction::SetOptions(options) => {
                 Ok(Alteration::Storage(storage::changed(table.storage, options)?))
             }
+            TableAction::SetTablespace(name) => Ok(Alteration::SetTablespace(name.clone())),
             TableAction::ResetOptions(options) => {
                 Ok(Alteration::Storage(storage::reset(table.storage, options)?))
             }

@@ -75,7 +75,14 @@ impl Binder<'_> {
         if i.unique {
             check_unique_key("UNIQUE", &table.name, partition_by(&table), &table.columns, &columns)?;
         }
-        let new = NewIndex { table: table.id, name, columns, unique: i.unique, constraint: false };
+        let new = NewIndex {
+            table: table.id,
+            name,
+            columns,
+            unique: i.unique,
+            constraint: false,
+            tablespace: None,
+        };
         Ok(IndexSpec { new, derived, if_not_exists: i.if_not_exists })
     }
 

@@ -56,6 +56,7 @@ pub fn alters(table: &TableDef, action: &TableAction) -> Result<()> {
         TableAction::Rename(_)
         | TableAction::SetSchema(_)
         | TableAction::SetOptions(_)
+        | TableAction::SetTablespace(_)
         | TableAction::ResetOptions(_) => Ok(()),
     }
 }

@@ -57,7 +57,7 @@ pub(super) fn changed(now: StorageOptions, options: &[StorageOption]) -> Result<
         }
     }
     let layout = said.layout.unwrap_or(now.layout);
-    Ok(StorageOptions { compression: compression(now.compression, &said)?, layout })
+    Ok(StorageOptions { compression: compression(now.compression, &said)?, layout, ..now })
 }
 
 /// The options of the table after RESET of these options. As in PostgreSQL, unknown names are no error.
@@ -73,7 +73,7 @@ pub(super) fn reset(now: StorageOptions, options: &[StorageOption]) -> Result<St
         ..Said::default()
     };
     let layout = if is_reset("layout") { LeafLayout::default() } else { now.layout };
-    Ok(StorageOptions { compression: compression(now.compression, &said)?, layout })
+    Ok(StorageOptions { compression: compression(now.compression, &said)?, layout, ..now })
 }
 
 fn invalid(message: String) -> SqlError {

@@ -15,7 +15,7 @@ use crate::names::object_name;
 use bumpalo::Bump;
 use varve_engine::{
     Change, Check, ColumnSource, Datum, Error as EngineError, Named, NewIndex, ObjectId, Outcome, PrimaryKey,
-    RowImage, ScanSpec, TableDef, Transaction, Value,
+    RowImage, ScanSpec, StorageOptions, TableDef, Transaction, Value,
 };
 
 use super::drop::{Dependent, defaults_of_owned, drop_dependents};
@@ -23,6 +23,7 @@ use super::notice::{Notices, Result, duplicate_in_build, notice, tell_of_compres
 use super::reference;
 use super::sequence::InTransaction;
 use super::sequence_ddl::SequenceDdl;
+use super::tablespace;
 use super::{Facts, Failure};
 use crate::ast::{AlterTable, ColumnAction, TableAction};
 use crate::bind::alter::{Alteration, NewColumn, Renaming};
@@ -140,6 +141,43 @@ pub(super) fn rename_index(
     Ok("ALTER INDEX")
 }
 
+/// ALTER INDEX ... SET TABLESPACE
+pub(super) fn move_index(
+    (schema, name): (&str, &str),
+    tablespace: &str,
+    if_exists: bool,
+    txn: &mut Transaction,
+    facts: &Facts,
+    notices: &mut Notices,
+) -> Result<&'static str> {
+    let catalog = txn.catalog();
+    let (table, index) = match catalog.resolve(schema, name) {
+        Some(Named::Index(table, index)) => (table, index),
+        Some(Named::PrimaryKey(_)) => {
+            let refused = SqlError::unsupported("ALTER INDEX ... SET TABLESPACE of a primary key");
+            return Err(refused.with_hint("A primary key is where the rows are: move the table.").into());
+        }
+        Some(_) => {
+            let message = format!("\"{name}\" is not an index");
+            return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, message).into());
+        }
+        None => {
+            let message = format!("relation \"{name}\" does not exist");
+            if if_exists {
+                notice(notices, "00000", format!("{message}, skipping"));
+                return Ok("ALTER INDEX");
+            }
+            return Err(SqlError::new(SqlState::UNDEFINED_TABLE, message).into());
+        }
+    };
+    let to = tablespace::named(tablespace, txn, &catalog, facts)?;
+    let now = catalog.table_by_id(table).and_then(|def| def.index(index).map(|index| index.tablespace()));
+    if now != Some(to) {
+        txn.set_index_tablespace(table, index, to)?;
+    }
+    Ok("ALTER INDEX")
+}
+
 /// Error 42501 if the name means a system table. Otherwise returns `missing`, the error that there is no such
 /// table.
 fn not_of_users(name: &ast::ObjectName, missing: SqlError) -> SqlError {
@@ -184,12 +222,7 @@ impl Alter<'_> {
     pub(super) fn apply(&mut self, table: Arc<TableDef>, alteration: Alteration) -> Result<()> {
         match alteration {
             Alteration::PrimaryKey(key) => self.add_primary_key(&table, key),
-            Alteration::Unique(name, columns) => {
-                let new =
-                    NewIndex { table: table.id, name: name.clone(), columns, unique: true, constraint: true };
-                self.txn.create_index(new).map_err(|e| duplicate_in_build(e, &name, &table))?;
-                Ok(())
-            }
+            Alteration::Unique(name, columns) => self.add_unique(&table, name, columns),
             Alteration::Check(_) | Alteration::Foreign(_) => {
                 let (def, added) = self.add_constraint(&table, alteration)?;
                 self.check_rows(&def, added)
@@ -240,12 +273,34 @@ impl Alter<'_> {
                 }
                 Ok(())
             }
+            Alteration::SetTablespace(name) => self.set_tablespace(&table, &name),
             Alteration::DropConstraint(name, cascade) => self.drop_constraint(&table, &name, cascade),
             Alteration::Nothing(message) => {
                 notice(self.notices, "00000", message);
                 Ok(())
             }
         }
+    }
+
+    fn set_tablespace(&mut self, table: &TableDef, name: &str) -> Result<()> {
+        let catalog = self.txn.catalog();
+        let tablespace = tablespace::named(name, self.txn, &catalog, self.facts)?;
+        if tablespace != table.storage.tablespace {
+            self.txn.set_storage(table.id, StorageOptions { tablespace, ..table.storage })?;
+        }
+        Ok(())
+    }
+
+    fn add_unique(&mut self, table: &Arc<TableDef>, name: String, columns: Vec<usize>) -> Result<()> {
+        let catalog = self.txn.catalog();
+        let tablespace = match table.is_paged() {
+            true => tablespace::of_new(None, self.txn, &catalog, self.facts)?,
+            false => None,
+        };
+        let (unique, constraint) = (true, true);
+        let new = NewIndex { table: table.id, name: name.clone(), columns, unique, constraint, tablespace };
+        self.txn.create_index(new).map_err(|e| duplicate_in_build(e, &name, table))?;
+        Ok(())
     }
 
     fn rename_constraint(&mut self, table: &TableDef, from: &str, to: &str) -> Result<()> {

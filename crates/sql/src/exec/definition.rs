@@ -16,6 +16,7 @@ use super::Facts;
 use super::drop;
 use super::notice::{Notices, Result, duplicate_in_build, notice, tell_of_compression};
 use super::sequence_ddl::SequenceDdl;
+use super::tablespace;
 use crate::ast::{CreateIndex, CreateSchema, CreateTable, Definition, DropKind, Truncate};
 use crate::bind::index::IndexSpec;
 use crate::bind::{Binder, only};
@@ -38,7 +39,7 @@ pub fn run(
         Definition::CreateTableAs(_) => {
             return Err(SqlError::internal("a table of a query as a definition alone").into());
         }
-        Definition::CreateIndex(i) => create_index(&mut b, i, txn, notices)?,
+        Definition::CreateIndex(i) => create_index(&mut b, i, txn, facts, notices)?,
         Definition::CreateView(v) => super::view::create_view(&mut b, v, txn)?,
         Definition::CreateSequence(s) => {
             let name = object_name(&s.name)?;
@@ -53,6 +54,11 @@ pub fn run(
         Definition::RenameIndex(r) => {
             let (schema, name) = object_name(&r.name)?;
             super::alter::rename_index((&schema, &name), &r.to, r.if_exists, txn, notices)?
+        }
+        Definition::MoveIndex(m) => {
+            let (schema, name) = object_name(&m.name)?;
+            let index = (&*schema, &*name);
+            super::alter::move_index(index, &m.tablespace, m.if_exists, txn, facts, notices)?
         }
         Definition::Comment(c) => super::comment::comment(&catalog, c, txn, notices)?,
         Definition::Truncate(t) => truncate(&mut b, t, txn, notices)?,
@@ -82,13 +88,21 @@ fn create_table(
     }
     tell_of_compression(txn, spec.table.storage, notices);
     let method = TableMethod::of_new_table(t.method.as_deref(), facts.table_method)?;
-    let table = txn.create_table(NewTable { engine: method.engine(), ..spec.table })?;
+    let (engine, catalog) = (method.engine(), txn.catalog());
+    let mut storage = spec.table.storage;
+    // The setting `default_tablespace` does not concern the memory-oriented engines.
+    if engine.is_none() || t.tablespace.is_some() {
+        storage.tablespace = tablespace::of_new(t.tablespace.as_deref(), txn, &catalog, facts)?;
+    }
+    let of_keys = if engine.is_none() { tablespace::of_new(None, txn, &catalog, facts)? } else { None };
+    let table = txn.create_table(NewTable { engine, storage, ..spec.table })?;
     for (ordinal, mut sequence) in spec.sequences {
         sequence.owned_by = Some((table.id, ordinal));
         txn.create_sequence(sequence)?;
     }
     for (name, columns) in spec.uniques {
-        txn.create_index(NewIndex { table: table.id, name, columns, unique: true, constraint: true })?;
+        let (table, tablespace) = (table.id, of_keys);
+        txn.create_index(NewIndex { table, name, columns, unique: true, constraint: true, tablespace })?;
     }
     for key in &spec.foreign_keys {
         let catalog = txn.catalog();
@@ -104,9 +118,10 @@ fn create_index(
     b: &mut Binder<'_>,
     i: &CreateIndex,
     txn: &mut Transaction,
+    facts: &Facts,
     notices: &mut Notices,
 ) -> Result<&'static str> {
-    let IndexSpec { new, derived, if_not_exists } = b.create_index(i)?;
+    let IndexSpec { mut new, derived, if_not_exists } = b.create_index(i)?;
     let (schema, _) = object_name(&i.table)?;
     if b.catalog.resolve(&schema, &new.name).is_some() {
         let message = format!("relation \"{}\" already exists", new.name);
@@ -117,6 +132,10 @@ fn create_index(
         return Err(SqlError::new(SqlState::DUPLICATE_TABLE, message).into());
     }
     let (name, table) = (new.name.clone(), b.existing_table(&i.table)?);
+    if table.is_paged() || i.tablespace.is_some() {
+        let catalog = txn.catalog();
+        new.tablespace = tablespace::of_new(i.tablespace.as_deref(), txn, &catalog, facts)?;
+    }
     let made = match derived {
         None => txn.create_index(new),
         Some(derived) => txn.create_derived_index(new, derived),

@@ -34,6 +34,7 @@ pub mod sets;
 mod sort;
 mod sought;
 pub mod sum;
+pub(crate) mod tablespace;
 mod unnest;
 mod upsert;
 mod view;
@@ -132,6 +133,8 @@ pub struct Facts {
     pub encoding: crate::encoding::Encoding,
     /// The access method of new tables without USING.
     pub table_method: crate::table_method::TableMethod,
+    /// The tablespace of new tables and indexes without TABLESPACE; empty means the data space.
+    pub default_tablespace: String,
     /// How long the statement waits for a lock.
     pub lock_timeout: Option<std::time::Duration>,
     /// State of `random()`.

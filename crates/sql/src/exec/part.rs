@@ -43,6 +43,13 @@ pub(super) fn create_part(
         return Err(SqlError::new(SqlState::DUPLICATE_TABLE, message).into());
     }
     check_method(t, &table)?;
+    let catalog = txn.catalog();
+    if let Some(name) = &t.tablespace
+        && super::tablespace::named(name, txn, &catalog, facts)? != table.storage.tablespace
+    {
+        let hint = "Name it for the partitioned table: its partitions are stored together.";
+        return Err(SqlError::unsupported("a tablespace of a partition alone").with_hint(hint).into());
+    }
     check_bound(table.partitions.as_ref().map_or(&[], |p| &p.parts), &part)?;
     let is_default = part.bound == Bound::Default;
     let (schema, name) = (part.schema.clone(), part.name.clone());

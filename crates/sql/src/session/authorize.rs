@@ -339,6 +339,7 @@ impl Check<'_> {
                 }
             }
             Definition::RenameIndex(r) => self.owner_of(&r.name),
+            Definition::MoveIndex(m) => self.owner_of(&m.name),
             Definition::Comment(c) => self.comments(c),
             Definition::Truncate(t) => self.truncates(t),
             Definition::CreateSchema(_) => match self.catalog.database_by_id(self.catalog.database()) {

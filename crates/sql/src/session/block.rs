@@ -218,6 +218,7 @@ impl Session {
             self.facts.forms = self.settings.forms();
             self.facts.encoding = self.settings.encoding();
             self.facts.table_method = self.settings.table_method();
+            self.facts.default_tablespace = self.settings.get("default_tablespace").unwrap_or_default();
             self.logging = Logging::of(&self.settings);
             let application_name = self.settings.get("application_name").unwrap_or_default();
             plant_panic(&application_name);

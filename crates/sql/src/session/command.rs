@@ -134,6 +134,7 @@ impl Session {
             Utility::View(options) => self.view_options(options)?,
             Utility::Owner(change) => self.change_owner(change)?,
             Utility::Database(command) => self.database_command(command)?,
+            Utility::Tablespace(command) => self.tablespace_command(command)?,
             Utility::CreateExtension(name, if_not_exists) => self.create_extension(name, *if_not_exists)?,
             Utility::SetRole(name, local) => {
                 self.warned_of_local(*local).set_role(name.as_deref(), *local)?

@@ -19,6 +19,7 @@ use super::run::Ran;
 use crate::ast::{CreateTableAs, Definition, Ident, Statement};
 use crate::bind::{limits, storage};
 use crate::error::{Result, SqlError, SqlState};
+use crate::exec::tablespace;
 use crate::kept::KeptRows;
 use crate::names::{cannot_create, fold, object_name};
 use crate::sink::{Column, CommandTag, Severity};
@@ -54,7 +55,7 @@ impl Session {
             engine: method.engine(),
             ..NewTable::new(&*schema, &*name, columns)
         };
-        self.make_table(definition, new)?;
+        self.make_table(definition, t, new)?;
         if !t.with_data {
             return Ok(CommandTag::Plain("CREATE TABLE AS"));
         }
@@ -123,9 +124,15 @@ impl Session {
         }
     }
 
-    fn make_table(&mut self, definition: &Definition, new: NewTable) -> Result<()> {
+    fn make_table(&mut self, definition: &Definition, t: &CreateTableAs, mut new: NewTable) -> Result<()> {
         let who = self.facts.who;
-        let txn = self.begin_engine();
+        self.begin_engine();
+        let Some(txn) = self.txn.as_mut() else { return Err(SqlError::internal("no transaction")) };
+        if new.engine.is_none() || t.tablespace.is_some() {
+            let catalog = txn.catalog();
+            let said = t.tablespace.as_deref();
+            new.storage.tablespace = tablespace::of_new(said, txn, &catalog, &self.facts)?;
+        }
         txn.start_statement();
         let before = txn.made().len();
         txn.bind_definitions();

@@ -46,6 +46,7 @@ mod plan;
 mod portals;
 mod roles;
 mod run;
+mod tablespace;
 mod view;
 mod watchdog;
 
@@ -455,9 +456,8 @@ impl Session {
         let (database, seat) = database::enter(&shared, &catalog, &params, &identity, Arc::clone(&cancel))?;
         let is_superuser = Holder::of(&catalog, who).is_superuser();
         let settings = first_settings(&shared, &database, &params, &user, is_superuser)?;
-        let seed = std::process::id() as u64
-            ^ crate::eval::func::clock_us() as u64
-            ^ (params.process_id as u64) << 32;
+        let seed = crate::eval::func::clock_us() as u64 ^ (params.process_id as u64) << 32;
+        let seed = seed ^ u64::from(std::process::id());
         let facts = Facts {
             session_user: user.clone(),
             user,
@@ -472,6 +472,7 @@ impl Session {
             forms: settings.forms(),
             encoding: settings.encoding(),
             table_method: settings.table_method(),
+            default_tablespace: settings.get("default_tablespace").unwrap_or_default(),
             lock_timeout: block::defaults(&settings).lock_timeout,
             random: Cell::new(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1),
             cancel,

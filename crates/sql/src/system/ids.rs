@@ -6,7 +6,7 @@
 //!
 //! This module knows nothing about names.
 
-use varve_engine::{EngineKind, TableId};
+use varve_engine::{EngineKind, SpaceId, TableId};
 
 /// `pg_catalog`
 pub const PG_CATALOG: u32 = 11;
@@ -20,6 +20,8 @@ pub const DATABASE_OWNER: u32 = 6171;
 pub const DEFAULT_TABLESPACE: u32 = 1663;
 /// `pg_global`
 pub const GLOBAL_TABLESPACE: u32 = 1664;
+/// The number of a tablespace is added to this one.
+const TABLESPACES: u32 = 16_384;
 /// The access method of tables.
 pub const HEAP: u32 = 2;
 /// The access method of indexes.
@@ -27,6 +29,11 @@ pub const BTREE: u32 = 403;
 /// The first OID for access methods of the memory-oriented table engines. The number of an engine is added to
 /// it.
 const MEMORY_ENGINES: u32 = 13_900;
+
+/// The OID of a tablespace that CREATE TABLESPACE has made.
+pub fn tablespace(id: SpaceId) -> u32 {
+    TABLESPACES + u32::from(id.0)
+}
 
 /// The access method of a table engine.
 pub fn table_method(engine: &str) -> u32 {

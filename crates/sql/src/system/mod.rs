@@ -46,6 +46,7 @@ mod relation_tables;
 mod relations;
 pub mod show;
 pub mod statistics;
+pub mod tablespaces;
 mod types;
 mod watched;
 

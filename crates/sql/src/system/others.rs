@@ -6,7 +6,7 @@ use varve_engine::{BOOTSTRAP_ROLE, ColumnType, DatabaseDef, Datum, Interval, Rol
 
 use super::constraints::Constraint;
 use super::relations::{object_of, relations};
-use super::{Fill, Rows, SystemContext, char1, constraints, ids, list, oid, show, text, types};
+use super::{Fill, Rows, SystemContext, char1, constraints, ids, list, oid, show, tablespaces, text, types};
 use crate::eval::func::clock_us;
 use crate::time::{self, Zone};
 
@@ -19,7 +19,7 @@ pub fn fill(name: &str) -> Option<Fill> {
         "pg_namespace" => pg_namespace,
         "pg_database" => pg_database,
         "pg_db_role_setting" => pg_db_role_setting,
-        "pg_tablespace" => pg_tablespace,
+        "pg_tablespace" => tablespaces::pg_tablespace,
         "pg_am" => pg_am,
         "pg_opclass" => pg_opclass,
         "pg_collation" => pg_collation,
@@ -96,12 +96,6 @@ fn pg_database(world: &SystemContext, rows: &mut Rows<'_>) {
             ("datctype", text("C.UTF-8")),
             ("datacl", show::acl(&world.catalog, database.id)),
         ]);
-    }
-}
-
-fn pg_tablespace(_: &SystemContext, rows: &mut Rows<'_>) {
-    for (id, name) in [(ids::DEFAULT_TABLESPACE, "pg_default"), (ids::GLOBAL_TABLESPACE, "pg_global")] {
-        rows.add([("oid", oid(id)), ("spcname", text(name)), ("spcowner", owner())]);
     }
 }
 

@@ -13,8 +13,8 @@ use varve_engine::{
 use super::constraints::Demand;
 use super::relations::{IndexKey, IndexOf, Relation, What, namespace, relations, sequence_type};
 use super::{
-    Fill, Rows, SystemContext, attnum, char1, constraints, definitions, ids, list, oid, show, text, type_row,
-    vector,
+    Fill, Rows, SystemContext, attnum, char1, constraints, definitions, ids, list, oid, show, tablespaces,
+    text, type_row, vector,
 };
 use crate::nextval::draws_from;
 use crate::partition;
@@ -76,6 +76,7 @@ fn pg_class(world: &SystemContext, rows: &mut Rows<'_>) {
             ("relowner", oid(r.owner(catalog))),
             ("relam", oid(method)),
             ("relfilenode", oid(if matches!(kind, 'v' | 'p' | 'I') { 0 } else { r.oid })),
+            ("reltablespace", tablespaces::oid_of(&r)),
             ("reltuples", Value::Float4(tuples)),
             ("relhasindex", Value::Bool(has_index)),
             ("relpersistence", char1(if unlogged { 'u' } else { 'p' })),
@@ -210,6 +211,7 @@ fn pg_indexes(world: &SystemContext, rows: &mut Rows<'_>) {
             ("schemaname", text(r.schema)),
             ("tablename", text(&index.table.name)),
             ("indexname", text(r.name)),
+            ("tablespace", tablespaces::name_of(world, &r)),
             ("indexdef", text(world.printing(false).index(&r, &index))),
         ]);
     }
@@ -298,6 +300,7 @@ fn pg_tables(world: &SystemContext, rows: &mut Rows<'_>) {
             ("schemaname", text(r.schema)),
             ("tablename", text(r.name)),
             ("tableowner", text(show::role_name(&world.catalog, r.owner(&world.catalog)))),
+            ("tablespace", tablespaces::name_of(world, &r)),
             ("hasindexes", Value::Bool(has_index)),
             ("hasrules", Value::Bool(false)),
             ("hastriggers", Value::Bool(matches!(r.what, What::Table(t) if !t.foreign_keys.is_empty()))),

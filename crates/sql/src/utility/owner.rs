@@ -78,6 +78,9 @@ pub(super) fn of_object(statement: &NodeEnum, a: &AlterOwnerStmt) -> Result<Util
             Ok(Utility::Owner(Box::new(OwnerChange::Of(Owned::Schema(name.sval.clone()), to))))
         }
         (ObjectType::ObjectDatabase, Some(NodeEnum::String(name))) => super::database::owner(&name.sval, a),
+        (ObjectType::ObjectTablespace, Some(NodeEnum::String(name))) => {
+            super::tablespace::owner(&name.sval, a)
+        }
         _ => Err(tag::unsupported(statement)),
     }
 }

@@ -17,5 +17,6 @@ mod slt;
 mod statistics;
 mod stopped;
 mod support;
+mod tablespaces;
 mod upserts;
 mod waiting;

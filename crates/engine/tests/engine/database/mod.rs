@@ -69,7 +69,8 @@ pub fn create_by_columns(database: &Arc<Database>, name: &str) -> Arc<TableDef> 
 pub fn index_on_v(database: &Arc<Database>, def: &TableDef, name: &str, unique: bool) -> Arc<TableDef> {
     let mut txn = database.begin(RC);
     let columns = vec![1];
-    let new = NewIndex { table: def.id, name: name.into(), columns, unique, constraint: false };
+    let new =
+        NewIndex { table: def.id, name: name.into(), columns, unique, constraint: false, tablespace: None };
     let def = txn.create_index(new).unwrap();
     txn.commit().unwrap();
     def

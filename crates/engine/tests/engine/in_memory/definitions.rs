@@ -83,6 +83,7 @@ fn a_dropped_database_takes_its_tables_along() {
             columns: vec![1],
             unique: false,
             constraint: false,
+            tablespace: None,
         };
         txn.create_index(new).unwrap();
         txn.commit().unwrap();
@@ -106,8 +107,14 @@ fn indexes_and_columns_are_changed_by_copying() {
         let (directory, database) = empty(1);
         let def = make(&database, "t", engine);
         load(&database, &def, (0..3000).map(|id| (id, id / 2)));
-        let new =
-            NewIndex { table: def.id, name: "t_v".into(), columns: vec![1], unique: true, constraint: false };
+        let new = NewIndex {
+            table: def.id,
+            name: "t_v".into(),
+            columns: vec![1],
+            unique: true,
+            constraint: false,
+            tablespace: None,
+        };
         let mut txn = begin(&database, RC);
         let error = txn.create_index(new.clone()).unwrap_err();
         assert!(matches!(error, Error::UniqueViolation { .. }), "{error}");

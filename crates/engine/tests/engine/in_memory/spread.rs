@@ -72,6 +72,7 @@ fn rows_of_all_partitions_are_read_in_the_order_of_each_index() {
                 columns: vec![1],
                 unique: false,
                 constraint: false,
+                tablespace: None,
             };
             txn.create_index(new).unwrap();
             txn.commit().unwrap();
@@ -200,6 +201,7 @@ fn a_unique_key_has_the_columns_of_the_partition_key() {
         columns,
         unique: true,
         constraint: false,
+        tablespace: None,
     };
     assert!(matches!(txn.create_index(index(vec![1])), Err(Error::Unsupported { .. })));
     let def = txn.create_index(index(vec![1, 0])).unwrap();

@@ -95,7 +95,12 @@ pub(super) const TABLE: &[Builtin] = &[
     strict("pg_get_statisticsobjdef", &[Oid], Text, UNKNOWN),
     strict("pg_get_statisticsobjdef_columns", &[Oid], Text, UNKNOWN),
     strict("pg_get_partition_constraintdef", &[Oid], Text, UNKNOWN),
-    strict("pg_tablespace_location", &[Oid], Text, |_, _| Ok(Datum::Text(""))),
+    catalog("pg_tablespace_location", &[Oid], Text, |a, cx| {
+        let found = u32::try_from(int(a, 0)).ok();
+        let found =
+            found.and_then(|number| Some(system::tablespaces::with_oid(cx.env.world().ok()?, number)));
+        Ok(cx.text(&found.flatten().map(|one| one.location).unwrap_or_default()))
+    }),
     strict("pg_relation_is_publishable", &[CLASS], Bool, |_, _| Ok(Datum::Bool(false))),
     catalog("pg_relation_is_updatable", &[CLASS, Bool], Int4, |a, cx| {
         // The bits of UPDATE, INSERT and DELETE. Views cannot be changed.

@@ -13,7 +13,8 @@ use super::{Builtin, catalog, text};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::{Cx, reg};
 use crate::rights::{Holder, Kind, Object, Who, memberships};
-use crate::system::{self, SystemContext, What, ids};
+use crate::system::tablespaces::{self, owner_of};
+use crate::system::{self, SystemContext, What};
 use crate::ty::Reg;
 use crate::ty::Ty::{Bool, Int2, Name, Oid, Text};
 
@@ -272,22 +273,28 @@ fn of_type<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     Ok(if is_there { for_all(&holder, &wanted) } else { Datum::Null })
 }
 
-/// Checks rights on a tablespace. Every role creates tables in `pg_default`, but only superusers have rights
-/// on tablespaces.
+/// Checks rights on a tablespace. Every role creates tables in `pg_default`, but only superusers and the owner
+/// have rights on a tablespace.
 fn of_tablespace<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
-    const TABLESPACES: [(u32, &str); 2] =
-        [(ids::DEFAULT_TABLESPACE, "pg_default"), (ids::GLOBAL_TABLESPACE, "pg_global")];
     let (holder, object, list) = parts(a, cx)?;
-    let is_there = match object {
-        Datum::Text(name) if TABLESPACES.iter().any(|(_, known)| *known == name) => true,
-        Datum::Text(name) => {
-            let message = format!("tablespace \"{name}\" does not exist");
-            return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message));
+    let world = cx.env.world()?;
+    let known = |is_it: &dyn Fn(&(u32, &str)) -> bool| tablespaces::KNOWN.iter().any(is_it);
+    let (is_known, made) = match object {
+        Datum::Text(name) => match tablespaces::named(world, name) {
+            None if !known(&|one| one.1 == name) => {
+                let message = format!("tablespace \"{name}\" does not exist");
+                return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message));
+            }
+            made => (true, made),
+        },
+        number => {
+            let number = number.as_integer().and_then(|number| u32::try_from(number).ok()).unwrap_or(0);
+            (known(&|one| one.0 == number), tablespaces::with_oid(world, number))
         }
-        number => TABLESPACES.iter().any(|(id, _)| number.as_integer() == Some(i64::from(*id))),
     };
     wanted(list, Rights::CREATE)?;
-    Ok(if is_there { Datum::Bool(holder.is_superuser()) } else { Datum::Null })
+    let owns = made.as_ref().is_some_and(|one| holder.is(owner_of(one)));
+    Ok(if is_known || made.is_some() { Datum::Bool(holder.is_superuser() || owns) } else { Datum::Null })
 }
 
 /// Whether a role is a member of another role: directly or indirectly (MEMBER), or only through inherited

@@ -7,13 +7,13 @@
 //!
 //! This module knows nothing about pages (`varve_engine::Sizes`).
 
-use varve_engine::{Catalog, Datum, IndexDef, ObjectId, POSTGRES, Sizes, TableDef};
+use varve_engine::{Catalog, Datum, IndexDef, ObjectId, POSTGRES, Sizes, SpaceId, TableDef};
 
 use super::objects::{of_relation, oid};
 use super::{Builtin, catalog, int, strict, text};
 use crate::error::{Result, SqlError, SqlState};
 use crate::eval::Cx;
-use crate::system::{Relation, What, ids};
+use crate::system::{Relation, What, ids, tablespaces};
 use crate::ty::Reg;
 use crate::ty::Ty::{self, Int8, Name, Numeric, Oid, Text};
 
@@ -52,15 +52,21 @@ pub(super) const TABLE: &[Builtin] = &[
     catalog("pg_tablespace_size", &[Name], Int8, |a, cx| match text(a, 0) {
         "pg_default" => whole(cx),
         "pg_global" => Ok(Datum::Int8(0)),
-        other => {
-            let message = format!("tablespace \"{other}\" does not exist");
-            Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message))
-        }
+        other => match tablespaces::named(cx.env.world()?, other) {
+            Some(one) => in_tablespace(cx, one.id),
+            None => {
+                let message = format!("tablespace \"{other}\" does not exist");
+                Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message))
+            }
+        },
     }),
     catalog("pg_tablespace_size", &[Oid], Int8, |a, cx| match oid(a, 0) {
         ids::DEFAULT_TABLESPACE => whole(cx),
         ids::GLOBAL_TABLESPACE => Ok(Datum::Int8(0)),
-        _ => Ok(Datum::Null),
+        other => match tablespaces::with_oid(cx.env.world()?, other) {
+            Some(one) => in_tablespace(cx, one.id),
+            None => Ok(Datum::Null),
+        },
     }),
     strict("pg_size_pretty", &[Int8], Text, |a, cx| Ok(cx.text(&pretty(int(a, 0))))),
     strict("pg_size_pretty", &[Numeric], Text, |a, cx| match a[0] {
@@ -78,6 +84,18 @@ fn bytes(count: u64) -> Datum<'static> {
 fn of<'a>(a: &[Datum<'a>], cx: &Cx<'a>, size: fn(&Sizes, &Relation<'_>) -> Option<u64>) -> Result<Datum<'a>> {
     let Some(relation) = of_relation(a, cx)? else { return Ok(Datum::Null) };
     Ok(size(cx.env.world()?.sizes()?, &relation).map_or(Datum::Null, bytes))
+}
+
+/// The size of the tables and indexes in a tablespace.
+fn in_tablespace<'a>(cx: &Cx<'a>, id: SpaceId) -> Result<Datum<'a>> {
+    let world = cx.env.world()?;
+    let sizes = world.sizes()?;
+    let of_table = |table: &TableDef| {
+        let rows = if table.storage.tablespace == Some(id) { sizes.table_bytes(table) } else { 0 };
+        let here = table.indexes.iter().filter(|index| index.tablespace() == Some(id));
+        rows + here.map(|index| sizes.index_bytes(index)).sum::<u64>()
+    };
+    Ok(bytes(world.catalog.all_tables().map(|table| of_table(table)).sum()))
 }
 
 fn whole<'a>(cx: &Cx<'a>) -> Result<Datum<'a>> {

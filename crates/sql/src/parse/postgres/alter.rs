@@ -9,13 +9,13 @@ use pg_query::protobuf::{
 };
 use varve_engine::Identity;
 
-use super::definition::{is_cascade, is_only, refuse, storage_options};
-use super::node::options;
+use super::definition::{is_cascade, is_only, refuse};
+use super::node::{options, storage_options};
 use super::place::{Reader, kind};
 use super::table::identity_of;
 use crate::ast::{
-    AlterSequence, AlterTable, ColumnAction, Definition, RenameIndex, SequenceAction, SequenceOptions,
-    StorageOption, TableAction,
+    AlterSequence, AlterTable, ColumnAction, Definition, MoveIndex, RenameIndex, SequenceAction,
+    SequenceOptions, StorageOption, TableAction,
 };
 use crate::error::{Result, SqlError};
 use crate::utility::tag;
@@ -24,7 +24,21 @@ use crate::utility::tag;
 const ALWAYS: i32 = b'a' as i32;
 
 impl Reader<'_> {
-    pub(super) fn alter_table(&self, a: &AlterTableStmt, statement: &NodeEnum) -> Result<AlterTable> {
+    /// Converts ALTER TABLE, and ALTER INDEX ... SET TABLESPACE.
+    pub(super) fn alter_relation(&self, a: &AlterTableStmt, statement: &NodeEnum) -> Result<Definition> {
+        if a.objtype() == ObjectType::ObjectIndex
+            && let [command] = a.cmds.as_slice()
+            && let NodeEnum::AlterTableCmd(command) = kind(Some(command))?
+            && command.subtype() == AlterTableType::AtSetTableSpace
+        {
+            let name = self.relation(a.relation.as_ref())?;
+            let tablespace = command.name.clone();
+            return Ok(Definition::MoveIndex(MoveIndex { name, if_exists: a.missing_ok, tablespace }));
+        }
+        self.alter_table(a, statement).map(Definition::AlterTable)
+    }
+
+    fn alter_table(&self, a: &AlterTableStmt, statement: &NodeEnum) -> Result<AlterTable> {
         let is_table = a.objtype() == ObjectType::ObjectTable;
         let mut actions = Vec::with_capacity(a.cmds.len());
         for command in &a.cmds {
@@ -63,6 +77,7 @@ impl Reader<'_> {
             }
             AlterTableType::AtSetRelOptions => TableAction::SetOptions(listed(c)?),
             AlterTableType::AtResetRelOptions => TableAction::ResetOptions(listed(c)?),
+            AlterTableType::AtSetTableSpace => TableAction::SetTablespace(c.name.clone()),
             _ => match self.column_action(c)? {
                 Some(action) => TableAction::AlterColumn { name: name(), action },
                 None => return Ok(None),

@@ -14,7 +14,7 @@ use pg_query::protobuf::{
     ViewStmt,
 };
 
-use super::node::options;
+use super::node::storage_options;
 use super::place::{Reader, kind, strings};
 use super::written;
 use crate::ast::{
@@ -38,7 +38,7 @@ impl Reader<'_> {
             NodeEnum::ViewStmt(s) => Definition::CreateView(self.create_view(s)?),
             NodeEnum::CreateSeqStmt(s) => Definition::CreateSequence(self.create_sequence(s)?),
             NodeEnum::CreateSchemaStmt(s) => Definition::CreateSchema(create_schema(s)?),
-            NodeEnum::AlterTableStmt(s) => Definition::AlterTable(self.alter_table(s, statement)?),
+            NodeEnum::AlterTableStmt(s) => self.alter_relation(s, statement)?,
             NodeEnum::AlterSeqStmt(s) => Definition::AlterSequence(self.alter_sequence(s)?),
             NodeEnum::RenameStmt(s) => self.rename(s, statement)?,
             NodeEnum::AlterObjectSchemaStmt(s) => self.set_schema(s, statement)?,
@@ -99,7 +99,7 @@ impl Reader<'_> {
     ) -> Result<Definition> {
         let table = into.rel.as_ref();
         let unlogged = persistence(table, "a temporary table")?;
-        let method = storage(&into.access_method, into.on_commit(), &into.table_space_name)?;
+        let method = storage(&into.access_method, into.on_commit())?;
         Ok(Definition::CreateTableAs(CreateTableAs {
             name: self.relation(table)?,
             if_not_exists,
@@ -107,6 +107,7 @@ impl Reader<'_> {
             columns: self.idents(&into.col_names, -1)?,
             options: storage_options(&into.options)?,
             method,
+            tablespace: said(&into.table_space_name),
             query: Box::new(self.query(query)?),
             with_data: !into.skip_data,
         }))
@@ -119,7 +120,6 @@ impl Reader<'_> {
             (i.nulls_not_distinct, "NULLS NOT DISTINCT"),
             (!matches!(i.access_method.as_str(), "" | "btree"), "an index method other than btree"),
             (!storage_options(&i.options)?.iter().all(is_tuning), "this option of an index"),
-            (!i.table_space.is_empty(), "a tablespace"),
         ])?;
         let mut keys = Vec::with_capacity(i.index_params.len());
         for key in &i.index_params {
@@ -136,6 +136,7 @@ impl Reader<'_> {
             if_not_exists: i.if_not_exists,
             keys,
             predicate: i.where_clause.as_deref().map(|node| self.kept(Some(node))).transpose()?,
+            tablespace: said(&i.table_space),
         })
     }
 
@@ -257,22 +258,15 @@ pub(super) fn persistence(relation: Option<&RangeVar>, temporary: &str) -> Resul
 }
 
 /// The table access method that CREATE TABLE names, if it names one.
-pub(super) fn storage(method: &str, on_commit: OnCommitAction, tablespace: &str) -> Result<Option<String>> {
+pub(super) fn storage(method: &str, on_commit: OnCommitAction) -> Result<Option<String>> {
     let is_plain = matches!(on_commit, OnCommitAction::Undefined | OnCommitAction::OncommitNoop);
-    refuse(&[(!is_plain, "ON COMMIT"), (!tablespace.is_empty(), "a tablespace")])?;
-    Ok((!method.is_empty()).then(|| method.to_owned()))
+    refuse(&[(!is_plain, "ON COMMIT")])?;
+    Ok(said(method))
 }
 
-/// The options of WITH, SET or RESET.
-pub(super) fn storage_options(list: &[Node]) -> Result<Vec<StorageOption>> {
-    let one = |option: super::node::Opt<'_>| StorageOption {
-        name: match option.namespace() {
-            "" => option.name().to_owned(),
-            namespace => format!("{namespace}.{}", option.name()),
-        },
-        value: option.value().map(|_| option.text().unwrap_or_default()),
-    };
-    Ok(options(list)?.into_iter().map(one).collect())
+/// A name that the statement may leave out.
+pub(super) fn said(name: &str) -> Option<String> {
+    (!name.is_empty()).then(|| name.to_owned())
 }
 
 /// Whether the relation has ONLY before its name.

@@ -9,7 +9,7 @@
 use pg_query::NodeEnum;
 use pg_query::protobuf::{AConst, DefElem, Node, RangeVar, ScanToken, Token, a_const::Val};
 
-use crate::ast::{Ident, ObjectName};
+use crate::ast::{Ident, ObjectName, StorageOption};
 use crate::error::{Result, SqlError, SqlState};
 
 /// The text of a statement. Finds parts of it by the positions that nodes have.
@@ -110,6 +110,18 @@ pub(crate) fn unexpected(wanted: &str, found: Option<&NodeEnum>) -> SqlError {
 /// The options in a list.
 pub(crate) fn options(list: &[Node]) -> Result<Vec<Opt<'_>>> {
     list.iter().map(Opt::of).collect()
+}
+
+/// The options of WITH, SET or RESET.
+pub(crate) fn storage_options(list: &[Node]) -> Result<Vec<StorageOption>> {
+    let one = |option: Opt<'_>| StorageOption {
+        name: match option.namespace() {
+            "" => option.name().to_owned(),
+            namespace => format!("{namespace}.{}", option.name()),
+        },
+        value: option.value().map(|_| option.text().unwrap_or_default()),
+    };
+    Ok(options(list)?.into_iter().map(one).collect())
 }
 
 /// An option: a name, and mostly a value.

@@ -14,8 +14,8 @@ use pg_query::protobuf::{
 };
 use varve_engine::{Action, Identity};
 
-use super::definition::{persistence, refuse, storage, storage_options};
-use super::node::{Source, syntax};
+use super::definition::{persistence, refuse, said, storage};
+use super::node::{Source, storage_options, syntax};
 use super::place::{Reader, kind};
 use crate::ast::{
     ColumnDefinition, Constraint, ConstraintKind, CreateTable, ForeignKey, Ident, PartitionBound,
@@ -26,7 +26,7 @@ use crate::error::{Result, SqlError};
 impl Reader<'_> {
     pub(super) fn create_table(&self, t: &CreateStmt) -> Result<CreateTable> {
         let unlogged = persistence(t.relation.as_ref(), "a temporary table")?;
-        let method = storage(&t.access_method, t.oncommit(), &t.tablespacename)?;
+        let method = storage(&t.access_method, t.oncommit())?;
         let is_part = t.partbound.is_some();
         refuse(&[
             (t.of_typename.is_some(), "a table of a type"),
@@ -56,6 +56,7 @@ impl Reader<'_> {
             partition_by: t.partspec.as_ref().map(|by| self.partition_by(by)).transpose()?,
             options: storage_options(&t.options)?,
             method,
+            tablespace: said(&t.tablespacename),
         })
     }
 

@@ -28,7 +28,8 @@ pub fn reopened(directory: &Arc<MemoryDirectory>) -> Arc<SqlDatabase> {
     opened(PagerConfig::new(directory.clone()))
 }
 
-fn opened(mut pager: PagerConfig) -> Arc<SqlDatabase> {
+/// The database of this configuration, whose sizes are set.
+pub fn opened(mut pager: PagerConfig) -> Arc<SqlDatabase> {
     pager.pool_bytes = 8 << 20;
     pager.log_segment_bytes = 1 << 20;
     pager.log_capacity_bytes = 16 << 20;

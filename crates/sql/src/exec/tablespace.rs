@@ -1,0 +1,56 @@
+//! Finds the tablespaces that statements name, and who may use them.
+//!
+//! This module does not know where a tablespace is.
+
+use varve_engine::{Catalog, SpaceId, Transaction};
+
+use super::Facts;
+use crate::error::{Result, SqlError, SqlState};
+use crate::rights::{Holder, denied};
+use crate::system::tablespaces::owner_of;
+
+/// Error 42704: there is no tablespace of this name.
+pub(crate) fn missing(name: &str) -> SqlError {
+    SqlError::new(SqlState::UNDEFINED_OBJECT, format!("tablespace \"{name}\" does not exist"))
+}
+
+/// The tablespace of this name, in which the role may make tables and indexes. `None` means the data space.
+pub(super) fn named(
+    name: &str,
+    txn: &Transaction,
+    catalog: &Catalog,
+    facts: &Facts,
+) -> Result<Option<SpaceId>> {
+    match name {
+        "pg_default" => return Ok(None),
+        "pg_global" => {
+            let message = "only shared relations can be placed in pg_global tablespace";
+            return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
+        }
+        _ => {}
+    }
+    let found = txn.tablespaces().into_iter().find(|one| one.name == name).ok_or_else(|| missing(name))?;
+    let holder = Holder::of(catalog, facts.who);
+    if holder.is_superuser() || holder.is(owner_of(&found)) {
+        return Ok(Some(found.id));
+    }
+    Err(denied(format!("permission denied for tablespace {name}")))
+}
+
+/// The tablespace of a new table or index: the one that the statement names, or else that of the setting
+/// `default_tablespace`. As in PostgreSQL, a name in the setting without a tablespace means none.
+pub(crate) fn of_new(
+    said: Option<&str>,
+    txn: &Transaction,
+    catalog: &Catalog,
+    facts: &Facts,
+) -> Result<Option<SpaceId>> {
+    if let Some(name) = said {
+        return named(name, txn, catalog, facts);
+    }
+    let default = &*facts.default_tablespace;
+    if default.is_empty() || !txn.tablespaces().iter().any(|one| one.name == default) {
+        return Ok(None);
+    }
+    named(default, txn, catalog, facts)
+}

@@ -1,0 +1,84 @@
+//! What system tables and functions say of tablespaces.
+//!
+//! This module does not know who may make tablespaces.
+
+use varve_engine::{BOOTSTRAP_ROLE, ColumnType, Compression, Datum, ObjectId, SpaceId, Tablespace, Value};
+
+use super::relations::{Relation, What};
+use super::{Rows, SystemContext, ids, list, oid, text};
+
+/// The two tablespaces that each server has, with their OIDs.
+pub const KNOWN: [(u32, &str); 2] =
+    [(ids::DEFAULT_TABLESPACE, "pg_default"), (ids::GLOBAL_TABLESPACE, "pg_global")];
+
+/// The note with which the storage engine keeps a tablespace: its owner.
+pub fn note_of(owner: ObjectId) -> Vec<u8> {
+    owner.0.to_le_bytes().to_vec()
+}
+
+/// The owner of a tablespace.
+pub fn owner_of(tablespace: &Tablespace) -> ObjectId {
+    let note = tablespace.note.as_slice().try_into().map(u32::from_le_bytes);
+    note.map_or(BOOTSTRAP_ROLE, ObjectId)
+}
+
+/// The tablespace with this OID, if CREATE TABLESPACE has made it.
+pub fn with_oid(world: &SystemContext, number: u32) -> Option<Tablespace> {
+    world.engine.tablespaces().into_iter().find(|one| ids::tablespace(one.id) == number)
+}
+
+/// The tablespace of this name, if CREATE TABLESPACE has made it.
+pub fn named(world: &SystemContext, name: &str) -> Option<Tablespace> {
+    world.engine.tablespaces().into_iter().find(|one| one.name == name)
+}
+
+/// The tablespace of a relation; `None` means `pg_default`. The index of a primary key is where the rows are.
+fn of(relation: &Relation<'_>) -> Option<SpaceId> {
+    match relation.what {
+        What::Table(table) | What::Part(table, _) => table.storage.tablespace,
+        What::Index(index) if index.primary => index.table.storage.tablespace,
+        What::Index(index) => {
+            let found = index.table.indexes.iter().find(|one| one.id.0 == relation.oid);
+            found.and_then(|one| one.tablespace())
+        }
+        What::Sequence(_) | What::View(_) | What::System(_) => None,
+    }
+}
+
+/// The column `reltablespace`: 0 means the tablespace of the database.
+pub(super) fn oid_of(relation: &Relation<'_>) -> Value {
+    oid(of(relation).map_or(0, ids::tablespace))
+}
+
+/// The name of the tablespace of a relation; NULL means the tablespace of the database.
+pub(super) fn name_of(world: &SystemContext, relation: &Relation<'_>) -> Value {
+    let found = of(relation).and_then(|id| world.engine.tablespaces().into_iter().find(|one| one.id == id));
+    found.map_or(Value::Null, |one| text(one.name))
+}
+
+pub(super) fn pg_tablespace(world: &SystemContext, rows: &mut Rows<'_>) {
+    for (id, name) in KNOWN {
+        rows.add([("oid", oid(id)), ("spcname", text(name)), ("spcowner", oid(BOOTSTRAP_ROLE.0))]);
+    }
+    for one in world.engine.tablespaces() {
+        rows.add([
+            ("oid", oid(ids::tablespace(one.id))),
+            ("spcname", text(&one.name)),
+            ("spcowner", oid(owner_of(&one).0)),
+            ("spcoptions", options(&one)),
+        ]);
+    }
+}
+
+fn options(one: &Tablespace) -> Value {
+    let protection = (one.protection != "doublewrite").then(|| format!("protection={}", one.protection));
+    let compression = one.compression.into_iter().flat_map(|Compression { algorithm, level }| {
+        let level = (level != 0).then(|| format!("compression_level={level}"));
+        [format!("compression={algorithm}")].into_iter().chain(level)
+    });
+    let all: Vec<String> = protection.into_iter().chain(compression).collect();
+    match all.is_empty() {
+        true => Value::Null,
+        false => list(ColumnType::Text, all.iter().map(|option| Datum::Text(option))),
+    }
+}

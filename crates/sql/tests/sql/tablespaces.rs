@@ -1,0 +1,200 @@
+//! CREATE and DROP TABLESPACE, TABLESPACE on tables and indexes, and what system tables say of them.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::sync::Arc;
+
+use crate::support::{opened, session};
+use crate::waiting::{ask, run};
+use varve_device::{Directory, MemoryDirectory};
+use varve_pager::{Locations, PagerConfig};
+use varve_sql::{Session, SessionParams, SqlDatabase};
+
+struct Places([Arc<MemoryDirectory>; 2]);
+
+impl Locations for Places {
+    fn open(&self, location: &str) -> Result<Arc<dyn Directory>, String> {
+        match location {
+            "/a" => Ok(self.0[0].clone()),
+            "/b" => Ok(self.0[1].clone()),
+            other => Err(format!("directory \"{other}\" does not exist")),
+        }
+    }
+}
+
+fn open(devices: &[Arc<MemoryDirectory>; 3]) -> Arc<SqlDatabase> {
+    let [main, a, b] = devices.clone();
+    opened(PagerConfig { locations: Arc::new(Places([a, b])), ..PagerConfig::new(main) })
+}
+
+fn fresh() -> ([Arc<MemoryDirectory>; 3], Arc<SqlDatabase>) {
+    let devices = [0; 3].map(|_| MemoryDirectory::new());
+    let db = open(&devices);
+    (devices, db)
+}
+
+fn is_sound(db: &Arc<SqlDatabase>) {
+    db.engine().tick().unwrap();
+    let report = db.engine().check().unwrap();
+    assert!(report.damages.is_empty(), "{report:?}");
+}
+
+/// Runs statements, each in a transaction of its own.
+fn each(s: &mut Session, statements: &str) {
+    statements.split("; ").for_each(|sql| run(s, sql));
+}
+
+/// The tablespaces of tables and then of indexes.
+fn places(s: &mut Session) -> Vec<String> {
+    let of_tables = "select tablename, tablespace from pg_tables where schemaname = 'public' order by 1";
+    let of_indexes = "select indexname, tablespace from pg_indexes where schemaname = 'public' order by 1";
+    [ask(s, of_tables), ask(s, of_indexes)].concat()
+}
+
+#[test]
+fn tables_and_indexes_are_where_the_statement_or_the_setting_says() {
+    let (devices, db) = fresh();
+    let s = &mut session(&db);
+    each(s, "create tablespace fast location '/a'; create tablespace slow location '/b'");
+    run(s, "create table t (a int primary key, b int, c int unique) tablespace slow");
+    run(s, "create index t_b on t (b) tablespace fast");
+    run(s, "insert into t select n, n % 10, n from generate_series(1, 3000) n");
+    each(s, "set default_tablespace = fast; create table u as select * from t; set default_tablespace = ''");
+    let expected = ["t|slow", "u|fast", "t_b|fast", "t_c_key|NULL", "t_pkey|slow"];
+    assert_eq!(places(s), expected);
+    let numbers =
+        "select relname, reltablespace from pg_class where relname in ('t', 't_b', 't_c_key') order by 1";
+    assert_eq!(ask(s, numbers), ["t|16401", "t_b|16400", "t_c_key|0"]);
+    let sizes = "select pg_tablespace_size('slow') > 50000, pg_tablespace_size('fast') > 50000";
+    assert_eq!(ask(s, sizes), ["t|t"]);
+    db.engine().shutdown().unwrap();
+    drop(db);
+    let db = open(&devices);
+    let s = &mut session(&db);
+    assert_eq!(places(s), expected);
+    assert_eq!(ask(s, "select count(*), sum(b), count(distinct c) from t where b >= 0"), ["3000|13500|3000"]);
+    assert_eq!(ask(s, "select count(*) from u"), ["3000"]);
+    is_sound(&db);
+}
+
+#[test]
+fn tables_and_indexes_move() {
+    let (_devices, db) = fresh();
+    let s = &mut session(&db);
+    each(
+        s,
+        "create tablespace fast location '/a'; create table t (a int primary key, b int); create index t_b on t (b)",
+    );
+    run(s, "insert into t select n, n % 10 from generate_series(1, 1000) n");
+    each(s, "alter table t set tablespace fast; alter index t_b set tablespace fast");
+    assert_eq!(places(s), ["t|fast", "t_b|fast", "t_pkey|fast"]);
+    run(s, "begin; alter table t set tablespace pg_default; rollback");
+    assert_eq!(places(s), ["t|fast", "t_b|fast", "t_pkey|fast"]);
+    run(s, "alter table t set (compression = 'lz4')");
+    assert_eq!(places(s)[0], "t|fast", "other options leave the tablespace");
+    assert_eq!(ask(s, "drop tablespace fast"), ["! 55000 tablespace \"fast\" is not empty"]);
+    each(s, "alter table t set tablespace pg_default; alter index t_b set tablespace pg_default");
+    run(s, "drop tablespace fast");
+    assert_eq!(places(s), ["t|NULL", "t_b|NULL", "t_pkey|NULL"]);
+    assert_eq!(ask(s, "select count(*) from t where b = 3"), ["100"]);
+    assert_eq!(
+        ask(s, "alter index t_pkey set tablespace pg_default"),
+        ["! 0A000 ALTER INDEX ... SET TABLESPACE of a primary key is not supported"]
+    );
+    is_sound(&db);
+}
+
+#[test]
+fn partitions_are_where_their_table_is() {
+    let (_devices, db) = fresh();
+    let s = &mut session(&db);
+    run(s, "create tablespace fast location '/a'");
+    run(s, "create table t (a int) partition by range (a) tablespace fast");
+    run(s, "create table u partition of t for values from (0) to (10)");
+    run(s, "insert into t select n from generate_series(0, 9) n");
+    assert_eq!(places(s), ["t|fast", "u|fast"]);
+    let refused = ask(s, "create table v partition of t for values from (10) to (20) tablespace pg_default");
+    assert_eq!(refused, ["! 0A000 a tablespace of a partition alone is not supported"]);
+    each(s, "drop table t; drop tablespace fast");
+}
+
+#[test]
+fn a_tablespace_is_made_changed_and_dropped_as_in_postgresql() {
+    let (devices, db) = fresh();
+    let s = &mut session(&db);
+    let refused = [
+        ("create tablespace pg_x location '/a'", "! 42939 unacceptable tablespace name \"pg_x\""),
+        ("create tablespace x location '/c'", "! 55000 directory \"/c\" does not exist"),
+        (
+            "create tablespace x location '/a' with (protection = 'nvm')",
+            "! 0A000 protection nvm for one tablespace is not supported",
+        ),
+        ("create tablespace x location '/a' with (wrong = 1)", "! 22023 unrecognized parameter \"wrong\""),
+        ("drop tablespace x", "! 42704 tablespace \"x\" does not exist"),
+        ("drop tablespace pg_default", "! 42501 must be owner of tablespace pg_default"),
+        ("create table t (a int) tablespace x", "! 42704 tablespace \"x\" does not exist"),
+        (
+            "create table t (a int) tablespace pg_global",
+            "! 22023 only shared relations can be placed in pg_global tablespace",
+        ),
+        (
+            "begin; create tablespace x location '/a'",
+            "! 25001 CREATE TABLESPACE cannot run inside a transaction block",
+        ),
+    ];
+    for (sql, error) in refused {
+        assert_eq!(ask(s, sql)[0], error, "{sql}");
+        ask(s, "rollback");
+    }
+    each(s, "create role owner; create role other; grant create on schema public to owner, other");
+    run(
+        s,
+        "create tablespace x owner owner location '/a' with (compression = 'lz4', protection = 'atomic-write')",
+    );
+    let listed = "select spcname, pg_get_userbyid(spcowner), pg_tablespace_location(oid), spcoptions from pg_tablespace order by 1";
+    let known = ["pg_default|postgres||NULL", "pg_global|postgres||NULL"];
+    assert_eq!(ask(s, listed), [known[0], known[1], "x|owner|/a|{protection=atomic-write,compression=lz4}"]);
+    assert_eq!(ask(s, "create tablespace x location '/b'"), ["! 42710 tablespace \"x\" already exists"]);
+    assert_eq!(ask(s, "create tablespace y location '/a'")[0], "! 55000 tablespace \"x\" is at /a already");
+    run(s, "alter tablespace x set (compression = 'lz4')");
+    assert!(ask(s, "alter tablespace x set (compression = 'zstd')")[0].starts_with("! 0A000"));
+    run(s, "set role other");
+    assert_eq!(ask(s, "create table t (a int) tablespace x"), ["! 42501 permission denied for tablespace x"]);
+    assert_eq!(ask(s, "drop tablespace x"), ["! 42501 must be owner of tablespace x"]);
+    assert_eq!(
+        ask(s, "create tablespace z location '/b'"),
+        ["! 42501 permission denied to create tablespace \"z\""]
+    );
+    each(s, "set role owner; create table t (a int) tablespace x; drop table t; reset role");
+    assert_eq!(
+        ask(
+            s,
+            "select has_tablespace_privilege('other', 'x', 'create'), has_tablespace_privilege('owner', 'x', 'create')"
+        ),
+        ["f|t"]
+    );
+    each(s, "alter tablespace x rename to y; alter tablespace y owner to postgres");
+    drop(std::mem::replace(s, session(&db)));
+    db.engine().shutdown().unwrap();
+    let again = open(&devices);
+    let s = &mut session(&again);
+    assert_eq!(ask(s, listed)[2], "y|postgres|/a|{protection=atomic-write,compression=lz4}");
+    run(s, "drop tablespace y");
+    assert_eq!(ask(s, "drop tablespace if exists y"), ["~ Notice tablespace \"y\" does not exist, skipping"]);
+    assert_eq!((ask(s, listed), devices[1].list().unwrap()), (known.map(str::to_owned).to_vec(), vec![]));
+}
+
+/// A tablespace is for all databases of the server.
+#[test]
+fn another_database_keeps_a_tablespace_in_use() {
+    let (_devices, db) = fresh();
+    let s = &mut session(&db);
+    each(s, "create tablespace fast location '/a'; create database app");
+    let params =
+        SessionParams { user: "postgres".into(), database: "app".into(), ..SessionParams::default() };
+    let app = &mut Session::new(db.clone(), params).unwrap();
+    run(app, "create table t (a int) tablespace fast");
+    assert_eq!(ask(s, "drop tablespace fast"), ["! 55000 tablespace \"fast\" is not empty"]);
+    run(app, "drop table t");
+    run(s, "drop tablespace fast");
+}
