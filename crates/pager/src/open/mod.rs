@@ -81,7 +81,7 @@ pub(crate) mod tablespaces;
 use begin::{begin_log, find_region, postpone_images, postpone_region, read_log};
 pub use found::{NvmFound, RegionFound};
 use stack::{Stack, stack};
-use tablespaces::TablespacePlace;
+use tablespaces::{Around, TablespacePlace};
 
 /// The files, the levels and the pool of a database whose log is open.
 struct Parts {
@@ -568,14 +568,8 @@ fn assemble(
     };
     let packed = open_packed(config, control, around, start)?;
     let layouts = Arc::new(Layouts::new(in_place, packed));
-    let around = tablespaces::Around {
-        config,
-        database: control.get().database,
-        ledger: &ledger,
-        log,
-        compressions: &compressions,
-        trim: &trim,
-    };
+    let database = control.get().database;
+    let around = Around { config, database, ledger: &ledger, log, compressions: &compressions, trim: &trim };
     mended.extend(tablespaces::open(tablespaces, &around, &layouts, redo_start, &mut announce)?);
     let home: Arc<dyn Level> = Arc::new(Home::new(layouts.clone(), log.clone()));
     let stack = stack(config, control.get().database, region, home, &ledger, log)?;
