@@ -15,5 +15,6 @@ mod serve;
 mod shell;
 mod system_file;
 mod tables_file;
+mod tablespaces;
 mod types;
 mod workloads;

@@ -50,7 +50,7 @@ pub(super) const TABLE: &[Builtin] = &[
         }
     }),
     catalog("pg_tablespace_size", &[Name], Int8, |a, cx| match text(a, 0) {
-        "pg_default" => whole(cx),
+        "pg_default" => in_default(cx),
         "pg_global" => Ok(Datum::Int8(0)),
         other => match tablespaces::named(cx.env.world()?, other) {
             Some(one) => in_tablespace(cx, one.id),
@@ -61,7 +61,7 @@ pub(super) const TABLE: &[Builtin] = &[
         },
     }),
     catalog("pg_tablespace_size", &[Oid], Int8, |a, cx| match oid(a, 0) {
-        ids::DEFAULT_TABLESPACE => whole(cx),
+        ids::DEFAULT_TABLESPACE => in_default(cx),
         ids::GLOBAL_TABLESPACE => Ok(Datum::Int8(0)),
         other => match tablespaces::with_oid(cx.env.world()?, other) {
             Some(one) => in_tablespace(cx, one.id),
@@ -88,18 +88,25 @@ fn of<'a>(a: &[Datum<'a>], cx: &Cx<'a>, size: fn(&Sizes, &Relation<'_>) -> Optio
 
 /// The size of the tables and indexes in a tablespace.
 fn in_tablespace<'a>(cx: &Cx<'a>, id: SpaceId) -> Result<Datum<'a>> {
+    Ok(bytes(placed(cx, |tablespace| tablespace == Some(id))?))
+}
+
+/// The size of everything that is in no tablespace.
+fn in_default<'a>(cx: &Cx<'a>) -> Result<Datum<'a>> {
+    let all = cx.env.world()?.sizes()?.database_bytes();
+    Ok(bytes(all.saturating_sub(placed(cx, |tablespace| tablespace.is_some())?)))
+}
+
+/// The size of the tables and indexes in those tablespaces.
+fn placed(cx: &Cx<'_>, is_there: impl Fn(Option<SpaceId>) -> bool) -> Result<u64> {
     let world = cx.env.world()?;
     let sizes = world.sizes()?;
     let of_table = |table: &TableDef| {
-        let rows = if table.storage.tablespace == Some(id) { sizes.table_bytes(table) } else { 0 };
-        let here = table.indexes.iter().filter(|index| index.tablespace() == Some(id));
+        let rows = if is_there(table.storage.tablespace) { sizes.table_bytes(table) } else { 0 };
+        let here = table.indexes.iter().filter(|index| is_there(index.tablespace()));
         rows + here.map(|index| sizes.index_bytes(index)).sum::<u64>()
     };
-    Ok(bytes(world.catalog.all_tables().map(|table| of_table(table)).sum()))
-}
-
-fn whole<'a>(cx: &Cx<'a>) -> Result<Datum<'a>> {
-    Ok(bytes(cx.env.world()?.sizes()?.database_bytes()))
+    Ok(world.catalog.all_tables().map(|table| of_table(table)).sum())
 }
 
 /// The size of a database. Objects that all databases share count for the first one.
