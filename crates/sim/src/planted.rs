@@ -63,6 +63,8 @@ pub enum On {
     Family,
     /// The engine with views, roles and constraints that are made and dropped.
     Catalog,
+    /// The engine with tables and indexes in tablespaces that are made and dropped.
+    Tablespaces,
     /// Raw pages of segments that are made and dropped.
     Drops,
     /// Raw pages in the packed layout.
@@ -201,6 +203,10 @@ impl Planted {
             (On::Trees, _) => Box::new(Trees::new(commits)),
             (On::Large, _) => Box::new(Engine { load: Some(Load::Large), ..Engine::new(100) }),
             (On::Family, _) => Box::new(Engine { load: Some(Load::Family), ..Engine::new(150) }),
+            (On::Tablespaces, _) => {
+                let load = Some(Load::Definitions);
+                Box::new(Engine { load, part: Part::Tablespaces, ..Engine::new(100) })
+            }
             (On::Catalog, _) => Box::new(Engine { load: Some(Load::Catalog), ..Engine::new(100) }),
             (On::AtRest, _) => {
                 Box::new(Pages { load: Some(pages::Load::Cleaning), ..Pages::new(commits.min(1500)) })
@@ -430,6 +436,7 @@ const CODE: &[(On, &str, &str)] = &[
     (ENGINE, "space: dropped pages are not noted", "redo of pages that are gone"),
     (ENGINE, "space: a drop forgets an extent", "allocated = reachable"),
     (ENGINE, "space: a file's new length is not flushed", "growth of files"),
+    (On::Tablespaces, "tablespace: a drop is not listed", "the list of tablespaces"),
     (COMPRESSED_DROPS, "trim: freed extents before redo has passed them", "redo of freed pages"),
     (TREES, "tree: a merged page is not freed", "allocated = reachable"),
     (PACKED, "packed: noted before flushed", "slots that a note names"),

@@ -149,6 +149,11 @@ fn in_the_engine_with_parents_and_children() {
 }
 
 #[test]
+fn in_tablespaces() {
+    all_are_found(On::Tablespaces);
+}
+
+#[test]
 fn in_the_engine_with_a_catalog_that_changes() {
     all_are_found(On::Catalog);
 }
