@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use varve_pager::{Algorithm, Compression};
+use varve_pager::{Algorithm, Compression, SpaceId};
 
 use super::codec::{Definition, decode, encode};
 use super::databases::{DatabaseDef, POSTGRES};
@@ -47,6 +47,8 @@ fn table() -> TableDef {
     let derived = Derived { keys: vec![part, KeyPart::Column(1)], predicate: Some("name <> ''".into()) };
     let over_expressions =
         IndexDef { id: IndexId(10), derived: Some(Arc::new(derived)), constraint: true, ..index.clone() };
+    let place = TreeAddress { space: SpaceId(16), ..index.place };
+    let over_expressions = IndexDef { place, ..over_expressions };
     TableDef {
         id: TableId(7),
         database: POSTGRES,
@@ -63,9 +65,10 @@ fn table() -> TableDef {
         storage: StorageOptions {
             compression: Some(Compression { algorithm: Algorithm::Zstd, level: 19 }),
             layout: LeafLayout::ByColumns,
+            tablespace: Some(SpaceId(17)),
         },
         engine: "paged".into(),
-        place: TreeAddress::in_data(3, 4),
+        place: TreeAddress { space: SpaceId(17), root: 3, owner: 4 },
         spread: [TreeAddress::in_data(1 << 16, 4)].into(),
         row_schema: Arc::new(RowSchema::new(&types)),
         handle: OnceLock::new(),
