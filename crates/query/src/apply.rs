@@ -22,7 +22,6 @@ use datafusion::arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use datafusion::catalog::Session;
 use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::common::{DFSchema, DFSchemaRef, Result};
-use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::logical_expr::{
@@ -38,12 +37,13 @@ use datafusion::physical_plan::{
 use datafusion::physical_planner::{ExtensionPlanner, PhysicalPlanner};
 use futures::StreamExt;
 use varve_engine::{Datum, Value};
-use varve_sql::general::{Around, Expr, SqlError, SqlState, Ty, push_image, push_key};
+use varve_sql::general::{Around, Expr, SqlError, SqlState, Ty, push_image};
 
 use crate::cancel;
 use crate::cells::{Cells, CellsBuilder, data_type};
 use crate::error::wrapped;
 use crate::identity::{Identity, compared_by_identity};
+use crate::members::Members;
 
 /// A lateral join collects at least this many pairs of rows for a batch, unless the rows end before.
 const PAIRS: usize = 8192;
@@ -413,14 +413,6 @@ struct Running {
     pending: Option<Pending>,
 }
 
-/// A set of values, among which other values are looked up.
-struct Members {
-    keys: HashSet<Vec<u8>>,
-    has_null: bool,
-    /// The memory of the values, which is reserved in the memory pool.
-    _reserved: MemoryReservation,
-}
-
 /// A batch of outer rows on its way through a lateral join.
 struct Pending {
     batch: RecordBatch,
@@ -468,6 +460,12 @@ impl Running {
     ) -> Result<RecordBatch> {
         let ty = answer.ty().unwrap_or(Ty::Bool);
         let mut out = CellsBuilder::new(ty);
+        if let Answer::In(ty) = answer {
+            let answers = self.among(arrays, batch.num_rows(), ty).await?;
+            answers.iter().for_each(|answer| out.push(answer.as_datum()));
+            let columns = batch.columns().iter().cloned().chain([out.finish()]).collect();
+            return made(&self.schema, columns, batch.num_rows());
+        }
         let mut key = Vec::new();
         let guard = arrays.last().filter(|_| self.inner.is_guarded).map(|array| array.as_boolean().clone());
         for row in 0..batch.num_rows() {
@@ -476,10 +474,6 @@ impl Running {
                 continue;
             }
             let values = self.values(arrays, row);
-            if let Answer::In(ty) = answer {
-                out.push(self.look_up(&values[0], ty).await?.as_datum());
-                continue;
-            }
             key.clear();
             for value in &values {
                 // Equal values may be written differently (1.0 and 1.00), and may have different answers. So
@@ -499,45 +493,37 @@ impl Running {
         made(&self.schema, columns, batch.num_rows())
     }
 
-    /// Returns whether the value is among the values of the inner rows: true, false or NULL.
-    async fn look_up(&mut self, value: &Value, ty: Ty) -> Result<Value> {
-        if self.members.is_none() {
-            self.members = Some(self.gathered(ty).await?);
+    /// Returns for each outer row whether its value is among the values of the inner rows, which have this
+    /// type: true, false or NULL. NULL for rows that the guard excludes.
+    async fn among(&mut self, arrays: &[ArrayRef], rows: usize, ty: Ty) -> Result<Vec<Value>> {
+        let guard = arrays.last().filter(|_| self.inner.is_guarded).map(|array| array.as_boolean());
+        let is_asked = |n: &usize| guard.is_none_or(|g| g.is_valid(*n) && g.value(*n));
+        let asked: Vec<usize> = (0..rows).filter(is_asked).collect();
+        let mut answers = vec![Value::Null; rows];
+        if asked.is_empty() {
+            return Ok(answers);
         }
-        let Some(Members { keys, has_null, .. }) = &self.members else { return Ok(Value::Null) };
-        if keys.is_empty() && !has_null {
-            return Ok(Value::Bool(false));
+        let values: Vec<Value> =
+            asked.iter().filter_map(|n| self.values(arrays, *n).into_iter().next()).collect();
+        let members = match self.members.take() {
+            Some(members) => members,
+            None => self.gathered(ty).await?,
+        };
+        for (n, answer) in asked.into_iter().zip(members.answers(&values).await?) {
+            answers[n] = answer;
         }
-        if matches!(value, Value::Null) {
-            return Ok(Value::Null);
-        }
-        Ok(match (keys.contains(&member_key(value.as_datum())), has_null) {
-            (true, _) => Value::Bool(true),
-            (false, true) => Value::Null,
-            (false, false) => Value::Bool(false),
-        })
+        self.members = Some(members);
+        Ok(answers)
     }
 
     /// Runs the inner plan, and returns the set of its values.
     async fn gathered(&mut self, ty: Ty) -> Result<Members> {
-        let reserved = MemoryConsumer::new("IN").register(self.context.memory_pool());
-        let (mut keys, mut has_null) = (HashSet::new(), false);
+        let mut members = Members::new(self.context.clone());
         let mut stream = execute_stream(reset_plan_states(self.plan.clone())?, self.context.clone())?;
         while let Some(batch) = stream.next().await.transpose()? {
-            let (cells, mut bytes) = (Cells::of(ty, batch.column(0)), 0);
-            for row in 0..batch.num_rows() {
-                match cells.get(row) {
-                    Datum::Null => has_null = true,
-                    value => {
-                        let key = member_key(value);
-                        let size = key.len() + size_of::<Vec<u8>>() * 2;
-                        bytes += if keys.insert(key) { size } else { 0 };
-                    }
-                }
-            }
-            reserved.try_grow(bytes)?;
+            members.add(ty, batch.column(0))?;
         }
-        Ok(Members { keys, has_null, _reserved: reserved })
+        Ok(members)
     }
 
     fn keep(&mut self, key: &[u8], answer: Value) {
@@ -644,19 +630,6 @@ impl Running {
             }
         }
     }
-}
-
-/// Returns bytes for a value. Equal values have the same bytes, and so have equal integers of different
-/// types.
-fn member_key(value: Datum<'_>) -> Vec<u8> {
-    let mut key = Vec::new();
-    let wide = match value {
-        Datum::Int2(n) => Datum::Int8(n.into()),
-        Datum::Int4(n) => Datum::Int8(n.into()),
-        other => other,
-    };
-    push_key(&mut key, &wide);
-    key
 }
 
 /// Skips the first `skip` rows, and returns the following `take` rows.

@@ -36,6 +36,7 @@ mod join_rows;
 mod kept;
 mod large_limits;
 mod leaves;
+mod members;
 mod memory;
 mod merge_joins;
 mod numbers;
