@@ -110,9 +110,9 @@ impl Reader {
         Ok(Some(HomeLeaves { owner: store.tree.owner(), bound, floor, list, newer }))
     }
 
-    /// What a scan of the data file by another process finds, from samples of up to `leaves_max` leaves after
-    /// each of these places. `None` if another process can't read the table's leaves. The first leaf of a
-    /// place does not count, because a sample of its rows may have brought it into the pool.
+    /// Looks at samples of leaves as a scan of the data file by another process would find them: up to
+    /// `leaves_max` leaves after each place. `None` if another process can't read the table's leaves. The
+    /// first leaf of a place does not count, because a sample of its rows may have brought it into the pool.
     pub fn home_facts(
         &mut self,
         table: &Table,

@@ -116,8 +116,8 @@ pub struct Owner {
 /// The root page of a tree and the segment of its pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TreeAddress {
-    /// The space of the pages: the data space or a tablespace. Rollback segments are in the rollback space,
-    /// whatever this says.
+    /// The space of the pages: the data space or a tablespace. For a rollback segment this field has no
+    /// meaning, because all of them are in the rollback space.
     pub space: SpaceId,
     /// Number of the root page.
     pub root: u32,

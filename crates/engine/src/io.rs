@@ -113,7 +113,7 @@ impl Accounts {
     }
 }
 
-/// Adds the account of a device, unless it is in the list.
+/// Adds the account of a device, unless it is in the list. Returns whether it was added.
 fn add(all: &mut Vec<Account>, device: &Arc<dyn Directory>) -> bool {
     let counters = device.accounting();
     let is_new = !all.iter().any(|known| Arc::ptr_eq(&known.counters, counters));

@@ -1,10 +1,10 @@
 //! Tablespaces: further spaces for tables and indexes, each in a directory of its own (decision 0212).
 //!
 //! Invariants
-//! 1. A tablespace is made and dropped outside of transactions, and at once durable.
+//! 1. A tablespace is made and dropped outside of transactions. The change is durable when the call returns.
 //! 2. Only a tablespace without tables and indexes is dropped.
 //!
-//! This module does not know names of SQL, nor who may make tablespaces.
+//! This module does not know names of SQL, nor which roles may make tablespaces.
 
 use varve_device::reached;
 use varve_pager::{NewTablespace, PagerError, SpaceId, Tablespace};
@@ -36,7 +36,8 @@ impl Database {
         Ok(self.pager().change_tablespace(id, name, note)?)
     }
 
-    /// Drops a tablespace. Returns false if tables or indexes are in it, or older snapshots need dropped ones.
+    /// Drops a tablespace. Returns false if it has tables or indexes, or if older snapshots need tables or
+    /// indexes that were dropped from it.
     pub fn drop_tablespace(&self, id: SpaceId) -> Result<bool> {
         let names_it = |def: &TableDef| {
             def.storage.tablespace == Some(id)

@@ -88,12 +88,12 @@ pub struct CheckpointConfig {
 
 /// Finds the directories of tablespaces.
 pub trait Locations: Send + Sync {
-    /// The directory at a location that CREATE TABLESPACE named. The result is an error, in words for the
-    /// user, if it cannot be used.
+    /// Opens the directory at a location that CREATE TABLESPACE names. If the directory cannot be used, the
+    /// error is a message for the user.
     fn open(&self, location: &str) -> std::result::Result<Arc<dyn Directory>, String>;
 }
 
-/// There are no directories for tablespaces.
+/// Refuses each location, because the database has no directories for tablespaces.
 pub(crate) struct NoLocations;
 
 impl Locations for NoLocations {

@@ -433,7 +433,8 @@ impl Accumulator for Folded {
 }
 
 impl Folded {
-    /// Gives back the memory that this state has reserved. DataFusion has asked for `size` since.
+    /// Gives back the memory that this state has reserved. DataFusion has called `size` since, and has
+    /// reserved the same bytes.
     fn pass_on(&mut self) {
         self.collected.pass_on();
         self.seen_memory.pass_on();

@@ -493,8 +493,8 @@ impl Running {
         made(&self.schema, columns, batch.num_rows())
     }
 
-    /// Returns for each outer row whether its value is among the values of the inner rows, which have this
-    /// type: true, false or NULL. NULL for rows that the guard excludes.
+    /// Returns for each outer row whether its value is among the values of the inner rows: true, false or
+    /// NULL. `ty` is the type of these values. The result is NULL for rows that the guard excludes.
     async fn among(&mut self, arrays: &[ArrayRef], rows: usize, ty: Ty) -> Result<Vec<Value>> {
         let guard = arrays.last().filter(|_| self.inner.is_guarded).map(|array| array.as_boolean());
         let is_asked = |n: &usize| guard.is_none_or(|g| g.is_valid(*n) && g.value(*n));

@@ -4,7 +4,8 @@
 //! DataFusion asks an aggregate for its size only after each batch. A batch has up to 8192 rows, so large
 //! values could use far more memory than the limit before the first question.
 //!
-//! When it has asked, it counts these values itself (`Account::pass_on`).
+//! After DataFusion has asked, it counts these values itself. Then the account gives its memory back
+//! (`Account::pass_on`).
 //!
 //! Invariants
 //! 1. A query runs on one thread. `within` sets the memory pool of the query for this thread. When its guard

@@ -4,8 +4,9 @@
 //! Invariants
 //! 1. The memory of each value is counted when the value is added, not after the batch.
 //! 2. A result of a gigabyte is refused before it is built. The check counts the bytes of the values.
-//! 3. The values can be written as bytes, so that a grouping can spill them. The bytes have a number, by which
-//!    the parts of a group are put together in the order in which they were collected.
+//! 3. The values can be written as bytes, so that a grouping can spill them. Each part of a group has a
+//!    number. A merge orders the parts by these numbers, so the values keep the order in which they were
+//!    collected.
 //!
 //! What it does not know: which rows belong to a group, and DISTINCT.
 
@@ -47,7 +48,7 @@ impl Collected {
         self.add(kind, value, second, place)
     }
 
-    /// The same for a value of the part that was begun last.
+    /// Adds a value to the part that was begun last.
     pub fn add(
         &mut self,
         kind: AggKind,
@@ -82,8 +83,8 @@ impl Collected {
         self.memory.pass_on();
     }
 
-    /// Returns the values as bytes: the number of the part, and the sort key (behind its length), the value
-    /// and the second value of each row.
+    /// Returns the values as bytes: the number of the part, and for each row the length of its sort key, the
+    /// sort key, the value and the second value.
     pub fn state(&self) -> Vec<u8> {
         let (number, _) = self.parts.first().copied().unwrap_or_else(|| (next_part(), 0));
         let mut out = number.to_le_bytes().to_vec();

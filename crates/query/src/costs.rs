@@ -1,7 +1,7 @@
 //! The estimates that EXPLAIN shows for the nodes of a physical plan.
 //!
-//! Rows of scans come from samples of the tables, as for the planner of joins. A node that no estimate is
-//! known for returns as many rows as the node below it.
+//! Rows of scans come from samples of the tables, as for the planner of joins. If no estimate is known for a
+//! node, it is assumed to return as many rows as the node below it.
 //!
 //! This module does not know how costs are computed (`varve_sql::general::Rates`). The estimates are only
 //! shown: the plan is already chosen.
@@ -37,7 +37,7 @@ use crate::smart_groups::{SmartGrouping, SmartGroupsPlan};
 use crate::smart_scan::SmartScanPlan;
 use crate::spill_join::SpillJoinPlan;
 
-/// The assumed number of rows of a node of which nothing is known.
+/// The assumed number of rows of a node about which nothing is known.
 const UNKNOWN_ROWS: f64 = 1000.0;
 /// The assumed number of groups if the distinct values of a key are unknown.
 const GROUPS: f64 = 200.0;

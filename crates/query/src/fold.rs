@@ -34,7 +34,7 @@ impl Fold {
         matches!(self, Fold::Call { kind: AggKind::Moment(_), .. })
     }
 
-    /// Returns whether the aggregate is of different values, and equal values would change its result.
+    /// Returns whether the aggregate has DISTINCT, and equal values would change its result.
     pub fn needs_distinct(self) -> bool {
         let Fold::Call { kind, distinct: true } = self else { return false };
         !matches!(

@@ -1,5 +1,5 @@
-//! The values among which `x IN (SELECT ...)` looks up other values, if it is computed as a value and not as
-//! a condition. They are a set in memory, or batches in temporary files if they do not fit.
+//! The set of values in which `x IN (SELECT ...)` looks up `x`, if the result is a value and not a condition.
+//! The set is in memory, or in batches of temporary files if it does not fit.
 //!
 //! Invariants
 //! 1. Each value is in the set, or in the stored batches, as bytes that are equal for equal values.

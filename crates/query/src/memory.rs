@@ -3,9 +3,10 @@
 //! Invariants
 //! 1. All queries together share a memory pool with a limit. The pool in this file also limits each operator
 //!    to `work_mem`, which is smaller.
-//! 2. Three kinds of requests may exceed the limit of an operator. The first are two batches of an operator
-//!    that has no memory yet, because it could not begin or merge two files otherwise. The second is the
-//!    memory that an operator needs for spilling. The third are the groups of a grouping that merges its files.
+//! 2. Three kinds of requests may exceed the limit of an operator. The first kind is the first two batches of
+//!    an operator that has no memory yet. Otherwise it could not begin, or not merge two files. The second
+//!    kind is the memory that an operator needs for spilling. The third kind is the groups of a grouping that
+//!    merges its files.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -43,7 +44,7 @@ struct Bounded {
 #[derive(Debug, Default)]
 struct OperatorMemory {
     bytes: usize,
-    /// The number of requests that were granted since it had no memory.
+    /// The number of requests that were granted since the operator last had no memory.
     grants: usize,
     /// Whether a request of the operator was refused, so that it spills. It may exceed the limit while it
     /// spills.

@@ -9,8 +9,8 @@
 //! 1. A condition rejects a row only if no value of the other columns can make it true (`Outcomes`).
 //! 2. Conditions are only read. They stay where they are.
 //!
-//! What it does not know: outer joins of one FROM clause that its own WHERE reduces. The binder reduces them
-//! first, so that a short join runs in the executor.
+//! What it does not know: the outer joins of a FROM clause that its own WHERE reduces. The binder has reduced
+//! them before, so that a short join runs in the executor.
 
 use std::sync::Arc;
 

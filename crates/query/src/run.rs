@@ -108,8 +108,8 @@ pub struct Queries {
     temporary: Option<Arc<TemporaryDirectory>>,
 }
 
-/// How queries are planned if there is a smart device. Each pair is for queries as `Queries::state`, and for
-/// those that have run out of memory.
+/// The states with which queries are planned if there is a smart device. The first state of each pair is used
+/// as `Queries::state` is, and the second one for queries that have run out of memory.
 struct Smart {
     options: Arc<SmartOptions>,
     auto: [SessionState; 2],
@@ -195,7 +195,8 @@ fn resources(options: &QueryOptions) -> Result<RuntimeEnv, DataFusionError> {
         .build()
 }
 
-/// Whether scans of this query run in a smart device. They don't if the query locks rows, or reads one row.
+/// Returns which scans of this query run in a smart device. None do if the query locks rows, or reads one
+/// row.
 fn smart_mode(query: &Query<'_>) -> SmartMode {
     match query.select.lock.is_some() || query.only.is_some() {
         true => SmartMode::Off,
@@ -303,14 +304,15 @@ impl Queries {
         self.physical(query, keeps, self.state_for(query, JoinsBy::InMemory)).await
     }
 
-    /// With what a query is planned whose joins are not forced.
+    /// Returns the state with which a query is planned if the session forces no join method.
     fn state_for(&self, query: &Query<'_>, joins: JoinsBy) -> &SessionState {
         let smart = self.smart.as_ref().and_then(|smart| smart.states(smart_mode(query)));
         let pair = smart.map_or([&self.state, &self.thrifty], |[state, thrifty]| [state, thrifty]);
         pair[usize::from(joins == JoinsBy::Spilling)]
     }
 
-    /// With what a query is planned first: hash joins in memory, or the joins that the session forces.
+    /// Returns the state with which a query is planned first: with hash joins in memory, or with the join
+    /// method that the session forces.
     fn first_state(&self, query: &Query<'_>) -> Cow<'_, SessionState> {
         let state = self.state_for(query, JoinsBy::InMemory);
         let method = match query.limits.join_method {

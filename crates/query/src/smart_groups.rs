@@ -3,9 +3,9 @@
 //!
 //! Invariants
 //! 1. The results are exactly those of the plan that the node replaces. Sums stay exact integers until the
-//!    end, and `Sum` makes the result of them, as in `groups`.
+//!    end. Then `Sum` makes the results from them, as in `groups`.
 //! 2. If the device can't compute the groups, or if they need more memory than `GROUP_BYTES`, the replaced
-//!    plan runs instead. No row was returned until then.
+//!    plan runs instead. The node has returned no row before.
 //! 3. The node holds no data of an execution, except for counters.
 //!
 //! This module does not know why the device was chosen (`smart_rule`).
@@ -107,8 +107,8 @@ impl SmartGrouping {
     }
 }
 
-/// Returns the scan below a node, and for each column of the node its ordinal in the table. `None` if the node
-/// computes something.
+/// Returns the scan below a node, and for each column of the node its ordinal in the table. `None` if the
+/// node computes something.
 fn scan_below(plan: &Arc<dyn ExecutionPlan>) -> Option<(Arc<ScanPlan>, Vec<usize>)> {
     if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
         let (scan, columns) = scan_below(projection.input())?;
@@ -175,7 +175,7 @@ impl SmartGroupsPlan {
     }
 }
 
-/// What computes the groups of one run.
+/// Computes the groups of one execution.
 struct Run {
     grouping: SmartGrouping,
     choice: SmartChoice,

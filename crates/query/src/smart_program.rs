@@ -2,10 +2,10 @@
 //! part that is checked on the rows that it returns.
 //!
 //! Invariants
-//! 1. For each row, a condition of the program is true exactly if `eval::Expr` finds that its expression is
-//!    true, false if it is false, and NULL if it is NULL. A condition with another meaning is never made: the
-//!    expression stays in the rest.
-//! 2. No condition is moved before one that can fail. A row for which the host's scan fails is never left out.
+//! 1. For each row, a condition of the program has the same result as its expression: true, false or NULL. An
+//!    expression for which there is no such condition stays in the rest.
+//! 2. No condition is moved before one that can fail. So the program drops no row for which the host's scan
+//!    fails.
 //!
 //! This module does not know plans and devices.
 
@@ -114,7 +114,8 @@ impl SmartColumns {
         }
     }
 
-    /// Whether groups by this column are the host's groups, and show its values.
+    /// Whether groups by this column have the host's groups and values. Equal values must be identical,
+    /// unlike 1.0 and 1.00.
     pub fn is_key(&self, column: usize) -> bool {
         matches!(
             self.kinds.get(column),
@@ -167,7 +168,7 @@ impl SmartColumns {
         parts.iter().map(|part| self.condition(part)).collect()
     }
 
-    /// A LIKE whose pattern is a text with `%` behind it.
+    /// A LIKE whose pattern has only one wildcard, a `%` at its end.
     fn prefix(&self, like: &Like) -> Option<Condition> {
         let (Expr::Column(column), Expr::Const(Value::Text(pattern))) = (&like.subject, &like.pattern) else {
             return None;
@@ -239,7 +240,7 @@ fn comparison(op: CmpOp) -> Comparison {
 
 /// The comparison with a number, in units of the last digit of a column. A number between two units is
 /// rounded down, and the comparison is changed to match. `None` for NaN, infinity and numbers of too many
-/// digits, and if a column can't be equal.
+/// digits, and for = and <> if no value of the column can be equal.
 fn in_units(op: CmpOp, number: NumericRef<'_>, scale: u8) -> Option<(Comparison, i64)> {
     let (unscaled, of_number) = number.to_unscaled()?;
     let scale = u16::from(scale);

@@ -1,17 +1,17 @@
 //! Chooses the scans and groupings that run in a smart device.
 //!
 //! With `smart_scan = on`, the device gets each scan of a whole table whose leaves it can read. With `auto`,
-//! it gets a scan or grouping that it is predicted to finish before the host (`varve_smart::ScanShape`). The
-//! prediction uses a sample of the rows, and how many of some leaves are in the buffer pool or newer than the
-//! data file.
+//! it gets a scan or grouping if it is predicted to finish before the host (`varve_smart::ScanShape`). The
+//! prediction uses a sample of the rows. From a sample of leaves it estimates how many leaves are in the
+//! buffer pool, and how many are newer than in the data file.
 //!
 //! | not for the device | why |
 //! |---|---|
 //! | a range of an index, a scan that ends after a number of rows | it reads all leaves |
 //! | a scan that returns keys, for an UPDATE or DELETE | a device returns no keys |
-//! | a scan in a subquery that runs for each outer row | each run would open a session |
+//! | a scan in a subquery that runs for each outer row | each run would connect to the device |
 //! | a scan below a sum of floating-point numbers, or another aggregate that depends on the order of rows | the device returns rows in another order |
-//! | tables in memory, packed or compressed files, AS OF | the device can't read the leaves |
+//! | tables in memory or in a tablespace, packed or compressed files, AS OF | the device can't read the leaves |
 //!
 //! Invariants
 //! 1. The rule runs before DataFusion adds sorts, so a plan that needs the order of a scan gets a sort.
@@ -41,9 +41,9 @@ use crate::smart_scan::{SmartChoice, SmartOptions, SmartScanPlan, SmartTimes, cu
 
 /// The most places of a table at which leaves are looked at.
 const PLACES: usize = 24;
-/// The leaves that are looked at in each place.
+/// The number of leaves that are looked at after each place.
 const PLACE_LEAVES: usize = 8;
-/// The most groups that the planner expects of a device.
+/// If the planner expects more groups, the grouping stays on the host.
 const GROUPS_MAX: f64 = 10_000.0;
 /// The assumed bytes of a value without a fixed width.
 const VALUE_BYTES: f64 = 24.0;
@@ -113,7 +113,7 @@ impl SmartScans {
         }
         let mut reader = scan.snapshot.unnoted_reader().ok()?;
         if self.mode == SmartMode::On {
-            // It fails the query nowhere: without an answer the host scans.
+            // An error here does not fail the query, because the host then scans.
             reader.home_facts(&scan.table, &[Vec::new()], 0).ok()??;
             return Some(SmartChoice { options: self.options.clone(), times: None });
         }
@@ -125,7 +125,8 @@ impl SmartScans {
         (times.device_s < times.host_s).then_some(choice)
     }
 
-    /// Predicts the times of a scan or grouping. `None` if the device can't or should not do it.
+    /// Predicts the times of a scan or grouping. `None` if the device can't compute it, or the planner knows
+    /// too little about it, or expects too many groups.
     fn times(&self, scan: &Scan, keys: Option<&[usize]>) -> Option<SmartTimes> {
         let mut reader = scan.snapshot.unnoted_reader().ok()?;
         let estimate = reader.estimate(&scan.table, PLACES).ok()?;
@@ -135,7 +136,7 @@ impl SmartScans {
         }
         let columns = SmartColumns::of(&scan.table);
         let split = columns.split(current_filter(scan).as_ref());
-        // A grouping is the device's only as a whole.
+        // The device computes a grouping as a whole or not at all.
         if keys.is_some() && split.rest.is_some() {
             return None;
         }

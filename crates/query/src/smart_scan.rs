@@ -1,9 +1,9 @@
 //! The physical plan node of a scan in a smart device. The device checks conditions and returns rows. The
-//! host reads the leaves that the device leaves to it, and checks the other conditions.
+//! host reads the leaves that the device defers, and checks the other conditions.
 //!
 //! Invariants
-//! 1. The node returns exactly the rows of the host's scan, which it replaces, in no particular order. It
-//!    reads the host's leaves by the same code.
+//! 1. The node returns exactly the rows of the host's scan, which it replaces, in no particular order. The
+//!    code of the host's scan reads the deferred leaves.
 //! 2. If the program can't be made for the values of an execution, the host's scan runs instead.
 //! 3. The node holds no data of an execution, except for counters.
 //!
@@ -64,7 +64,7 @@ pub struct SmartChoice {
     pub times: Option<SmartTimes>,
 }
 
-/// What the last run of a node has done.
+/// The figures of the last run of a node.
 #[derive(Debug, Default)]
 pub struct SmartRun {
     counts: Mutex<Option<Arc<ScanCounts>>>,
@@ -84,7 +84,7 @@ impl SmartRun {
         *self.refusal.lock() = Some(why);
     }
 
-    /// Adds what the last run has done.
+    /// Adds the figures of the last run to the step that EXPLAIN shows.
     pub fn noted(&self, choice: &SmartChoice, step: Step) -> Step {
         let mut step = step.note("Device", choice.options.device.address().to_string());
         if let Some(SmartTimes { device_s, host_s }) = choice.times {
@@ -125,7 +125,8 @@ pub fn scan_error(error: SmartError) -> DataFusionError {
     })
 }
 
-/// Returns the step of the host's scan under another name. Its filter becomes two.
+/// Returns the step of the host's scan under another name. Its filter is shown in two parts: the conditions
+/// of the device, and the rest.
 pub fn step_of(name: &str, host: &ScanPlan) -> Step {
     let scan = host.scan();
     let split = SmartColumns::of(&scan.table).split(current_filter(scan).as_ref());
@@ -176,7 +177,7 @@ impl SmartScanPlan {
         let columns = SmartColumns::of(&scan.table);
         let SplitFilter { condition, rest, .. } = columns.split(current_filter(scan).as_ref());
         let mut returned = scan.columns.clone();
-        // A batch of Arrow IPC needs a column to have rows.
+        // A batch of Arrow IPC without columns has no number of rows.
         if returned.is_empty() {
             returned.push(0);
         }
@@ -286,9 +287,9 @@ struct SmartRows {
     smart: SmartScan<Arc<SmartDevice>>,
     host: Arc<ScanPlan>,
     reader: Reader,
-    /// The rows of the keys that the host reads now.
+    /// The rows of the range of keys that the host reads now.
     batches: Option<Batches>,
-    /// What is checked on rows of the device, over their positions.
+    /// The conditions that the host checks on rows of the device. They name columns by position.
     rest: Option<Expr>,
     /// The types of the columns that the device returns.
     types: Vec<Ty>,

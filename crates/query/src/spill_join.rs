@@ -318,8 +318,8 @@ impl ExecutionPlan for SpillJoinPlan {
     }
 }
 
-/// The budget of a join, which is reserved in the pool: `work_mem`, or less if the pool has less. All joins of
-/// a plan together take at most half of the pool, because operators that cannot spill need the rest.
+/// The budget of a join, which is reserved in the pool: `work_mem`, or less if the pool has less. All joins
+/// of a plan together take at most half of the pool, because operators that cannot spill need the rest.
 fn budget(
     context: &TaskContext,
     work_bytes: usize,

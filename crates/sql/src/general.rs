@@ -84,7 +84,7 @@ pub trait General: Send + Sync {
 pub struct Gauge {
     /// Whether the time is measured.
     pub timing: bool,
-    /// With what the costs of steps are estimated. `None` if no costs are shown.
+    /// The costs of single operations, from which costs of steps are computed. `None` if no costs are shown.
     pub rates: Option<Rates>,
 }
 

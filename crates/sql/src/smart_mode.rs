@@ -3,7 +3,7 @@
 /// Whether scans run in a smart device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SmartMode {
-    /// If the planner finds it faster.
+    /// If the planner predicts that this is faster.
     #[default]
     Auto,
     /// Wherever it is possible.

@@ -1,5 +1,5 @@
-//! Statistics of a table: the number of rows, how many rows satisfy a condition, and how many different
-//! values a column has. They are estimated from a sample that is read when a query is planned.
+//! Estimates statistics of a table: the number of rows, how many rows satisfy a condition, and how many
+//! different values a column has. They are estimated from a sample that is read when a query is planned.
 //!
 //! No statistics are stored, so they cannot be out of date. Any condition can be estimated, because it is
 //! evaluated on the sample. The planner of joins uses the statistics, and EXPLAIN shows estimates from them.

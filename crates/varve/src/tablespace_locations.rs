@@ -1,5 +1,5 @@
-//! The directories of tablespaces: a location is the name of a device of the configuration that no space uses,
-//! or the absolute path of a directory.
+//! The directories of tablespaces: a location is the name of a device of the configuration that no space
+//! uses, or the absolute path of a directory.
 //!
 //! Invariants
 //! 1. A directory is locked before anything in it is read, and stays locked until the database is closed.
@@ -18,7 +18,7 @@ use varve_pager::Locations;
 use crate::config::DeviceSettings;
 use crate::error::OpenError;
 
-/// Makes an emulated device over files: the profile, and the capacity in bytes.
+/// Makes an emulated device over files, from the name of its profile and its capacity in bytes.
 pub(crate) type Emulate = fn(Arc<dyn Directory>, &str, Option<u64>) -> Result<Arc<dyn Directory>, OpenError>;
 
 /// The locations.

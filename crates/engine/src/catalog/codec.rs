@@ -52,15 +52,15 @@ const HAS_SPREAD: u8 = 8;
 /// The rows lie by columns. Programs that do not know the flag refuse the table.
 const IS_BY_COLUMNS: u8 = 16;
 
-/// The number of the tablespace of the rows follows after these. Programs that do not know the flag refuse
-/// the table.
+/// The number of the rows' tablespace follows after the data of the other flags. Programs that do not know
+/// the flag refuse the table.
 const IN_TABLESPACE: u8 = 32;
 
 /// Flags of an index.
 const IS_CONSTRAINT: u8 = 1;
 /// The parts of its key follow, and the condition of its rows.
 const IS_DERIVED: u8 = 2;
-/// The number of its tablespace follows after its place.
+/// The number of its tablespace follows its place.
 const INDEX_IN_TABLESPACE: u8 = 4;
 
 /// Flags of a sequence.

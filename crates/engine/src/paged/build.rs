@@ -186,7 +186,8 @@ impl PagedStore {
         mut columns: Option<Reshape<'_, '_>>,
     ) -> Result<Tree> {
         let core = Arc::clone(&cx.core);
-        // There is no root yet. Only the space of this one counts, in which overflow chains are written.
+        // The new tree has no root yet. Only the space of this page id counts: overflow chains are written
+        // there.
         let no_root = PageId::new(def.storage.space(), self.tree.root().no());
         let target = PagedStore {
             schema: Arc::clone(&def.row_schema),

@@ -152,7 +152,7 @@ impl Tree {
         self.owner
     }
 
-    /// Where it is.
+    /// The address of the tree.
     pub(crate) const fn address(&self) -> TreeAddress {
         TreeAddress { space: self.root.space(), root: self.root.no().0, owner: self.owner }
     }

@@ -1,11 +1,11 @@
 //! Making and dropping tablespaces, the further spaces for tables and indexes (decision 0212).
 //!
 //! Invariants
-//! 1. The list of tablespaces decides: a tablespace is there from the write that puts it in use until the
-//!    write that drops it. A crash between leaves files that the next start removes.
+//! 1. A tablespace exists from the write of the list that puts it in use to the write that drops it. A crash
+//!    before the first write or after the second one can leave files, which the next start removes.
 //! 2. Only an empty tablespace is dropped. From then on nothing can be allocated in it.
 //!
-//! What it does not know: who may do that.
+//! What it does not know: which roles may make or drop tablespaces.
 
 use std::sync::Arc;
 
@@ -24,15 +24,15 @@ use crate::open::tablespaces::{self, Around, TablespacePlace};
 /// A tablespace that is to be made.
 #[derive(Clone, Debug)]
 pub struct NewTablespace {
-    /// Its name. The pager only keeps it for messages and for its caller.
+    /// Its name. The pager only stores it, for messages and for its caller.
     pub name: String,
     /// Where its files will be.
     pub location: String,
     /// How its page writes are protected: by doublewrite, by atomic writes, or not at all.
     pub protection: ProtectionKind,
-    /// The compression of pages whose owner has none of its own; `None` means that of the server.
+    /// The compression of pages whose owner has none of its own. `None` means the default of the server.
     pub compression: Option<Compression>,
-    /// What the caller notes with it.
+    /// Bytes that the pager stores for its caller.
     pub note: Vec<u8>,
 }
 
@@ -49,7 +49,7 @@ pub struct Tablespace {
     pub protection: &'static str,
     /// The compression of pages whose owner has none of its own.
     pub compression: Option<Compression>,
-    /// What the caller noted with it.
+    /// Bytes that the pager stores for its caller.
     pub note: Vec<u8>,
 }
 
@@ -121,7 +121,7 @@ impl Pager {
             Ok(()) => Ok(id),
             Err(error) => {
                 shared.spaces.layouts().note_dropped(id);
-                // If this fails, too, the next start removes the files.
+                // If the removal fails, too, the next start removes the files.
                 let _removed =
                     set(&mut list, TablespaceState::Dropped).and_then(|()| found.remove_files()).and_then(
                         |()| list.update(control.0, control.1, |list| list.all.retain(|one| one.id != id)),
@@ -187,7 +187,8 @@ impl Pager {
         let count = shared.spaces.layouts().of(first)?.pages(id);
         shared.pool.discard(PageRange { first, count }, Lsn::ZERO)?;
         shared.spaces.layouts().note_dropped(id);
-        // From here on the tablespace is gone, whatever happens. The next start removes files that are left.
+        // From here on the tablespace is dropped, even if a step fails. The next start removes files that are
+        // left.
         let directory = shared.config.locations.open(&listed.location);
         let removed = directory.map_err(|what| PagerError::Incompatible { what }).and_then(|directory| {
             TablespacePlace { listed, directory }.remove_files()?;

@@ -1,7 +1,7 @@
 //! A list to which items are added while other threads read it without a lock.
 //!
 //! Invariants
-//! 1. An item stays at its place until the list is dropped.
+//! 1. An item does not move and is not removed until the list is dropped.
 //!
 //! What it does not know: what the items are.
 

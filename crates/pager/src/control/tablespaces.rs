@@ -1,9 +1,9 @@
-//! The list of tablespaces: the further spaces for tables and indexes that SQL has made.
+//! The list of tablespaces, the further spaces for tables and indexes.
 //!
-//! Each list is a file `tablespaces.N` beside the control file, which says the number N of the list in force.
-//! A change writes the next list, and then the control file. So the write of the control file is the moment
-//! of the change, and a start reads exactly one list. A file is little endian, and filled with zeros to a
-//! multiple of 4096 bytes:
+//! Each list is a file `tablespaces.N` beside the control file. The control file has the number N of the list
+//! in force. A change writes the next list, and then the control file. So a change takes effect when the
+//! control file is written, and a start reads exactly one list. A file is little endian, and filled with
+//! zeros to a multiple of 4096 bytes:
 //!
 //! | at | bytes | what |
 //! |---:|---:|---|
@@ -18,10 +18,10 @@
 //! | .. | 4 | crc32c over all bytes before |
 //!
 //! Invariants
-//! 1. A number is never given to two tablespaces. So the pages and log records of a dropped tablespace are
-//!    never taken for those of another one.
-//! 2. A tablespace is in the list, in state `Being made`, before its first file is made; and it is in use
-//!    before its first change is logged. It is dropped before its files are removed.
+//! 1. A number is never used for two tablespaces. So the pages and log records of a dropped tablespace are
+//!    never mistaken for those of another one.
+//! 2. A tablespace is in the list, in the state `BeingMade`, before its first file is made. It is `InUse`
+//!    before its first change is logged, and `Dropped` before its files are removed.
 //!
 //! Not known here: what is in the files of a tablespace.
 
@@ -40,7 +40,7 @@ const FILE_UNIT: usize = 4096;
 /// A longer file is damaged.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
-/// What a tablespace is at a moment.
+/// The state of a tablespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TablespaceState {
     /// Its files are being made. A start removes them.
@@ -58,11 +58,11 @@ pub(crate) struct Listed {
     pub(crate) state: TablespaceState,
     /// The protection with which its pages are written. It never changes.
     pub(crate) protection: InForce,
-    /// The compression of pages whose owner has none of its own; `None` means that of the server.
+    /// The compression of pages whose owner has none of its own. `None` means the default of the server.
     pub(crate) compression: Option<Compression>,
     pub(crate) name: String,
     pub(crate) location: String,
-    /// What the caller notes with the tablespace.
+    /// Bytes that the pager stores for its caller.
     pub(crate) note: Vec<u8>,
 }
 
@@ -120,13 +120,14 @@ impl TablespaceList {
         }
         let mut bytes = AlignedBuf::new(len_bytes as usize);
         file.read_at(0, &mut bytes, Purpose::Control)?;
-        // A killed process may have left the list in caches of the system, unlike the control file.
+        // A killed process may have left the list in caches of the system. The control file is written
+        // durably.
         file.flush()?;
         let list = TablespaceList::decode(&bytes, stored.database).ok_or_else(damaged)?;
         if list.number == number { Ok(list) } else { Err(damaged()) }
     }
 
-    /// The next number of a tablespace, which is given away.
+    /// Takes the number for the next tablespace. `None` if all numbers are used.
     pub(crate) fn take_number(&mut self) -> Option<SpaceId> {
         let id = u16::try_from(self.next).ok().map(SpaceId)?;
         self.next += 1;
@@ -155,8 +156,8 @@ impl TablespaceList {
         file.flush()?;
         directory.sync()?;
         control.update(|superblock| superblock.tablespaces = next.number)?;
-        // The other copy in the control file still names the list before, and is read if this copy is torn
-        // later. So only the list before that one is removed.
+        // The control file has two copies. Its older copy still names the list before this one, and a start
+        // reads that copy if the newer one is damaged. So that list stays, and the list before it is removed.
         if let Some(older) = self.number.checked_sub(1).filter(|older| *older > 0) {
             let _not_needed = directory.remove(&file_name(older));
         }

@@ -46,12 +46,13 @@ impl Layouts {
         layouts
     }
 
-    /// Adds the layout of a tablespace. Returns false if too many were made since the start.
+    /// Adds the layout of a tablespace. Returns false if the list is full, because too many were made since
+    /// the start.
     pub(crate) fn add(&self, space: SpaceId, layout: InPlace) -> bool {
         self.tablespaces.push(OfTablespace { space, layout, is_dropped: AtomicBool::new(false) }).is_ok()
     }
 
-    /// The tablespace takes no part in checkpoints any more. Its pages are not needed.
+    /// Excludes a dropped tablespace from checkpoints, because its pages are not needed any more.
     pub(crate) fn note_dropped(&self, space: SpaceId) {
         let dropped = self.tablespaces.iter().find(|one| one.space == space);
         dropped.into_iter().for_each(|one| one.is_dropped.store(true, Relaxed));

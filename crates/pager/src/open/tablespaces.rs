@@ -1,15 +1,15 @@
 //! Opening and making of tablespaces, the further spaces for tables and indexes (decision 0212).
 //!
-//! A tablespace has a directory of its own with a file of pages, in place, and the files of its own
+//! A tablespace has a directory of its own with a file of pages, which are in place, and the files of its own
 //! protection.
 //!
 //! Invariants
-//! 1. A start opens all tablespaces in use or none. A missing directory or file, or one of another moment, is
-//!    found before anything is changed.
-//! 2. A tablespace is made only in a directory without files of Varve. So removing its files again removes
-//!    nothing else.
+//! 1. A start opens all tablespaces in use or none. Before it changes anything, it refuses a directory or
+//!    file that is missing, and a file of another moment.
+//! 2. A tablespace is made only in a directory without files of Varve. So the removal of its files removes no
+//!    other file.
 //!
-//! Not known here: who makes or drops tablespaces.
+//! Not known here: when tablespaces are made or dropped.
 
 use std::sync::Arc;
 
@@ -48,8 +48,8 @@ pub(crate) struct Around<'a> {
     pub(crate) trim: &'a Arc<TrimSetting>,
 }
 
-/// Finds the directories of all tablespaces in use.
-/// Also checks for each space that the copies exist from which torn pages may have to be repaired.
+/// Finds the directories of all tablespaces in use. Also checks for the data space and each tablespace that
+/// the copies exist that may be needed to repair torn pages.
 pub(super) fn find(
     config: &PagerConfig,
     list: &TablespaceList,

@@ -28,8 +28,8 @@
 //!    would have a lower LSN than the image in the slot, which may be written to the data files meanwhile.
 //! 6. If a record says that a page was discarded, redo skips the page's older records. The version of the
 //!    page that these records change may never have been written.
-//! 7. Redo skips the records of tablespaces that are not in use: they were dropped, and their numbers are
-//!    never given away again (`control/tablespaces.rs`).
+//! 7. Redo skips the records of tablespaces that are not in use. They were dropped, and their numbers are
+//!    never used again (`control/tablespaces.rs`).
 //! 8. One thread applies the log, in log order. The pages of the next records are read ahead, and changed
 //!    pages are written ahead (`windows.rs`).
 //! 9. A page with an LSN beyond the log's end is damaged, and is refused. An operation that fails is damage,

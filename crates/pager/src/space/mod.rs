@@ -79,8 +79,8 @@ struct Space {
     waiting: AtomicU32,
     /// The last attempt to grow the file failed.
     is_stuck: AtomicBool,
-    /// A tablespace that is being dropped, or was dropped. Nothing can be allocated in it. This changes under
-    /// the lock of the map.
+    /// The tablespace is being dropped, or was dropped, so nothing can be allocated in it. The flag changes
+    /// under the lock of the map.
     is_closed: AtomicBool,
 }
 
@@ -316,7 +316,7 @@ impl Drop for MapGuard<'_> {
     }
 }
 
-/// The message for a tablespace for which there is no place in memory.
+/// The message for a tablespace if the list of tablespaces in memory is full.
 pub(crate) fn too_many(id: SpaceId) -> String {
     format!(
         "{} would be one of more than {ITEMS_MAX} tablespaces that were made or found since the start: start the server again",

@@ -323,8 +323,9 @@ fn a_device_gives_the_rows_and_groups_of_the_host() {
     assert_eq!(bed.device.counts().failures.load(Ordering::Relaxed), 0, "{:?}", bed.device.last_failure());
 }
 
-/// A snapshot is read with and without the device, while other transactions change rows and pages are written.
-/// The variable `VARVE_SMART_PROGRAMS` sets the number of programs, and `VARVE_SMART_SEED` their seed.
+/// A snapshot is read with and without the device, while other transactions change rows and pages are
+/// written. The variable `VARVE_SMART_PROGRAMS` sets the number of programs, and `VARVE_SMART_SEED` their
+/// seed.
 #[test]
 fn random_programs_beside_updates_give_the_hosts_answer() {
     let programs = std::env::var(PROGRAMS).ok().map_or(FEW_PROGRAMS, |n| n.parse().unwrap());

@@ -194,7 +194,8 @@ const LARGE: [(&str, &str); 11] = [
     ),
 ];
 
-/// Statements that keep values, whose groups keep values, or whose groups need more memory than a grouping of numbers.
+/// Statements that keep values, whose groups keep values, or whose groups need more memory than a grouping of
+/// numbers.
 const LARGE_GROUPS: [(&str, &str); 15] = [
     (
         "IN as a value",

@@ -169,7 +169,7 @@ fn one_program(bed: &Bed, def: &TableDef, random: &mut Random, number: usize) {
     txn.rollback().unwrap();
 }
 
-/// Inserts, changes and deletes rows until it shall stop. Returns the number of its transactions.
+/// Inserts, changes and deletes rows until `stop` is set. Returns the number of its transactions.
 fn write(bed: &Bed, def: &TableDef, stop: &AtomicBool) -> usize {
     let mut random = Random(5);
     let mut round = 0;

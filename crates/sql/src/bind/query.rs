@@ -169,7 +169,7 @@ impl Binder<'_> {
     }
 
     fn locked_and_placed(&mut self, select: &mut Select, q: &ast::Query, scope: &Scope) -> Result<()> {
-        // First the outer joins: as in PostgreSQL, the rows of a reduced outer join can be locked.
+        // Outer joins are reduced first. As in PostgreSQL, the rows of a reduced outer join can be locked.
         outer_joins::reduce(select);
         let is_beside = scope.relations.len() > 1 || select.needs_runner();
         if select.lock.is_some() && is_beside && !self.in_from {

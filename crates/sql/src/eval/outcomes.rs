@@ -1,5 +1,5 @@
-//! Which results an expression can have on rows of which only some columns are known, such as the rows that
-//! an outer join fills with NULLs.
+//! Computes which results an expression can have on rows of which only some columns are known, such as
+//! the rows that an outer join fills with NULLs.
 //!
 //! Invariants
 //! 1. The outcomes of an expression contain each result that its evaluation can have. They may contain more.
@@ -65,7 +65,7 @@ impl Outcomes {
         })
     }
 
-    /// A function that is NULL if one of its operands is NULL, and maybe otherwise, too.
+    /// A function that is NULL if one of its operands is NULL. It can also be NULL otherwise.
     pub fn strict_function(operands: impl IntoIterator<Item = Outcomes>) -> Outcomes {
         Outcomes::strict(operands).or(Outcomes::NULL)
     }

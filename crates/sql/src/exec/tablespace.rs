@@ -1,4 +1,4 @@
-//! Finds the tablespaces that statements name, and who may use them.
+//! Finds the tablespaces that statements name, and checks that the role may use them.
 //!
 //! This module does not know where a tablespace is.
 
@@ -38,7 +38,7 @@ pub(super) fn named(
 }
 
 /// The tablespace of a new table or index: the one that the statement names, or else that of the setting
-/// `default_tablespace`. As in PostgreSQL, a name in the setting without a tablespace means none.
+/// `default_tablespace`. As in PostgreSQL, the setting has no effect if there is no tablespace of its name.
 pub(crate) fn of_new(
     said: Option<&str>,
     txn: &Transaction,

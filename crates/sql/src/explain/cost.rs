@@ -1,6 +1,6 @@
-//! The expected cost and rows of steps, which EXPLAIN shows. The formulas and their constants are those of
-//! PostgreSQL (costsize.c), without its corrections for caches. The unit of a cost is arbitrary. With the
-//! default settings it is the time to read a page in sequence.
+//! Computes the expected cost and rows of steps, which EXPLAIN shows. The formulas and their constants are
+//! those of PostgreSQL (costsize.c), without its corrections for caches. The unit of a cost is arbitrary.
+//! With the default settings it is the time to read a page in sequence.
 //!
 //! This module knows nothing about plans and tables.
 

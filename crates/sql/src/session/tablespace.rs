@@ -2,7 +2,8 @@
 //!
 //! Invariants
 //! 1. Each command is durable when it returns, and runs only outside of transaction blocks.
-//! 2. A tablespace is of all databases. The storage engine keeps it with its name and, as a note, its owner.
+//! 2. A tablespace belongs to all databases. The storage engine stores it with its name, and with a note,
+//!    which is its owner.
 //!
 //! This module does not know what is in a tablespace (`varve_engine`).
 
@@ -24,7 +25,7 @@ use crate::system::tablespaces::{note_of, owner_of};
 use crate::utility::role::RoleName;
 use crate::utility::tablespace::TablespaceCommand;
 
-/// Options of PostgreSQL that have no effect in Varve.
+/// Options of PostgreSQL that are accepted, but have no effect in Varve.
 const WITHOUT_MEANING: [&str; 4] =
     ["seq_page_cost", "random_page_cost", "effective_io_concurrency", "maintenance_io_concurrency"];
 

@@ -1,6 +1,6 @@
-//! What system tables and functions say of tablespaces.
+//! What system tables and functions show about tablespaces.
 //!
-//! This module does not know who may make tablespaces.
+//! This module does not know which roles may make tablespaces.
 
 use varve_engine::{BOOTSTRAP_ROLE, ColumnType, Compression, Datum, ObjectId, SpaceId, Tablespace, Value};
 
@@ -11,7 +11,7 @@ use super::{Rows, SystemContext, ids, list, oid, text};
 pub const KNOWN: [(u32, &str); 2] =
     [(ids::DEFAULT_TABLESPACE, "pg_default"), (ids::GLOBAL_TABLESPACE, "pg_global")];
 
-/// The note with which the storage engine keeps a tablespace: its owner.
+/// The note that the storage engine stores with a tablespace: its owner, as 4 bytes, little endian.
 pub fn note_of(owner: ObjectId) -> Vec<u8> {
     owner.0.to_le_bytes().to_vec()
 }
@@ -32,7 +32,7 @@ pub fn named(world: &SystemContext, name: &str) -> Option<Tablespace> {
     world.engine.tablespaces().into_iter().find(|one| one.name == name)
 }
 
-/// The tablespace of a relation; `None` means `pg_default`. The index of a primary key is where the rows are.
+/// The tablespace of a relation. `None` means `pg_default`. The index of a primary key is where the rows are.
 fn of(relation: &Relation<'_>) -> Option<SpaceId> {
     match relation.what {
         What::Table(table) | What::Part(table, _) => table.storage.tablespace,

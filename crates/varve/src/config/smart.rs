@@ -18,7 +18,7 @@ const FACTOR_MAX: usize = 100;
 /// The profile of a device without the key `profile`.
 const DEFAULT_PROFILE: &str = "smart-ssd";
 
-/// A smart device, and how the planner sees it.
+/// A smart device, and the planner's assumptions about its speed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SmartSettings {
     /// Where the device listens; `None` means that there is none.

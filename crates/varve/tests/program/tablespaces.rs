@@ -1,5 +1,5 @@
-//! A tablespace in a directory of its own, with the real server: what is in it outlives a kill, a start without
-//! the directory is refused, and `varve check` reads it.
+//! A tablespace with the real server: its tables survive a kill, a start without its directory is refused,
+//! and `varve check` reads it.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
@@ -8,7 +8,7 @@ use std::process::Command;
 
 use crate::serve::Served;
 
-/// Checks a database; the exit code and all that was said.
+/// Runs `varve check`. Returns its exit code and its output.
 fn check(directory: &Path) -> (Option<i32>, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_varve"))
         .args(["check", directory.to_str().unwrap(), "--pool", "16MiB"])

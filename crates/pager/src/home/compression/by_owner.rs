@@ -44,8 +44,8 @@ pub struct StoredPages {
     pub stored_bytes: u64,
 }
 
-/// The owner of a page: the space, and the number of the owner in this space. Tablespaces share their owner
-/// numbers with the data space, which stands for them here.
+/// The owner of a page: the space, and the number of the owner in this space. Tablespaces share the numbers
+/// of owners with the data space, so the space of their owners is the data space here.
 type Owner = (SpaceId, u32);
 
 /// The compression of each owner.

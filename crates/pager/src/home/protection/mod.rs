@@ -41,7 +41,7 @@ use doublewrite::{CopyFile, Doublewrite};
 use kind::ProtectionKind;
 use none::Unprotected;
 
-/// The names of the files with copies of pages, finished and unfinished.
+/// The name of the file with doublewrite copies, and its name until it is complete.
 pub(crate) const COPY_FILES: [&str; 2] = doublewrite::COPY_FILES;
 
 /// A protection: a way to write pages so that a crash leaves no torn page after repair.
@@ -81,8 +81,8 @@ pub(crate) struct Wanted<'c> {
     pub(crate) times: &'c Arc<Times>,
 }
 
-/// Checks for a space that the data exists from which [`repair`] may have to repair pages, and that it is of this
-/// database. Pages need repair only after a crash.
+/// Checks that the doublewrite copies of a space exist and are of this database, if [`repair`] may need them.
+/// Pages need repair only after a crash. `was` is the protection with which they were written.
 pub(crate) fn check_copies(
     space: SpaceId,
     directory: &dyn Directory,

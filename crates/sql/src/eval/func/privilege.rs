@@ -273,8 +273,8 @@ fn of_type<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     Ok(if is_there { for_all(&holder, &wanted) } else { Datum::Null })
 }
 
-/// Checks rights on a tablespace. Every role creates tables in `pg_default`, but only superusers and the owner
-/// have rights on a tablespace.
+/// Checks rights on a tablespace. Every role creates tables in `pg_default`, but only superusers and the
+/// owner have rights on a tablespace.
 fn of_tablespace<'a>(a: &[Datum<'a>], cx: &Cx<'a>) -> Result<Datum<'a>> {
     let (holder, object, list) = parts(a, cx)?;
     let world = cx.env.world()?;
