@@ -17,7 +17,7 @@ use crate::base::error::{PagerError, Result};
 use crate::base::ids::{PageId, PageNo, PageRange, SpaceId};
 use crate::base::lsn::Lsn;
 use crate::base::space_format::Geometry;
-use crate::control::tablespaces::{Listed, TablespaceState};
+use crate::control::tablespaces::{Listed, TablespaceList, TablespaceState};
 use crate::home::protection::kind::ProtectionKind;
 use crate::open::tablespaces::{self, Around, TablespacePlace};
 
@@ -99,8 +99,7 @@ impl Pager {
         let mut found = TablespacePlace { listed, directory };
         found.refuse_unfit(self.page_size())?;
         new.compression.map_or(Ok(()), |how| self.prepare_compression(how))?;
-        let control = (&*shared.config.control, &shared.control);
-        let id = list.update(control.0, control.1, |list| {
+        let id = self.update(&mut list, |list| {
             let id = list.take_number()?;
             found.listed.id = id;
             list.all.push(found.listed.clone());
@@ -111,8 +110,8 @@ impl Pager {
             return Err(PagerError::Incompatible { what });
         };
         reached("tablespace: listed");
-        let set = |list: &mut crate::control::tablespaces::TablespaceList, state| {
-            list.update(control.0, control.1, |list| {
+        let set = |list: &mut TablespaceList, state| {
+            self.update(list, |list| {
                 list.all.iter_mut().filter(|one| one.id == id).for_each(|one| one.state = state);
             })
         };
@@ -122,10 +121,9 @@ impl Pager {
             Err(error) => {
                 shared.spaces.layouts().note_dropped(id);
                 // If the removal fails, too, the next start removes the files.
-                let _removed =
-                    set(&mut list, TablespaceState::Dropped).and_then(|()| found.remove_files()).and_then(
-                        |()| list.update(control.0, control.1, |list| list.all.retain(|one| one.id != id)),
-                    );
+                let _removed = set(&mut list, TablespaceState::Dropped)
+                    .and_then(|()| found.remove_files(shared.started.database, self.page_size()))
+                    .and_then(|()| self.update(&mut list, |list| list.all.retain(|one| one.id != id)));
                 Err(error)
             }
         }
@@ -137,10 +135,31 @@ impl Pager {
         let shared = &*self.shared;
         let mut list = shared.tablespaces.lock();
         list.of(id).ok_or(PagerError::NoSuchTablespace { id })?;
-        list.update(&*shared.config.control, &shared.control, |list| {
+        if let Some(other) = list.all.iter().find(|one| one.id != id && one.name == name) {
+            let what = format!("tablespace \"{name}\" is at {} already: choose another name", other.location);
+            return Err(PagerError::Incompatible { what });
+        }
+        self.update(&mut list, |list| {
             for one in list.all.iter_mut().filter(|one| one.id == id) {
                 one.name = name.to_owned();
                 one.note = note.to_vec();
+            }
+        })
+    }
+
+    /// Changes the list durably. If it is not known which list a start would find, the pager stops.
+    fn update<T>(
+        &self,
+        list: &mut TablespaceList,
+        change: impl FnOnce(&mut TablespaceList) -> T,
+    ) -> Result<T> {
+        let shared = &*self.shared;
+        // After a failure, a start may find either list. So neither may be replaced.
+        shared.log.check()?;
+        let updated = list.update(&*shared.config.control, &shared.control, change);
+        updated.inspect_err(|error| {
+            if let PagerError::Stopped { cause } = error {
+                shared.log.poison(cause);
             }
         })
     }
@@ -174,13 +193,12 @@ impl Pager {
         if !shared.spaces.close(id)? {
             return Ok(false);
         }
-        let control = (&*shared.config.control, &shared.control);
-        let drop_it = |list: &mut crate::control::tablespaces::TablespaceList| {
+        let drop_it = |list: &mut TablespaceList| {
             let of_it = list.all.iter_mut().filter(|one| one.id == id);
             of_it.for_each(|one| one.state = TablespaceState::Dropped);
         };
         if !planted("tablespace: a drop is not listed") {
-            list.update(control.0, control.1, drop_it).inspect_err(|_| shared.spaces.reopen(id))?;
+            self.update(&mut list, drop_it).inspect_err(|_| shared.spaces.reopen(id))?;
         }
         reached("tablespace: dropped");
         let first = PageId::new(id, PageNo(0));
@@ -191,8 +209,9 @@ impl Pager {
         // left.
         let directory = shared.config.locations.open(&listed.location);
         let removed = directory.map_err(|what| PagerError::Incompatible { what }).and_then(|directory| {
-            TablespacePlace { listed, directory }.remove_files()?;
-            list.update(control.0, control.1, |list| list.all.retain(|one| one.id != id))
+            let place = TablespacePlace { listed, directory };
+            place.remove_files(shared.started.database, self.page_size())?;
+            self.update(&mut list, |list| list.all.retain(|one| one.id != id))
         });
         if removed.is_err() {
             reached("tablespace: files are left");

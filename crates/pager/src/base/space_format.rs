@@ -214,6 +214,13 @@ fn le_u32(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
+/// The database that a header page names; `None` if this is no header page.
+pub(crate) fn database_of(header: &[u8]) -> Option<u64> {
+    let body = header.get(PAGE_HEADER_BYTES..HEADER_END)?;
+    let id = body.strip_prefix(&MAGIC[..])?.last_chunk()?;
+    Some(u64::from_le_bytes(*id))
+}
+
 /// The next owner number of a header page.
 pub(crate) fn next_owner(header: &[u8]) -> u32 {
     le_u32(header, HEADER_NEXT_OWNER)

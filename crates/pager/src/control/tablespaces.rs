@@ -140,6 +140,9 @@ impl TablespaceList {
     }
 
     /// Changes the list durably. On failure the old list stays in force.
+    ///
+    /// Errors: `Stopped` if the control file may name the old or the new list. Then the caller must stop the
+    /// pager. Otherwise what the new list has ended could be used on, and a start would take it away.
     pub(crate) fn update<T>(
         &mut self,
         directory: &dyn Directory,
@@ -155,7 +158,10 @@ impl TablespaceList {
         file.write_at(0, &bytes, Purpose::Control, Durability::Later)?;
         file.flush()?;
         directory.sync()?;
-        control.update(|superblock| superblock.tablespaces = next.number)?;
+        control.update(|superblock| superblock.tablespaces = next.number).map_err(|error| {
+            let cause = format!("the control file may name the old or the new list of tablespaces: {error}");
+            PagerError::Stopped { cause: cause.into() }
+        })?;
         // The control file has two copies. Its older copy still names the list before this one, and a start
         // reads that copy if the newer one is damaged. So that list stays, and the list before it is removed.
         if let Some(older) = self.number.checked_sub(1).filter(|older| *older > 0) {

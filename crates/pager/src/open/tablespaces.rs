@@ -13,11 +13,12 @@
 
 use std::sync::Arc;
 
-use varve_device::{Directory, reached};
+use varve_device::{AlignedBuf, Directory, Purpose, reached};
 
 use crate::base::error::{PagerError, Result};
 use crate::base::ids::SpaceId;
 use crate::base::lsn::Lsn;
+use crate::base::space_format;
 use crate::config::{PagerConfig, writes_whole};
 use crate::control::tablespaces::{Listed, TablespaceList, TablespaceState};
 use crate::control::{InForce, Superblock};
@@ -174,7 +175,14 @@ impl TablespacePlace {
     }
 
     /// Removes the files of a tablespace that was dropped, or whose making was not finished.
-    pub(crate) fn remove_files(&self) -> Result<()> {
+    ///
+    /// Errors: the files belong to another database. It may have made a tablespace in this directory after
+    /// these files were removed.
+    pub(crate) fn remove_files(&self, database: u64, page_size: usize) -> Result<()> {
+        if self.is_foreign(database, page_size)? {
+            let what = format!("{} has a tablespace of another database now", self.directory.location());
+            return Err(PagerError::Incompatible { what });
+        }
         let mut names = protection::COPY_FILES.map(str::to_owned).to_vec();
         names.push(files::file_name(self.listed.id));
         for name in names {
@@ -183,6 +191,26 @@ impl TablespacePlace {
             }
         }
         Ok(self.directory.sync()?)
+    }
+}
+
+impl TablespacePlace {
+    /// Whether the files in the directory name another database. Files without a readable header do not.
+    fn is_foreign(&self, database: u64, page_size: usize) -> Result<bool> {
+        if protection::has_foreign_copies(&*self.directory, database)? {
+            return Ok(true);
+        }
+        let (id, name) = (self.listed.id, files::file_name(self.listed.id));
+        if !self.directory.exists(&name)? {
+            return Ok(false);
+        }
+        let file = files::open_existing(id, &*self.directory, &name)?;
+        let mut header = AlignedBuf::new(page_size);
+        if file.len_bytes()? < header.len() as u64 {
+            return Ok(false);
+        }
+        file.read_at(0, &mut header, Purpose::DataPage)?;
+        Ok(space_format::database_of(&header).is_some_and(|found| found != database))
     }
 }
 
@@ -202,7 +230,8 @@ pub(crate) fn tidy(
     reached("open: files of a tablespace are removed");
     for listed in left {
         let (name, location) = (listed.name.clone(), listed.location.clone());
-        let removed = TablespacePlace::of(config, listed).and_then(|found| found.remove_files());
+        let removed = TablespacePlace::of(config, listed)
+            .and_then(|found| found.remove_files(control.get().database, config.page_size));
         if let Err(why) = removed {
             warnings.push(format!(
                 "tablespace \"{name}\" was dropped, and its files at {location} could not be removed: {why}"

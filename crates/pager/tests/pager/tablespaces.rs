@@ -3,12 +3,16 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use crate::common::{KIND, Random, config, get, open};
-use varve_device::{Directory, Fate, MemoryDirectory, RecordLog, Recorder, Timeline};
+use varve_device::{
+    Directory, ErrorKind, Fate, Fault, Faulty, MemoryDirectory, Operation, RecordLog, Recorder, Rule, Space,
+    Timeline, When,
+};
 use varve_pager::{
     Algorithm, Compression, FlashConfig, FlashDesign, FlashRestart, FlashSettings, HomeLayout, Locations,
-    NewTablespace, NvmConfig, PackedConfig, PageId, Pager, PagerConfig, ProtectionKind, SpaceId,
+    NewTablespace, NvmConfig, PackedConfig, PageId, Pager, PagerConfig, PagerError, ProtectionKind, SpaceId,
 };
 
 /// Directories by their locations.
@@ -451,4 +455,106 @@ fn any_crash_leaves_a_prefix_beside_a_data_space_with_another_protection_or_layo
     for settings in [with_images as Settings, packed, with_pages_in_nvm, compressed, with_flash] {
         crash(settings, 8..=9, 200);
     }
+}
+
+/// Each write of the control file, and of the list beside it, fails in turn while tablespaces are made,
+/// renamed and dropped. Afterwards the pager is stopped, or the old list is in force. Either way a start finds
+/// a list that belongs to the files.
+#[test]
+fn failed_writes_of_the_list_lose_nothing() {
+    let (mut stopped, mut refused) = (0, 0);
+    for nth in 1..16 {
+        let devices = in_memory();
+        drop(open(&of(&devices)));
+        let faulty = Faulty::wrap(devices[0].clone());
+        let mut config = of(&devices);
+        config.control = faulty.clone();
+        let pager = open(&config);
+        let kept = pager.create_tablespace(&new("a")).unwrap();
+        let owner = pager.create_segment(SpaceId::DATA).unwrap();
+        let page = add(&pager, kept, owner, 5);
+        pager.flush_log(pager.log().end()).unwrap();
+        faulty.arm(Rule {
+            operation: Some(Operation::Write),
+            space: Some(Space::Control),
+            when: When::Nth(nth),
+            fault: Fault::Fails(ErrorKind::Io(5)),
+        });
+        let changed = pager.create_tablespace(&new("b")).and_then(|made| {
+            pager.change_tablespace(made, "c", &[1])?;
+            pager.drop_tablespace(made)
+        });
+        faulty.disarm();
+        match (changed, pager.change_tablespace(kept, "kept", &[])) {
+            (Err(_), Err(PagerError::Stopped { .. })) => stopped += 1,
+            (Err(_), Ok(())) => refused += 1,
+            (Err(_), Err(error)) => panic!("{nth}: neither stopped nor as before: {error}"),
+            (Ok(_), _) => {}
+        }
+        drop(pager);
+        let pager = open(&of(&devices));
+        assert_eq!(get(&pager, page).unwrap(), 5, "{nth}");
+        assert!(pager.tablespaces().iter().any(|one| one.id == kept), "{nth}");
+        assert_eq!(pager.check().unwrap().damages, Vec::<String>::new(), "{nth}");
+        add(&pager, kept, owner, 6);
+    }
+    assert!(stopped > 2 && refused > 2, "{stopped} stopped, {refused} refused");
+}
+
+/// A start takes away the files of a tablespace whose drop was not finished, but not those of another database
+/// that has come into the directory since.
+#[test]
+fn files_of_another_database_are_not_removed() {
+    let devices = in_memory();
+    let pager = open(&of(&devices));
+    let space = pager.create_tablespace(&new("a")).unwrap();
+    // The location cannot be opened while the tablespace is dropped, so its files stay, and so does its place
+    // in the list.
+    drop(pager);
+    let mut config = of(&devices);
+    let fails = Arc::new(Fickle(devices[1].clone(), AtomicBool::new(true)));
+    config.locations = fails.clone();
+    let pager = open(&config);
+    fails.1.store(false, Relaxed);
+    assert!(pager.drop_tablespace(space).unwrap());
+    drop(pager);
+    // Another database makes its tablespace with the same number in the directory, which someone has emptied.
+    for name in devices[1].list().unwrap() {
+        devices[1].remove(&name).unwrap();
+    }
+    let other = [MemoryDirectory::new(), devices[1].clone(), MemoryDirectory::new()];
+    let pager = open(&of(&other));
+    assert_eq!(pager.create_tablespace(&new("a")).unwrap(), space, "both count from the same number");
+    let owner = pager.create_segment(SpaceId::DATA).unwrap();
+    let page = add(&pager, space, owner, 9);
+    pager.shutdown().unwrap();
+    drop(pager);
+    let pager = open(&of(&devices));
+    assert!(pager.tablespaces().is_empty());
+    drop(pager);
+    let pager = open(&of(&other));
+    assert_eq!(get(&pager, page).unwrap(), 9);
+    assert_eq!(pager.check().unwrap().damages, Vec::<String>::new());
+}
+
+/// A location that can be opened or not.
+struct Fickle(Arc<MemoryDirectory>, AtomicBool);
+
+impl Locations for Fickle {
+    fn open(&self, _: &str) -> Result<Arc<dyn Directory>, String> {
+        if self.1.load(Relaxed) { Ok(self.0.clone()) } else { Err("it is not mounted".into()) }
+    }
+}
+
+#[test]
+fn a_name_is_given_to_one_tablespace_only() {
+    let devices = in_memory();
+    let pager = open(&of(&devices));
+    let a = pager.create_tablespace(&new("a")).unwrap();
+    let b = pager.create_tablespace(&new("b")).unwrap();
+    let error = pager.change_tablespace(b, "a", &[]).unwrap_err().to_string();
+    assert!(error.contains("choose another name"), "{error}");
+    pager.change_tablespace(a, "a", &[1]).unwrap();
+    pager.change_tablespace(b, "c", &[]).unwrap();
+    pager.change_tablespace(a, "b", &[]).unwrap();
 }

@@ -102,6 +102,11 @@ pub(crate) fn check_copies(
     }
 }
 
+/// Whether a directory has doublewrite copies of another database.
+pub(crate) fn has_foreign_copies(directory: &dyn Directory, database: u64) -> Result<bool> {
+    CopyFile::file(directory).is_foreign(database)
+}
+
 /// A page that was repaired from its copy.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mended {
