@@ -7,13 +7,16 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use crate::common::{KIND, Random, config, get, open};
 use varve_device::{
-    Directory, ErrorKind, Fate, Fault, Faulty, MemoryDirectory, Operation, RecordLog, Recorder, Rule, Space,
-    Timeline, When,
+    Directory, ErrorKind, Fate, Fault, Faulty, MemoryDirectory, MemoryImage, Operation, RecordLog, Recorder,
+    Rule, Space, Timeline, When,
 };
 use varve_pager::{
     Algorithm, Compression, FlashConfig, FlashDesign, FlashRestart, FlashSettings, HomeLayout, Locations,
     NewTablespace, NvmConfig, PackedConfig, PageId, Pager, PagerConfig, PagerError, ProtectionKind, SpaceId,
 };
+
+/// The files of a directory in memory, by name.
+type Files = Vec<(String, MemoryImage)>;
 
 /// Directories by their locations.
 struct Places(Vec<(&'static str, Arc<dyn Directory>)>);
@@ -194,7 +197,7 @@ fn a_missing_or_damaged_list_is_refused() {
     pager.shutdown().unwrap();
     drop(pager);
     let no_ops = || Arc::new(crate::common::NoOps);
-    let with = |change: &dyn Fn(&mut Vec<(String, varve_device::MemoryImage)>)| {
+    let with = |change: &dyn Fn(&mut Files)| {
         let mut images = devices[0].images();
         change(&mut images);
         let main = MemoryDirectory::from_images(images);
