@@ -13,7 +13,7 @@
 
 use std::sync::Arc;
 
-use varve_device::{AlignedBuf, Directory, Purpose, reached};
+use varve_device::{AlignedBuf, Directory, OpenHow, Purpose, reached};
 
 use crate::base::error::{PagerError, Result};
 use crate::base::ids::SpaceId;
@@ -187,6 +187,9 @@ impl TablespacePlace {
         names.push(files::file_name(self.listed.id));
         for name in names {
             if self.directory.exists(&name)? {
+                // The pager may have the file open until it ends. So the device gets the space back now.
+                let (kind, _) = files::device_space(self.listed.id);
+                self.directory.open(&name, OpenHow::existing(kind))?.set_len(0)?;
                 self.directory.remove(&name)?;
             }
         }

@@ -89,8 +89,9 @@ impl Rates {
     /// The first `rows` rows of the step below.
     pub fn limit(&self, below: Estimate, rows: f64) -> Estimate {
         let part = (rows / below.rows.max(1.0)).min(1.0);
-        let total = below.startup + (below.total - below.startup) * part;
-        Estimate { total, rows: rows.min(below.rows), ..below }
+        // No part of an infinite cost is no cost.
+        let behind = if part > 0.0 { (below.total - below.startup) * part } else { 0.0 };
+        Estimate { total: below.startup + behind, rows: rows.min(below.rows), ..below }
     }
 
     /// Runs the inner step once for each row of the outer step. `operators` are evaluated for each pair.
@@ -158,6 +159,8 @@ mod tests {
         let limited = RATES.limit(below, 10.0);
         assert_eq!((limited.startup, limited.total, limited.rows), (10.0, 20.0, 10.0));
         assert_eq!(RATES.limit(below, 1000.0), below);
+        let endless = Estimate { total: f64::INFINITY, ..below };
+        assert_eq!(RATES.limit(endless, 0.0).total, 10.0);
     }
 
     #[test]
