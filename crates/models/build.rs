@@ -1,8 +1,8 @@
 //! Makes models from real code: copies sources of the pager and the engine, and changes the copies so that
 //! they use the atomics, locks and threads of a model checker.
 //!
-//! The original crates are not changed. There are three kinds of changes. The build fails if a change does
-//! not find its place in the source.
+//! The original crates are not changed. There are three kinds of changes. The build fails if the text for a
+//! change is not in the source.
 //! - Paths: `std::sync::atomic` becomes `crate::sync::atomic`.
 //! - Adaptations (`src/adaptations.rs`): code that a model checker cannot run is replaced.
 //! - Flaws (`src/flaws.rs`): planted bugs behind a switch, which the models must find.
@@ -15,7 +15,7 @@ mod adaptations;
 #[path = "src/flaws.rs"]
 mod flaws;
 
-/// Files of the engine that need nothing else of it but errors.
+/// Files of the engine that use nothing else of the engine but errors.
 const ENGINE_FILES: &[&str] = &[
     "deadlock.rs",
     "ids.rs",
@@ -30,11 +30,11 @@ const ENGINE_FILES: &[&str] = &[
 const LOOM_FILES: &[&str] = &["base/ids.rs", "pool/frame.rs"];
 
 struct Crate {
-    /// Module of the models crate that gets the code.
+    /// The module of this crate that gets the code.
     module: &'static str,
     from: PathBuf,
     to: PathBuf,
-    /// Path of the modules that stand for std's and parking_lot's.
+    /// The path of the modules that replace those of std and parking_lot.
     sync: &'static str,
 }
 
@@ -82,7 +82,7 @@ fn declare(of: &Crate, file: &str) -> String {
     format!("#[path = {:?}] pub mod {name};\n", of.to.join(file))
 }
 
-/// All Rust files below `root`, relative to it.
+/// Returns all Rust files below `root`, relative to it.
 fn sources(root: &Path, below: &Path) -> Vec<PathBuf> {
     let entries =
         fs::read_dir(root.join(below)).expect("the sources of the pager and the engine can be listed");
@@ -92,7 +92,7 @@ fn sources(root: &Path, below: &Path) -> Vec<PathBuf> {
     files.into_iter().filter(|file| file.extension().is_some_and(|ext| ext == "rs")).chain(inner).collect()
 }
 
-/// Takes away what an earlier build left: a file that has moved since would be there twice.
+/// Removes the files of an earlier build. Otherwise a file that has moved since then would be there twice.
 fn clear(folder: &Path) {
     if folder.exists() {
         fs::remove_dir_all(folder).expect("the build directory can be written");
@@ -127,7 +127,8 @@ impl Crate {
         write(&self.to.join(file), &self.rename(&text));
     }
 
-    /// Paths as they are inside the models crate. Marks keep what was replaced from being replaced again.
+    /// Replaces paths by the paths inside this crate. Placeholders prevent that a replaced path is replaced
+    /// again.
     fn rename(&self, text: &str) -> String {
         let module = format!("crate::{}::", self.module);
         let within = format!("pub(in MODELS::modelled::{}::", self.module);

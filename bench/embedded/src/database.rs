@@ -1,6 +1,6 @@
-//! What is measured of a database, and the list of databases.
+//! The operations that are measured, and the list of databases.
 //!
-//! What it does not know: mixes, times.
+//! This module does not know mixes or times.
 
 use std::path::Path;
 
@@ -15,14 +15,14 @@ pub trait Database {
     /// Fills the empty table with the rows of a workload.
     fn load(&mut self, load: &Workload) -> Result<(), Failure>;
 
-    /// Runs the transactions. Behind each `group` of them, all are durable.
+    /// Runs the transactions. After each group of `group` transactions, all of them are durable.
     fn run(&mut self, load: &Workload, group: usize) -> Result<(), Failure>;
 
-    /// Copies the row with a key into `row`. `false`: there is none.
+    /// Copies the row with a key into `row`. Returns `false` if there is no such row.
     fn read(&mut self, key: u64, row: &mut Vec<u8>) -> Result<bool, Failure>;
 }
 
-/// Sizes that databases are configured with.
+/// Sizes with which databases are configured.
 #[derive(Debug, Clone, Copy)]
 pub struct Sizes {
     /// Bytes of all rows.
@@ -32,7 +32,7 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// For this number of rows.
+    /// Returns the sizes for this number of rows.
     pub fn of(rows: u64) -> Sizes {
         let data_bytes = rows * ROW_BYTES as u64;
         // Leaves of trees are not full.
@@ -46,19 +46,19 @@ pub type Create = fn(&Path, Sizes) -> Result<Box<dyn Database>, Failure>;
 
 /// A database that can be measured.
 pub struct Kind {
-    /// Its name.
+    /// The name of the database.
     pub name: &'static str,
     /// How a commit becomes durable.
     pub durable_by: &'static str,
     /// How a group of commits becomes durable; `None` if a group is no faster than its commits.
     pub group_by: Option<&'static str>,
-    /// Whether it is durable in main memory or persistent memory only.
+    /// Whether the database is durable only if its files are in main memory or persistent memory.
     pub needs_memory: bool,
-    /// Makes it.
+    /// Makes an empty database of this kind.
     pub create: Create,
 }
 
-/// All databases.
+/// Returns all databases.
 pub fn kinds() -> Vec<Kind> {
     let peers = [lmdb::KIND, rocks::KIND, redb_file::KIND];
     varve::KINDS.into_iter().chain(peers).collect()

@@ -1,8 +1,8 @@
-//! LMDB, by the crate heed. Its defaults are durable: no flag for speed is set.
+//! The database LMDB, through the crate heed. LMDB's defaults are durable, because no flag for speed is set.
 //!
 //! A group is one write transaction, in which later transactions of the group read what earlier ones wrote.
 //!
-//! What it does not know: other databases.
+//! This module does not know other databases.
 
 use std::path::Path;
 

@@ -1,17 +1,17 @@
-//! Embedded databases side by side: Varve's six memory-oriented engines, LMDB, RocksDB and redb, on the YCSB
-//! of Arulraj, Pavlo and Dulloor ("Let's Talk About Storage & Recovery Methods for Non-Volatile Memory
-//! Database Systems", SIGMOD 2015, section 5.1).
+//! Measures embedded databases side by side: Varve's six memory-oriented engines, LMDB, RocksDB and redb, on
+//! the YCSB of Arulraj, Pavlo and Dulloor ("Let's Talk About Storage & Recovery Methods for Non-Volatile
+//! Memory Database Systems", SIGMOD 2015, section 5.1).
 //!
 //! 1. Every database gets the same transactions, which are drawn before the first round. One thread runs
 //!    them.
-//! 2. Databases run in turns, one database a time. A round makes each one anew, in the same directory. The
+//! 2. Databases run in turns, one at a time. A round makes each database anew, in the same directory. The
 //!    next round begins with another database.
 //! 3. A transaction is acknowledged when it is durable. With groups, a group is acknowledged together.
 //! 4. At the end of a round all rows of a database are compared with what the transactions must have left.
-//! 5. On a file system that is not in memory, Varve's engines do not run: their region survives the death of
-//!    the process there, but no power failure.
+//! 5. On a file system that is not in memory, Varve's engines do not run, because there their region survives
+//!    the end of the process, but not a power failure.
 //!
-//! What it does not know: SQL, several threads.
+//! This program does not know SQL or several threads.
 
 mod database;
 mod lmdb;
@@ -31,7 +31,7 @@ use database::{Database, Kind, Sizes};
 use report::{Figure, Report};
 use workload::{MIXES, Mix, Workload};
 
-/// An error of any of the libraries.
+/// An error of one of the libraries.
 pub type Failure = Box<dyn Error>;
 
 /// Measures embedded databases on the same YCSB transactions, durable at each commit
@@ -79,7 +79,7 @@ fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// The databases that can be measured in the directory, or those of them that were asked for.
+/// Returns the databases that can be measured in the directory, or those of them that were asked for.
 fn chosen(arguments: &Arguments) -> Result<Vec<Kind>, Failure> {
     let is_memory = is_in_memory(&arguments.directory)?;
     let all: Vec<Kind> =
@@ -93,7 +93,7 @@ fn chosen(arguments: &Arguments) -> Result<Vec<Kind>, Failure> {
     Ok(all.into_iter().filter(is_wanted).collect())
 }
 
-/// Whether a directory is in main memory: its mount is of the type tmpfs.
+/// Returns whether a directory is in main memory: its mount is of the type tmpfs.
 fn is_in_memory(directory: &Path) -> Result<bool, Failure> {
     let directory = directory.canonicalize()?;
     let mounts = std::fs::read_to_string("/proc/mounts")?;
@@ -106,8 +106,8 @@ fn is_in_memory(directory: &Path) -> Result<bool, Failure> {
     Ok(nearest.is_some_and(|(_, is_memory)| is_memory))
 }
 
-/// One round of one database: makes and loads it, runs all mixes with each commit durable, then in groups,
-/// and checks its rows.
+/// Runs one round of one database: makes and loads it, runs all mixes with each commit durable and then in
+/// groups, and checks its rows.
 fn measure(
     kind: &Kind,
     arguments: &Arguments,
@@ -139,8 +139,8 @@ fn timed(database: &mut dyn Database, load: &Workload, group: usize) -> Result<F
     })
 }
 
-/// Microseconds of the processor that all threads of the process have used. The kernel counts them in steps
-/// of 10 ms, in the fields 14 and 15 of the process's `stat` (proc(5)).
+/// Returns the microseconds of the processor that all threads of the process have used. The kernel counts
+/// them in steps of 10 ms, in the fields 14 and 15 of the process's `stat` (proc(5)).
 fn process_cpu_us() -> Result<f64, Failure> {
     const TICK_US: f64 = 10_000.0;
     let stat = std::fs::read_to_string("/proc/self/stat")?;

@@ -1,9 +1,9 @@
-//! redb. `Durability::Immediate`, its default, calls `fsync` at each commit.
+//! The database redb. Its default, `Durability::Immediate`, calls `fsync` at each commit.
 //!
 //! In a group, all transactions but the last are committed with `Durability::None`. The last one makes all of
 //! them durable.
 //!
-//! What it does not know: other databases.
+//! This module does not know other databases.
 
 use std::path::Path;
 
@@ -97,7 +97,7 @@ impl Database for Redb {
             self.update(load, operation.key, change, durability)?;
             pending = if is_last { 0 } else { pending + 1 };
         }
-        // An empty transaction makes those before it durable.
+        // An empty transaction makes the transactions before it durable.
         Ok(self.database.begin_write()?.commit()?)
     }
 

@@ -1,19 +1,19 @@
 //! The table of all figures: medians with the lowest and the highest round.
 //!
 //! Invariants
-//! 1. A row in which each commit is durable, and a row with groups, are never one row.
+//! 1. Figures with durable commits and figures with groups are in different rows.
 //!
-//! What it does not know: how figures are taken.
+//! This module does not know how figures are taken.
 
 use std::fmt;
 
 use crate::database::Kind;
 use crate::workload::{MIXES, Mix};
 
-/// What a round has shown of a database under a mix.
+/// The results of a database under a mix in one round.
 #[derive(Debug, Clone, Copy)]
 pub struct Figure {
-    /// Transactions a second by the clock.
+    /// Transactions a second by wall time.
     pub per_second: f64,
     /// Microseconds of the processor for a transaction, of all threads.
     pub cpu_us: f64,
@@ -36,12 +36,12 @@ pub struct Report {
 }
 
 impl Report {
-    /// An empty one, for groups of this many transactions.
+    /// Returns an empty report, for groups of this many transactions.
     pub fn new(group: usize) -> Report {
         Report { group, points: Vec::new(), loads: Vec::new() }
     }
 
-    /// Adds a figure. Groups that bring nothing are left out.
+    /// Adds a figure. Figures of groups are left out if groups are no faster in this database.
     pub fn push(&mut self, kind: &Kind, mix: Mix, group: usize, figure: Figure) {
         let durable_by = if group == 1 { Some(kind.durable_by) } else { kind.group_by };
         if let Some(durable_by) = durable_by {
@@ -49,14 +49,14 @@ impl Report {
         }
     }
 
-    /// Notes the load average of the machine.
+    /// Records the load average of the machine.
     pub fn note_load(&mut self) {
         let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
         let load: Option<f64> = text.split(' ').next().and_then(|first| first.parse().ok());
         self.loads.extend(load);
     }
 
-    /// The rows of the table: each database by itself, then in groups.
+    /// Returns the rows of the table: each database by itself, then in groups.
     fn rows(&self) -> Vec<&Point> {
         let mut rows: Vec<&Point> = Vec::new();
         for group in [1, self.group] {
@@ -104,7 +104,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// A median and the ends.
+/// The median, the lowest and the highest value.
 struct Spread {
     median: f64,
     least: f64,
@@ -120,7 +120,7 @@ impl Spread {
     }
 }
 
-/// Three digits, or all digits before the point.
+/// Shows a figure with three digits, or with all digits before the point.
 fn shown(figure: f64) -> String {
     match figure {
         figure if figure < 10.0 => format!("{figure:.2}"),

@@ -1,8 +1,9 @@
-//! RocksDB: a log that is synced at each commit, a block cache that holds all rows, no compression.
+//! The database RocksDB, with a log that is synced at each commit, a block cache that has space for all rows,
+//! and no compression.
 //!
 //! In a group, only the last transaction syncs the log, with the records of those before it.
 //!
-//! What it does not know: other databases.
+//! This module does not know other databases.
 
 use std::path::Path;
 

@@ -4,7 +4,7 @@
 //! waits for a fence. A call on a file inside the region takes as long as a call on a file of the file
 //! system.
 //!
-//! What it does not know: several partitions, SQL.
+//! This module does not know several partitions or SQL.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -119,7 +119,8 @@ pub const KINDS: [Kind; 7] = [
     },
 ];
 
-/// With the cache of lookups that tables of SQL have, or without, as in the paper.
+/// Makes the engine `nvm_inplace`, with the cache of lookups that tables of SQL have, or without it, as in
+/// the paper.
 fn create_nvm_inplace(
     path: &Path,
     sizes: Sizes,
@@ -134,7 +135,7 @@ fn lsm() -> LsmSettings {
     LsmSettings { memtable_bytes: MEMTABLE_BYTES as u64, ..LsmSettings::default() }
 }
 
-/// What a store is opened with.
+/// The data with which a store is opened.
 struct StoreRoot {
     allocator: Arc<Allocator>,
     owner: Owner,
@@ -156,7 +157,8 @@ fn create(
     Ok(Box::new(Varve { store, row: Vec::new() }))
 }
 
-/// Processor time of a call on a file of the directory: the mean of a write of one byte and of `fsync`.
+/// Returns the processor time of a call on a file of the directory: the mean of a write of one byte and of
+/// `fsync`.
 fn system_call(path: &Path) -> Result<Duration, Failure> {
     const PAIRS: u32 = 2000;
     let path = path.join("system-call");

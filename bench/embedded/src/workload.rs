@@ -5,7 +5,7 @@
 //! 1. The same numbers of rows and transactions give the same transactions, for every database on every
 //!    machine. They are those of the experiments of `varve-lab` with the same seed.
 //!
-//! What it does not know: databases.
+//! This module does not know databases.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -60,13 +60,13 @@ impl Random {
         ((u128::from(self.bits()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// Where a text begins.
+    /// Returns the offset at which a text begins.
     fn text_at(&mut self) -> u32 {
         self.below((TEXT_BYTES - COLUMN_BYTES) as u64) as u32
     }
 }
 
-/// A column, and where the text begins that is stored in it.
+/// A column, and the offset of the text that is stored in it.
 #[derive(Debug, Clone, Copy)]
 pub struct Change {
     column: u8,
@@ -78,7 +78,7 @@ pub struct Change {
 pub struct Operation {
     /// The key.
     pub key: u64,
-    /// What it changes; nothing for a read.
+    /// The change of the row, or `None` for a read.
     pub change: Option<Change>,
 }
 
@@ -109,17 +109,17 @@ impl Workload {
         Workload { mix, rows, texts, operations }
     }
 
-    /// Number of rows.
+    /// Returns the number of rows.
     pub fn rows(&self) -> u64 {
         self.rows
     }
 
-    /// Number of transactions.
+    /// Returns the number of transactions.
     pub fn transactions(&self) -> usize {
         self.operations.len()
     }
 
-    /// The transactions.
+    /// Returns the transactions.
     pub fn operations(&self) -> &[Operation] {
         &self.operations
     }
@@ -129,7 +129,7 @@ impl Workload {
         &self.texts[from..from + COLUMN_BYTES]
     }
 
-    /// The row with a key, as it is loaded.
+    /// Writes the row with a key into `row`, as it is loaded.
     pub fn row(&self, key: u64, row: &mut Vec<u8>) {
         row.clear();
         row.extend_from_slice(&key.to_be_bytes());
@@ -139,7 +139,7 @@ impl Workload {
         }
     }
 
-    /// Where a change begins in its row, and the bytes that it stores.
+    /// Returns the offset of a change in its row, and the bytes that the change stores.
     pub fn patch(&self, change: Change) -> (usize, &[u8]) {
         (KEY_BYTES + usize::from(change.column) * COLUMN_BYTES, self.text(change.text_at))
     }
@@ -154,7 +154,7 @@ impl Workload {
 /// The last changes of columns, by key and column.
 pub struct Left(HashMap<(u64, u8), Change>);
 
-/// What several mixes leave that run one after the other.
+/// Returns the last changes of several mixes that run one after the other.
 pub fn left_by(loads: &[Workload]) -> Left {
     let operations = loads.iter().flat_map(|load| load.operations());
     let changed = |operation: &Operation| {
@@ -165,7 +165,7 @@ pub fn left_by(loads: &[Workload]) -> Left {
 }
 
 impl Left {
-    /// Brings a loaded row to its last state.
+    /// Applies the last changes to a loaded row.
     pub fn apply(&self, load: &Workload, key: u64, row: &mut [u8]) {
         for column in 0..COLUMNS as u8 {
             if let Some(change) = self.0.get(&(key, column)) {

@@ -1,7 +1,8 @@
-//! Resident point reads of 100-byte rows in redb and LMDB: the peers of `varve bench points`.
+//! Measures point reads of 100-byte rows in memory with redb and LMDB, to compare them with `varve bench
+//! points`.
 //!
-//! Same rows, same keys, one thread, one read transaction, every byte touched. Durable settings are the
-//! libraries' own defaults.
+//! Rows and keys are the same as there. There is one thread and one read transaction, and each byte of a row
+//! is read. The settings of durability are the defaults of the libraries.
 
 use std::time::{Duration, Instant};
 
@@ -33,7 +34,7 @@ fn body(id: u64) -> [u8; BODY_BYTES] {
     [b'a' + (id % 26) as u8; BODY_BYTES]
 }
 
-/// splitmix64, as in varve-bench.
+/// Returns the next number of splitmix64, as in varve-bench.
 fn next(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let z = (*state ^ (*state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -87,7 +88,7 @@ fn sum(bytes: &[u8]) -> u64 {
     bytes.iter().map(|byte| u64::from(*byte)).sum()
 }
 
-/// Reads a second of random keys.
+/// Returns the reads of random keys a second.
 fn measure(mut read: impl FnMut(u64) -> Result<u64, Failure>) -> Result<f64, Failure> {
     let (mut state, mut touched, mut count) = (1, 0u64, 0u64);
     let began = Instant::now();

@@ -22,7 +22,7 @@ pub fn run(workload: &dyn Workload, connection: &mut dyn Connection, out: &mut d
     if broken.is_empty() { Ok(()) } else { Err(BenchError::Wrong(named(&broken))) }
 }
 
-/// The names of the conditions that don't hold, and the number of violations of each.
+/// Returns the names of the conditions that don't hold, and the number of violations of each.
 pub fn broken(
     conditions: &[Condition],
     connection: &mut dyn Connection,

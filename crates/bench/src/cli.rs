@@ -272,7 +272,7 @@ fn run_workload(
     })
 }
 
-/// A description of the measured database: the settings that its configuration can change.
+/// Returns a description of the measured database: the settings that its configuration can change.
 fn describe(opened: &Measured<'_>) -> String {
     let config = opened.database.pager().config();
     let (layout, protection) = (config.layout.name(), config.protection.name());

@@ -44,10 +44,10 @@ pub type Row = Vec<Value>;
 
 /// A database that can be measured.
 pub trait MeasuredDatabase: Send + Sync {
-    /// The name of the target in reports: `embedded`, `wire`.
+    /// Returns the name of the target in reports: `embedded`, `wire`.
     fn name(&self) -> &'static str;
 
-    /// A description of the target and its configuration, for the configuration hash.
+    /// Returns a description of the target and its configuration, for the configuration hash.
     fn describe(&self) -> String;
 
     /// Opens a session and prepares these statements in it.

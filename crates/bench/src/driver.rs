@@ -55,7 +55,7 @@ impl Round {
         }
     }
 
-    /// Transactions a second.
+    /// Returns the transactions a second.
     pub fn tps(&self) -> f64 {
         self.transactions as f64 / self.elapsed.as_secs_f64()
     }
@@ -71,7 +71,7 @@ impl Round {
     }
 }
 
-/// A histogram of times up to [`TIME_MAX`], in any unit. A longer time is counted as [`TIME_MAX`].
+/// Returns a histogram of times up to [`TIME_MAX`], in any unit. A longer time is counted as [`TIME_MAX`].
 pub fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, TIME_MAX, 3).expect("the bounds and digits are within what is allowed")
 }
@@ -93,8 +93,9 @@ pub fn run(target: &dyn MeasuredDatabase, workload: &dyn Workload, plan: Plan) -
 pub struct RoundObserver<'w> {
     /// The number of calls of `look`. The calls are at equal intervals.
     pub looks: u32,
-    /// Called at each interval, with a function that returns the number of transactions that have succeeded
-    /// so far. The round continues meanwhile. The observer may end the round by its result.
+    /// This function is called at each interval. Its argument is a function that returns the number of
+    /// transactions that have succeeded so far. The round continues meanwhile. The observer may end the round
+    /// by its result.
     pub look: &'w mut dyn FnMut(&dyn Fn() -> u64) -> ControlFlow<()>,
 }
 
@@ -160,7 +161,7 @@ fn panicked() -> BenchError {
 struct SessionSignals<'a> {
     /// All sessions wait at this barrier, so that they begin together.
     start: &'a Barrier,
-    /// Each session ends when it sees that this flag is set.
+    /// Whether the sessions are to end. Each session reads this flag.
     stop: &'a AtomicBool,
     /// The number of transactions of all sessions that have succeeded. It is counted only if the round has an
     /// observer.

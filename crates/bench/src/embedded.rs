@@ -124,8 +124,8 @@ impl EmbeddedConnection {
     }
 }
 
-/// The numeric value of a parameter, if it has one. It is made before the [`Datum`] of the parameter, because
-/// a [`Datum`] only borrows its numeric value.
+/// Returns the numeric value of a parameter, if it has one. It is made before the [`Datum`] of the parameter,
+/// because a [`Datum`] only borrows its numeric value.
 fn numeric(param: &Param<'_>) -> Option<Numeric> {
     match param {
         Param::Decimal(value) => Some(Numeric::from_unscaled(*value, DECIMAL_PLACES)),

@@ -34,9 +34,9 @@ pub enum BenchError {
 }
 
 impl BenchError {
-    /// Whether a client would run the transaction again. It would after a serialization failure, a deadlock,
-    /// or a duplicate key. A key is a duplicate if another session inserted it between this session's DELETE
-    /// and INSERT. sysbench restarts after the same three errors.
+    /// Returns whether a client would run the transaction again. It would after a serialization failure, a
+    /// deadlock, or a duplicate key. A key is a duplicate if another session inserted it between this
+    /// session's DELETE and INSERT. sysbench restarts after the same three errors.
     pub fn is_retryable(&self) -> bool {
         matches!(self, Self::Statement { sqlstate, .. } if matches!(sqlstate.as_str(), "40001" | "40P01" | "23505"))
     }

@@ -52,7 +52,7 @@ impl Rows {
         Ok(Self { database: Arc::clone(database), table, count })
     }
 
-    /// The table that an earlier [`Rows::load`] made, if the database has it.
+    /// Returns the table that an earlier [`Rows::load`] made, if the database has it.
     pub fn find(database: &Arc<Database>, name: &str, count: u64) -> Result<Option<Self>> {
         let mut transaction = begin(database);
         let table = transaction.catalog().table(SCHEMA, name);
@@ -126,7 +126,7 @@ pub struct Commits {
 }
 
 impl Commits {
-    /// The median latency of a commit, divided by the median latency of a plain write.
+    /// Returns the median latency of a commit, divided by the median latency of a plain write.
     pub fn ratio(&self) -> f64 {
         Spread::of(&self.commit_us).median / Spread::of(&self.bare_us).median
     }
@@ -145,7 +145,7 @@ pub fn commits(rows: &Rows, directory: &Path, rounds: usize, count: u64) -> Resu
     Ok(measured)
 }
 
-/// The median time that `act` takes, in microseconds. `act` is called `count` times.
+/// Returns the median time that `act` takes, in microseconds. `act` is called `count` times.
 fn median_us(count: u64, mut act: impl FnMut(u64) -> Result<()>) -> Result<f64> {
     let mut nanoseconds = histogram();
     for number in 0..count {

@@ -1,4 +1,4 @@
-//! varve-bench: workloads, the databases that are measured with them (targets), and the results.
+//! The crate varve-bench has workloads, the databases that are measured with them (targets), and the results.
 //!
 //! 1. A workload is written once, as SQL with parameters ([`workload::Workload`]). It runs on any
 //!    [`database::MeasuredDatabase`]: a database in this process, or a server.

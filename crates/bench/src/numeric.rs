@@ -1,10 +1,11 @@
 //! Converts values of type numeric between Rust and the wire protocol. The crate `postgres` can convert them
 //! only with another library.
 //!
-//! PostgreSQL's binary format begins with four big-endian 16-bit numbers: number of digits, weight of the
-//! first digit, sign, and decimal digits shown after the point. The digits follow, to base 10,000
-//! (src/backend/utils/adt/numeric.c, `numeric_send`). This module stores a value as a number of
-//! ten-thousandths, because the first digit after the point counts ten-thousandths.
+//! PostgreSQL's binary format consists of digits to base 10,000 (src/backend/utils/adt/numeric.c,
+//! `numeric_send`). It begins with four big-endian 16-bit numbers: number of base-10,000 digits, weight of
+//! the first of them, sign, and number of decimal places to show. Then the base-10,000 digits follow. This
+//! module stores a value as a number of ten-thousandths, because the first base-10,000 digit after the point
+//! counts ten-thousandths.
 
 use std::error::Error;
 
@@ -13,7 +14,7 @@ use postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 
 use crate::database::Value;
 
-/// The number of digits after the point in [`Value::Decimal`].
+/// The number of decimal places in [`Value::Decimal`].
 pub(crate) const DECIMAL_PLACES: u16 = 4;
 
 const BASE: u64 = 10_000;
@@ -32,8 +33,7 @@ impl ToSql for Decimal {
             rest /= BASE;
         }
         out.put_u16(digits.len() as u16);
-        // The weight of the first digit comes next. The last digit has weight -1, so the first has this
-        // weight.
+        // The weight of the first base-10,000 digit comes next. The last of these digits has weight -1.
         out.put_i16(digits.len() as i16 - 2);
         out.put_u16(if self.0 < 0 { NEGATIVE } else { 0 });
         out.put_u16(DECIMAL_PLACES);
@@ -71,7 +71,7 @@ impl<'a> FromSql<'a> for Value {
 }
 
 /// Decodes a numeric value into ten-thousandths. Returns `None` if it is NaN, infinite, too large, or has
-/// more than four digits after the point.
+/// more than four decimal places.
 fn ten_thousandths(raw: &[u8]) -> Option<i64> {
     let mut words = raw.chunks_exact(2).map(|pair| u16::from_be_bytes([pair[0], pair[1]]));
     let (count, weight, sign, _shown) = (words.next()?, words.next()? as i16, words.next()?, words.next()?);
@@ -79,7 +79,7 @@ fn ten_thousandths(raw: &[u8]) -> Option<i64> {
     for word in words {
         value = value.checked_mul(BASE as i64)?.checked_add(word.into())?;
     }
-    // `last` is the weight of the last digit that was sent.
+    // `last` is the weight of the last base-10,000 digit that was sent.
     let last = i32::from(weight) + 1 - i32::from(count);
     let value = if count == 0 {
         0
@@ -110,8 +110,8 @@ mod tests {
         }
     }
 
-    /// These are -12345.60, 0 and 30000 as PostgreSQL 15 sends them: it leaves out digits that are zero at
-    /// the end.
+    /// These are -12345.60, 0 and 30000 as PostgreSQL 15 sends them. PostgreSQL leaves out base-10,000 digits
+    /// that are zero at the end.
     #[test]
     fn postgresql_leaves_zeros_out() {
         let negative = [0, 3, 0, 1, 0x40, 0, 0, 2, 0, 1, 9, 41, 0x17, 0x70];

@@ -7,47 +7,48 @@
 pub struct Random(u64);
 
 impl Random {
-    /// A generator whose sequence `seed` determines.
+    /// Returns a generator whose sequence `seed` determines.
     pub fn seeded(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The next 64 random bits.
+    /// Returns the next 64 random bits.
     pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         mix(self.0)
     }
 
-    /// A random number, uniform in `0..bound`. The bias of the multiplication is below 2^-32 for bounds below
-    /// 2^32.
+    /// Returns a random number, uniform in `0..bound`. The bias of the multiplication is below 2^-32 for
+    /// bounds below 2^32.
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.bits()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// A random number, uniform in `least..=most`.
+    /// Returns a random number, uniform in `least..=most`.
     pub fn between(&mut self, least: i64, most: i64) -> i64 {
         least + self.below((most - least + 1) as u64) as i64
     }
 
-    /// A random number, uniform in `[0, 1)`.
+    /// Returns a random number, uniform in `[0, 1)`.
     pub fn unit(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// `length` digits in groups of eleven, with a dash between two groups. sysbench fills its columns so.
+    /// Returns `length` digits in groups of eleven, with a dash between two groups. sysbench fills its
+    /// columns in this way.
     pub fn digit_groups(&mut self, length: usize) -> String {
         (0..length)
             .map(|at| if at % 12 == 11 { '-' } else { char::from(b'0' + self.below(10) as u8) })
             .collect()
     }
 
-    /// A random number, normally distributed with mean 0 and deviation 1 (Box and Muller 1958).
+    /// Returns a random number, normally distributed with mean 0 and deviation 1 (Box and Muller 1958).
     pub fn normal(&mut self) -> f64 {
         let (radius, angle) = (1.0 - self.unit(), self.unit());
         (-2.0 * radius.ln()).sqrt() * (std::f64::consts::TAU * angle).cos()
     }
 
-    /// An index into `weights`. Each index is drawn with a probability in proportion to its weight.
+    /// Returns an index into `weights`. Each index is drawn with a probability in proportion to its weight.
     pub fn weighted(&mut self, weights: &[u64]) -> usize {
         let mut draw = self.below(weights.iter().sum());
         let found = weights.iter().position(|weight| {
@@ -58,7 +59,7 @@ impl Random {
         found.unwrap_or(0)
     }
 
-    /// A text of `length` random lower-case letters.
+    /// Returns a text of `length` random lower-case letters.
     pub fn letters(&mut self, length: usize) -> String {
         (0..length).map(|_| char::from(b'a' + self.below(26) as u8)).collect()
     }
@@ -122,13 +123,13 @@ pub struct Zipfian {
 pub const YCSB_THETA: f64 = 0.99;
 
 impl Zipfian {
-    /// A distribution over the ranks `0..count` with YCSB's skew.
+    /// Returns a distribution over the ranks `0..count` with YCSB's skew.
     pub fn new(count: u64) -> Self {
         Self::with_theta(count, YCSB_THETA)
     }
 
-    /// A distribution over the ranks `0..count`. The probability of rank r is in proportion to
-    /// 1 / (r + 1)^theta. Theta must be above 0 and below 1. This function takes time linear in `count`.
+    /// Returns a distribution over the ranks `0..count`. The probability of rank r is in proportion to 1 / (r
+    /// + 1)^theta. Theta must be above 0 and below 1. This function takes time linear in `count`.
     pub fn with_theta(count: u64, theta: f64) -> Self {
         assert!(theta > 0.0 && theta < 1.0, "the method of Gray et al. needs a theta between 0 and 1");
         let zeta_of = |n: u64| (1..=n).map(|rank| (rank as f64).powf(-theta)).sum::<f64>();
@@ -137,7 +138,7 @@ impl Zipfian {
         Self { count, theta, alpha: 1.0 / (1.0 - theta), zeta, eta, second: 1.0 + 0.5f64.powf(theta) }
     }
 
-    /// The skew.
+    /// Returns the skew.
     pub fn theta(&self) -> f64 {
         self.theta
     }
@@ -170,18 +171,18 @@ pub struct Permutation {
 const ROUNDS: u64 = 4;
 
 impl Permutation {
-    /// The permutation of `0..count` that `seed` determines.
+    /// Returns the permutation of `0..count` that `seed` determines.
     pub fn of(count: u64, seed: u64) -> Self {
         let bits = u64::BITS - count.saturating_sub(1).leading_zeros();
         Self { count, half_bits: bits.div_ceil(2).max(1), seed }
     }
 
-    /// The position of `rank`. Both are below `count`.
+    /// Returns the position of `rank`. Both are below `count`.
     pub fn place(&self, rank: u64) -> u64 {
         self.walk(rank, |at| (0..ROUNDS).fold(at, |at, round| self.forward(at, round)))
     }
 
-    /// The rank at `place`: the inverse of [`Permutation::place`].
+    /// Returns the rank at `place`: the inverse of [`Permutation::place`].
     pub fn rank(&self, place: u64) -> u64 {
         self.walk(place, |at| (0..ROUNDS).rev().fold(at, |at, round| self.back(at, round)))
     }

@@ -41,7 +41,7 @@ pub struct Configuration {
 }
 
 impl Configuration {
-    /// The configuration of a run.
+    /// Returns the configuration of a run.
     pub fn of(target: &dyn MeasuredDatabase, workload: &dyn Workload, plan: Plan) -> Self {
         Self {
             workload: workload.name(),
@@ -56,13 +56,13 @@ impl Configuration {
         }
     }
 
-    /// A hash of everything in the configuration.
+    /// Returns a hash of everything in the configuration.
     pub fn hash(&self) -> String {
         hash_of(&serde_json::to_string(self).unwrap_or_default())
     }
 }
 
-/// A hash of a text (FNV-1a), as sixteen hexadecimal digits.
+/// Returns a hash of a text (FNV-1a), as sixteen hexadecimal digits.
 pub fn hash_of(text: &str) -> String {
     let fnv = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3);
     format!("{:016x}", text.bytes().fold(0xCBF2_9CE4_8422_2325, fnv))
@@ -123,7 +123,7 @@ pub struct Latency {
 }
 
 impl Latency {
-    /// The latencies in a histogram of microseconds.
+    /// Returns the latencies in a histogram of microseconds.
     pub fn of(latency_us: &Histogram<u64>) -> Self {
         Self {
             latency_mean_us: latency_us.mean(),
@@ -136,7 +136,7 @@ impl Latency {
 }
 
 impl Row {
-    /// The row of round `number`, counted from 1.
+    /// Returns the row of round `number`, counted from 1.
     pub fn of(configuration: &Configuration, number: usize, round: &Round) -> Self {
         Self {
             configuration: configuration.hash(),
@@ -179,7 +179,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// The spread of these figures. There must be at least one.
+    /// Returns the spread of these figures. There must be at least one.
     pub fn of(figures: &[f64]) -> Self {
         assert!(!figures.is_empty(), "a spread of nothing");
         let mut sorted = figures.to_vec();

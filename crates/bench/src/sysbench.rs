@@ -74,7 +74,7 @@ pub struct Sysbench {
 }
 
 impl Sysbench {
-    /// The script with the name `name`.
+    /// Returns the script with the name `name`.
     pub fn new(name: &str, tables: u64, rows: u64) -> Result<Self> {
         let found = SCRIPTS.iter().find(|(known, _)| *known == name);
         let (_, script) = found.ok_or_else(|| {
@@ -89,8 +89,8 @@ impl Sysbench {
         self.keys.next(random) as i64 + 1
     }
 
-    /// The index of a statement for a random table. `statement` is its index among the statements of the
-    /// table.
+    /// Returns the index of a statement for a random table. `statement` is its index among the statements of
+    /// the table.
     fn of_a_table(&self, statement: usize, random: &mut Random) -> usize {
         2 + random.below(self.tables) as usize * STATEMENTS_OF_A_TABLE + statement
     }
@@ -200,7 +200,7 @@ impl Workload for Sysbench {
     }
 }
 
-/// The statements of one table, in the order of the constants from POINT to INSERT_SERIAL.
+/// Returns the statements of one table, in the order of the constants from POINT to INSERT_SERIAL.
 fn statements_of(table: u64) -> [Statement; STATEMENTS_OF_A_TABLE] {
     let t = format!("sbtest{table}");
     [

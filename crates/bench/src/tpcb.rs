@@ -26,12 +26,12 @@ pub struct Tpcb {
 }
 
 impl Tpcb {
-    /// The workload with pgbench's number of accounts for each branch.
+    /// Returns the workload with pgbench's number of accounts for each branch.
     pub fn new(scale: u64) -> Self {
         Self { scale, accounts_of_a_branch: ACCOUNTS_OF_A_BRANCH }
     }
 
-    /// The workload with fewer accounts for each branch, for tests.
+    /// Returns the workload with fewer accounts for each branch, for tests.
     pub fn small(scale: u64, accounts_of_a_branch: u64) -> Self {
         Self { scale, accounts_of_a_branch }
     }

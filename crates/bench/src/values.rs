@@ -18,7 +18,8 @@ const MOTIF_BYTES: usize = 512;
 const CHUNK_BYTES_MAX: usize = 128;
 
 impl Motif {
-    /// A generator of bytes from `first` to `last`, both included. `seed` determines the shared buffer.
+    /// Returns a generator of bytes from `first` to `last`, both included. `seed` determines the shared
+    /// buffer.
     pub fn new(first: u8, last: u8, uniqueness: f64, seed: u64) -> Self {
         let range = u64::from(last - first) + 1;
         let mut motif = Self { first, range, uniqueness, motifs: Vec::new() };
@@ -31,7 +32,7 @@ impl Motif {
         self.first + random.below(self.range) as u8
     }
 
-    /// A random value of `length` bytes.
+    /// Returns a random value of `length` bytes.
     pub fn value(&self, random: &mut Random, length: usize) -> Vec<u8> {
         let mut value = Vec::with_capacity(length);
         while value.len() < length {
@@ -47,8 +48,8 @@ impl Motif {
     }
 }
 
-/// A random size whose logarithm is normally distributed with deviation 1. LinkBench draws the sizes of its
-/// payloads in this way.
+/// Returns a random size whose logarithm is normally distributed with deviation 1. LinkBench draws the sizes
+/// of its payloads in this way.
 pub fn log_normal(random: &mut Random, median: f64, most: u64) -> usize {
     let size = (random.normal() + median.ln()).exp().round() as u64;
     size.min(most) as usize
@@ -68,8 +69,8 @@ pub enum Values {
 const MOTIF_SEED: u64 = 2013;
 
 impl Values {
-    /// The kind of values with this name: `letters`, or `motif`. `uniqueness` is the share of new chunks in
-    /// motif values, between 0 and 1.
+    /// Returns the kind of values with this name: `letters`, or `motif`. `uniqueness` is the share of new
+    /// chunks in motif values, between 0 and 1.
     pub fn named(name: &str, uniqueness: f64) -> Result<Self> {
         match name {
             "letters" => Ok(Self::Letters),
@@ -83,7 +84,7 @@ impl Values {
         }
     }
 
-    /// A random text of `length` letters.
+    /// Returns a random text of `length` letters.
     pub fn text(&self, random: &mut Random, length: usize) -> String {
         match self {
             Self::Letters => random.letters(length),
@@ -91,7 +92,7 @@ impl Values {
         }
     }
 
-    /// A description for the configuration of a report.
+    /// Returns a description for the configuration of a report.
     pub fn describe(&self) -> String {
         match self {
             Self::Letters => "letters".to_owned(),

@@ -14,7 +14,7 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// The server at `address`, in the syntax of libpq.
+    /// Returns the server at `address`, in the syntax of libpq.
     pub fn new(address: &str) -> Self {
         Self { address: address.to_owned() }
     }
@@ -25,8 +25,8 @@ impl MeasuredDatabase for Wire {
         "wire"
     }
 
-    /// The version that the server reports. It is part of the description, because two servers on one port
-    /// are two configurations.
+    /// Returns the version that the server reports. It is part of the description, because two servers on one
+    /// port are two configurations.
     fn describe(&self) -> String {
         let asked = Client::connect(&self.address, NoTls)
             .and_then(|mut client| client.simple_query("SHOW server_version"));
@@ -84,7 +84,7 @@ fn values(row: &postgres::Row) -> Result<Row> {
     (0..row.len()).map(|at| Ok(row.try_get::<_, Value>(at)?)).collect()
 }
 
-/// The parameter as a value of the Rust type that the crate `postgres` accepts for the server's type.
+/// Returns the parameter as a value of the Rust type that the crate `postgres` accepts for the server's type.
 fn as_sql<'a>(param: Param<'a>, kind: &Type) -> Box<dyn ToSql + Sync + 'a> {
     match param {
         Param::Text(text) => Box::new(text),

@@ -26,24 +26,26 @@ pub struct Condition {
 
 /// A workload, published or our own, that can run on any target.
 pub trait Workload: Send + Sync {
-    /// The workload's name, as in the publication.
+    /// Returns the workload's name, as in the publication.
     fn name(&self) -> String;
 
-    /// The workload's parameters, for the configuration hash.
+    /// Returns the workload's parameters, for the configuration hash.
     fn settings(&self) -> serde_json::Value;
 
-    /// The differences from the publication, one sentence each. A report prints them with every figure.
+    /// Returns the differences from the publication, one sentence each. A report prints them with every
+    /// figure.
     fn deviations(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// The statements of the workload. [`Workload::transaction`] runs them by their index in this list.
+    /// Returns the statements of the workload. [`Workload::transaction`] runs them by their index in this
+    /// list.
     fn statements(&self) -> Vec<Statement>;
 
     /// Makes and fills the tables. If the tables exist, they are dropped first.
     fn load(&self, connection: &mut dyn Connection) -> Result<()>;
 
-    /// The kinds of transactions. The list is empty if all transactions are of one kind.
+    /// Returns the kinds of transactions. The list is empty if all transactions are of one kind.
     fn kinds(&self) -> &'static [TransactionKind] {
         &[]
     }
@@ -57,7 +59,7 @@ pub trait Workload: Send + Sync {
     /// retryable, the driver then runs the same transaction again with the same `random`.
     fn transaction(&self, kind: usize, connection: &mut dyn Connection, random: &mut Random) -> Result<()>;
 
-    /// Whether the driver runs a transaction again after this error.
+    /// Returns whether the driver runs a transaction again after this error.
     fn is_retryable(&self, error: &BenchError) -> bool {
         error.is_retryable()
     }

@@ -52,7 +52,7 @@ pub struct Ycsb {
 }
 
 impl Ycsb {
-    /// The workload with this letter (`a` to `f`) on a table of `rows` rows.
+    /// Returns the workload with this letter (`a` to `f`) on a table of `rows` rows.
     pub fn new(letter: char, rows: u64) -> Result<Self> {
         let found = MIXES.iter().find(|(known, _)| *known == letter);
         let (_, mix) =
@@ -122,8 +122,8 @@ impl Ycsb {
     }
 }
 
-/// The key with this number. A multiplication scatters the keys over the key space. It has an inverse, so two
-/// numbers never have the same key.
+/// Returns the key with this number. A multiplication scatters the keys over the key space. It has an
+/// inverse, so two numbers never have the same key.
 fn key_text(number: u64) -> String {
     format!("user{:020}", number.wrapping_mul(0x9E37_79B9_7F4A_7C15))
 }

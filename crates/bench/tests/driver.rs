@@ -1,5 +1,5 @@
-//! The driver runs the transactions of a workload, counts the successful ones, and repeats those that may be
-//! repeated.
+//! Tests that the driver runs the transactions of a workload, counts the successful ones, and repeats those
+//! that may be repeated.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +11,8 @@ use varve_bench::sysbench::Sysbench;
 use varve_bench::workload::Workload;
 use varve_bench::{BenchError, Result};
 
-/// Counts calls; a COMMIT that is a tenth call meets a deadlock.
+/// A connection that counts calls. If the number of a call divides by ten and the call is a COMMIT, it
+/// returns a deadlock.
 #[derive(Default)]
 struct Mock {
     runs: Arc<AtomicU64>,

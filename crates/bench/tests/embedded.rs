@@ -1,4 +1,4 @@
-//! Every workload runs against an embedded database, and TPC-B leaves equal sums.
+//! Tests that every workload runs against an embedded database, and that TPC-B leaves equal sums.
 
 use varve_bench::database::{MeasuredDatabase, Param, Value};
 use varve_bench::driver::{Plan, run};
@@ -13,7 +13,7 @@ use varve_bench::ycsb::Ycsb;
 const PLAN: Plan = Plan { threads: 3, rounds: 1, seconds: 1, warm_seconds: 0 };
 const POOL_BYTES: usize = 16 << 20;
 
-/// Loads, runs and verifies each workload on one fresh database; gives the transactions of each.
+/// Loads, runs and verifies each workload on one new database. Returns the number of transactions of each.
 fn run_all(workloads: &[Box<dyn Workload>]) -> Vec<u64> {
     let folder = tempfile::tempdir().expect("a temporary directory");
     let database = open(folder.path(), POOL_BYTES).expect("a new database");
@@ -45,7 +45,8 @@ fn tpcb() {
     assert!(run_all(&[Box::new(Tpcb::small(2, 1000))])[0] > 0);
 }
 
-/// Its statements are all of the kind that needs nobody else; its conditions are tested with the program.
+/// All statements of TPC-C are short statements. Its conditions are general queries, which tests of the
+/// program `varve` check.
 #[test]
 fn tpcc() {
     let workload = Tpcc::new(Scale::small(2)).foreign_keys(true).isolation("serializable");

@@ -1,4 +1,5 @@
-//! Figures are summarized as reports state, and random draws follow the published distributions.
+//! Tests that figures are summarized as reports state, and that random draws follow the published
+//! distributions.
 
 use varve_bench::random::{Keys, Permutation, Random, Zipfian};
 use varve_bench::report::Spread;
@@ -47,7 +48,7 @@ fn digit_groups_look_like_those_of_sysbench() {
     assert!(text.split('-').all(|group| group.len() == 11 && group.bytes().all(|b| b.is_ascii_digit())));
 }
 
-/// The share of the first rank is 1 / zeta(n, theta), whatever the skew.
+/// The share of the first rank must be 1 / zeta(n, theta), for each skew theta.
 #[test]
 fn a_skew_is_the_one_asked_for() {
     for theta in [0.606, 0.8, 0.99] {
@@ -73,7 +74,7 @@ fn a_permutation_loses_nothing_and_goes_back() {
     assert!((0..1000).filter(|rank| one.place(*rank) == other.place(*rank)).count() < 20);
 }
 
-/// Longest run at `at` of `value` that stands somewhere in what was there before.
+/// Returns whether `value` occurs in the bytes `before`.
 fn repeated(value: &[u8], before: &[u8]) -> bool {
     before.windows(value.len()).any(|window| window == value)
 }
@@ -84,7 +85,8 @@ fn motif_values_repeat_as_much_as_asked() {
         let (motif, mut random) = (Motif::new(50, 220, uniqueness, 1), Random::seeded(1));
         let earlier: Vec<u8> = (0..200).flat_map(|_| motif.value(&mut random, 128)).collect();
         let later: Vec<Vec<u8>> = (0..1000).map(|_| motif.value(&mut random, 100)).collect();
-        // A part of a value: the whole of it may lie across two places that were copied.
+        // The test looks for a part of the value, because the whole value may have been copied from two
+        // places.
         let repeat = later.iter().filter(|value| repeated(&value[30..60], &earlier)).count() as f64 / 1000.0;
         assert!((repeat - (1.0 - uniqueness)).abs() < 0.06, "uniqueness {uniqueness}: {repeat} repeat");
         assert!(later.iter().flatten().all(|byte| (50..=220).contains(byte)));
@@ -100,7 +102,7 @@ fn sizes_are_log_normal() {
     let mut sizes: Vec<usize> = (0..10_001).map(|_| log_normal(&mut random, 128.0, 1 << 20)).collect();
     sizes.sort_unstable();
     assert!((120..=136).contains(&sizes[5000]), "median {}", sizes[5000]);
-    // One deviation up is a factor of e: 84.1 % are below.
+    // One deviation above the median is a factor of e. 84.1 % of the sizes must be below it.
     assert!((330..=367).contains(&sizes[8413]), "84.1 % are below {}", sizes[8413]);
     assert!((0..1000).all(|_| log_normal(&mut random, 8.0, 20) <= 20));
 }

@@ -181,12 +181,12 @@ fn of_pool(pool: &PoolSettings) -> String {
     out
 }
 
-/// The text as a basic string of TOML.
+/// Returns the text as a basic string of TOML.
 fn quoted(text: &str) -> String {
     toml::Value::String(text.to_owned()).to_string()
 }
 
-/// The settings for logins in the section of the server.
+/// Returns the settings for logins in the section of the server.
 fn let_in(server: &ServerSettings) -> String {
     let mut out = String::new();
     if server.authentication != Proof::Nothing {
@@ -252,7 +252,7 @@ fn of_packed(PackedSettings { fill_percent, extent_bytes }: PackedSettings) -> S
     format!("[packed]\nfill = {fill_percent}\n{extent}")
 }
 
-/// Any key as a basic string.
+/// Returns any key as a basic string.
 fn quoted_key(name: &str) -> String {
     let mut out = String::from("\"");
     for c in name.chars() {

@@ -91,7 +91,7 @@ fn attach(block: &mut Superblock, input: &mut Input<'_>) {
     block.has_cache = has(4);
 }
 
-/// A control file with slots as the input says.
+/// Returns a control file with slots as the input says.
 fn directory(input: &mut Input<'_>) -> std::sync::Arc<MemoryDirectory> {
     let mut image = valid();
     for number in 0..2 {
@@ -112,7 +112,7 @@ fn seal(slot: &mut [u8]) {
     slot[SLOT_BYTES - 4..].copy_from_slice(&crc.to_le_bytes());
 }
 
-/// A control file with both slots written, and with two lives.
+/// Returns a control file with both slots written, and with two lives.
 fn valid() -> MemoryImage {
     let directory = MemoryDirectory::new();
     let control = Control::create(&*directory, Superblock::new(7, 8192, 1 << 20)).expect("memory takes it");

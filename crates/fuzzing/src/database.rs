@@ -20,7 +20,7 @@ pub const TABLES: &str = "create table t (id integer primary key, n numeric(12, 
      (2, -3, 'NaN', 'two', 'bb', '', '1999-12-31', 'infinity', '-infinity', false), (3, null, null, null, null, null, null, \
      null, null, null); insert into u (v) values ('x'), (null), ('zz')";
 
-/// A configuration with which a database opens fast: no threads, a small pool and log.
+/// Returns a configuration with which a database opens fast: no threads, a small pool and log.
 pub fn config(directory: Arc<dyn Directory>) -> PagerConfig {
     let mut config = PagerConfig::new(directory);
     config.page_size = crate::input::PAGE_BYTES;
@@ -32,7 +32,7 @@ pub fn config(directory: Arc<dyn Directory>) -> PagerConfig {
     config
 }
 
-/// A new database with the tables.
+/// Returns a new database with the tables.
 pub fn open() -> Arc<SqlDatabase> {
     let mut config = config(MemoryDirectory::new());
     config.protection = ProtectionKind::None;
@@ -44,7 +44,7 @@ pub fn open() -> Arc<SqlDatabase> {
     shared
 }
 
-/// A session whose statements end after a second.
+/// Returns a session whose statements end after a second.
 pub fn session(shared: &Arc<SqlDatabase>) -> Session {
     let params = SessionParams {
         user: "postgres".into(),

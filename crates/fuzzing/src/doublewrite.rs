@@ -54,11 +54,11 @@ fn config(directory: Arc<MemoryDirectory>) -> PagerConfig {
     config
 }
 
-/// The header as the input says.
+/// Returns the header as the input says.
 fn area(input: &mut Input<'_>) -> MemoryImage {
     let mut header = vec![0; PAGE_BYTES];
     header[..8].copy_from_slice(b"VARVEDBW");
-    // The version with the id of a database, or the older one without it.
+    // Version 2 of the header has the id of a database, and the older version 1 has none.
     let version = 1 + u32::from(input.byte() & 1);
     for (at, field) in [version, PAGE_BYTES as u32, BATCH_SLOTS, SINGLE_SLOTS].into_iter().enumerate() {
         header[8 + 4 * at..12 + 4 * at].copy_from_slice(&field.to_le_bytes());

@@ -25,8 +25,8 @@ pub fn frames(bytes: &[u8]) {
     }
 }
 
-/// The start-up, read from all bytes together. Bytes that arrive together with an encryption request are
-/// refused, so this answer may differ.
+/// Returns the start-up, read from all bytes together. Bytes that arrive together with an encryption request
+/// are refused, so this answer may differ.
 fn drip_free(stream: &[u8]) -> (Vec<u8>, bool) {
     fuzzing::startup(Drip { rest: stream, at_once: usize::from(stream.len() < 8) + 1 })
 }

@@ -1,8 +1,8 @@
 //! Reads numbers, pages and pieces from the fuzzer's bytes. If the bytes end, the rest is read as zeros.
 //! Numbers are little endian.
 //!
-//! A page is described by runs. A run is a piece of bytes that overwrites a page of zeros at some offset. So
-//! a small input can describe a whole page:
+//! A page is described by runs. A run is some bytes that overwrite a page of zeros at an offset. So a small
+//! input can describe a whole page:
 //!
 //! | bytes | what |
 //! |---|---|
@@ -20,17 +20,17 @@ const RUN_BYTES_MAX: usize = 255;
 pub struct Input<'a>(&'a [u8]);
 
 impl<'a> Input<'a> {
-    /// An input with these bytes.
+    /// Returns an input with these bytes.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
 
-    /// Whether no bytes are left.
+    /// Returns whether no bytes are left.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Up to `count` bytes.
+    /// Returns up to `count` bytes.
     pub fn bytes(&mut self, count: usize) -> &'a [u8] {
         let (head, rest) = self.0.split_at(count.min(self.0.len()));
         self.0 = rest;
@@ -44,33 +44,33 @@ impl<'a> Input<'a> {
         out
     }
 
-    /// One byte.
+    /// Returns one byte.
     pub fn byte(&mut self) -> u8 {
         self.array::<1>()[0]
     }
 
-    /// Two bytes, little endian, like all numbers here.
+    /// Returns two bytes, little endian, like all numbers here.
     pub fn u16(&mut self) -> u16 {
         u16::from_le_bytes(self.array())
     }
 
-    /// Four bytes.
+    /// Returns four bytes.
     pub fn u32(&mut self) -> u32 {
         u32::from_le_bytes(self.array())
     }
 
-    /// Eight bytes.
+    /// Returns eight bytes.
     pub fn u64(&mut self) -> u64 {
         u64::from_le_bytes(self.array())
     }
 
-    /// A length of one byte, and then as many bytes.
+    /// Reads a length of one byte, and returns as many bytes.
     pub fn piece(&mut self) -> &'a [u8] {
         let count = usize::from(self.byte());
         self.bytes(count)
     }
 
-    /// The remaining bytes.
+    /// Returns the remaining bytes.
     pub fn rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.0)
     }
@@ -85,14 +85,14 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// A page of zeros, overwritten by runs.
+    /// Returns a page of zeros, overwritten by runs.
     pub fn page(&mut self) -> Vec<u8> {
         let mut page = vec![0; PAGE_BYTES];
         self.runs(&mut page);
         page
     }
 
-    /// A column type.
+    /// Returns a column type.
     pub fn column_type(&mut self) -> ColumnType {
         match self.byte() % 21 {
             0 => ColumnType::Bool,
@@ -119,7 +119,7 @@ impl<'a> Input<'a> {
     }
 }
 
-/// A page as runs, for the first inputs.
+/// Returns a page as runs, for the first inputs.
 pub fn page_runs(page: &[u8]) -> Vec<u8> {
     let mut runs: Vec<(usize, &[u8])> = Vec::new();
     let mut at = 0;

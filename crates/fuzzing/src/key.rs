@@ -34,7 +34,7 @@ pub fn key(bytes: &[u8]) {
     assert_eq!(high < end, first != Ordering::Less, "the end of a prefix lies behind its keys only");
 }
 
-/// A char(n) is stored without its trailing blanks.
+/// Returns a value as it is stored: a char(n) loses its trailing blanks.
 fn trimmed(value: Value, column: ColumnType) -> Value {
     match value {
         Value::Text(text) if matches!(column, ColumnType::Char(_)) => {

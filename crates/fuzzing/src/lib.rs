@@ -45,7 +45,7 @@ mod undo;
 
 pub use input::{Input, page_runs};
 
-/// A target: takes any bytes.
+/// A target, which takes any bytes.
 pub type FuzzTarget = fn(&[u8]);
 
 /// All targets, with the name of their program and of the folder with their inputs.

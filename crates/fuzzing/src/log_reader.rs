@@ -1,8 +1,8 @@
 //! Fuzzes the reader of the log: it reads two segments with any blocks, and then appends after the last valid
 //! block.
 //!
-//! The input has these fields, in this order. A life of the log begins when the database starts, and ends
-//! when it stops. A run overwrites some bytes (see `input.rs`).
+//! The input has these fields, in this order. A life of the log begins when a database opens the log, and
+//! ends at the next opening. A run overwrites some bytes (see `input.rs`).
 //!
 //! | field | bytes |
 //! |---|---|
@@ -110,7 +110,7 @@ fn lives(input: &mut Input<'_>) -> Vec<Life> {
     (0..count).map(|_| life()).collect()
 }
 
-/// Two segment files with valid headers and the blocks of the input.
+/// Returns two segment files with valid headers and the blocks of the input.
 fn directory(input: &mut Input<'_>) -> Arc<MemoryDirectory> {
     let mut files = [vec![0; SEGMENT_BYTES as usize], vec![0; SEGMENT_BYTES as usize]];
     for (at, file) in files.iter_mut().enumerate() {

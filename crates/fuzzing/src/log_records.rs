@@ -25,7 +25,8 @@ pub fn log_records(bytes: &[u8]) {
     }
 }
 
-/// Whether a record can be written. Operation 0 can be read, but redo refuses it and no code writes it.
+/// Returns whether a record can be written. Operation 0 can be read, but redo refuses it and no code writes
+/// it.
 fn can_be_written(record: &Record<'_>) -> bool {
     !matches!(record, Record::Change { op: 0, .. })
 }

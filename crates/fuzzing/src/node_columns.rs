@@ -1,4 +1,5 @@
-//! Applies the same changes to a leaf by columns and to a sorted map, and compares the two, as `node_model`.
+//! Applies the same changes to a leaf by columns and to a sorted map, and compares the two. The module
+//! `node_model` does the same for a leaf by rows.
 //!
 //! The input begins with the number of columns (u8) and the width of each one (u8, 0 is variable). Steps
 //! follow. A step has its kind (u8), the length of the key, and the key. A value has a seed (u8) for its
@@ -40,7 +41,7 @@ pub fn node_columns(bytes: &[u8]) {
     pair.check(&model);
 }
 
-/// A stamp and an encoded row.
+/// Returns a stamp and an encoded row.
 fn row(input: &mut Input<'_>, widths: &[u8]) -> Vec<u8> {
     let seed = input.byte();
     let fixed_bytes: usize = widths.iter().map(|width| usize::from(*width)).sum();

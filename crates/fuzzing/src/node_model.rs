@@ -49,7 +49,7 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
-    /// An empty leaf; by columns if there are `widths`.
+    /// Returns an empty leaf; by columns if there are `widths`.
     pub(crate) fn new(stamped: bool, widths: &[u8]) -> Self {
         let mut pair = Self { page: vec![0xAA; PAGE_BYTES], redone: vec![0xAA; PAGE_BYTES] };
         pair.apply(&NodeOp::Build { frame: Frame { stamped, widths, ..Frame::EMPTY }, entries: &[] });
@@ -70,7 +70,7 @@ impl Pair {
         NodeRef::new(&self.page)
     }
 
-    /// The prefix that the node could have with this key.
+    /// Returns the prefix that the node could have with this key.
     fn shared(&self, key: &[u8]) -> usize {
         let node = self.node();
         if node.is_empty() {

@@ -65,7 +65,8 @@ fn reopened(region: &Arc<dyn Region>, durable: Lsn) -> fuzzing::Slots {
     fuzzing::Slots::open(Arc::clone(region), durable).expect("it opened before")
 }
 
-/// Puts each page again without a change, if there is a free slot. Home has no page, and has space for all.
+/// Puts each page again without a change, if there is a free slot. The data files have no page, and have
+/// space for all.
 fn put_again(slots: &fuzzing::Slots, versions: &[(PageId, u32, u64, Lsn)]) {
     for (id, ..) in versions.iter().filter(|_| slots.counts().1 > 0) {
         let page = slots.read(*id).expect("it was read before");
@@ -73,7 +74,7 @@ fn put_again(slots: &fuzzing::Slots, versions: &[(PageId, u32, u64, Lsn)]) {
     }
 }
 
-/// A region as the input says.
+/// Returns a region as the input says.
 fn region(input: &mut Input<'_>) -> Arc<dyn Region> {
     let (mut header, headers_at, pages_at, len_bytes) = fuzzing::region_header(PAGE_BYTES as u32, SLOTS);
     let keeps_checksum = input.byte() != 0;
@@ -93,7 +94,7 @@ fn region(input: &mut Input<'_>) -> Arc<dyn Region> {
     region
 }
 
-/// Header and image of a slot.
+/// Returns the header and the image of a slot.
 fn filled(input: &mut Input<'_>) -> Option<([u8; SLOT_HEADER_BYTES], Vec<u8>)> {
     let no = input.byte();
     if no == 0 {

@@ -80,7 +80,7 @@ pub fn opening(bytes: &[u8]) {
     let _ = database.shutdown();
 }
 
-/// The files of the database that the target changes.
+/// Returns the files of the database that the target changes.
 pub fn crashed_files() -> Files {
     Crashed::new().files
 }
@@ -162,7 +162,7 @@ impl DamagedPart {
     }
 }
 
-/// The places of a file that the target may change.
+/// Returns the places of a file that the target may change.
 fn places(file: usize, name: &str, image: &MemoryImage) -> Vec<DamagedRange> {
     let place = |kind, offset, len_bytes| DamagedRange { kind, file, offset, len_bytes };
     match name {
@@ -183,7 +183,7 @@ fn places(file: usize, name: &str, image: &MemoryImage) -> Vec<DamagedRange> {
     }
 }
 
-/// The offsets of the pages that are not nodes.
+/// Returns the offsets of the pages that are not nodes.
 fn pages(image: &MemoryImage) -> Vec<u64> {
     let mut bytes = vec![0; PAGE_BYTES];
     let mut is_open = |offset: &u64| {
@@ -193,7 +193,7 @@ fn pages(image: &MemoryImage) -> Vec<u64> {
     (0..image.len_bytes()).step_by(PAGE_BYTES).filter(&mut is_open).collect()
 }
 
-/// The offsets and lengths of the first and the last blocks of a segment.
+/// Returns the offsets and lengths of the first and the last blocks of a segment.
 fn blocks(image: &MemoryImage) -> Vec<(u64, usize)> {
     let mut bytes = vec![0; image.len_bytes() as usize];
     image.read(0, &mut bytes);

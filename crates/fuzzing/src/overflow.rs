@@ -89,7 +89,7 @@ impl ChainDatabase {
         ChainDatabase { pager, tree, pages }
     }
 
-    /// A page number: a page of the chain, none, or another page.
+    /// Returns a page number: a page of the chain, none, or another page.
     fn number(&self, which: u8) -> u32 {
         match which {
             0 => 0,

@@ -67,7 +67,8 @@ fn image(directory: &MemoryDirectory, name: &str) -> MemoryImage {
     found.expect("the file is there").1
 }
 
-/// The files of a small space, with the map as the input says. `None` if a counter in it exceeds `COUNT_MAX`.
+/// Returns the files of a small space, with the map as the input says. Returns `None` if a counter in it
+/// exceeds `COUNT_MAX`.
 fn directory(input: &mut Input<'_>) -> Option<Arc<MemoryDirectory>> {
     let made = MemoryDirectory::new();
     fuzzing::make_packed(&*made, DATABASE, PAGE_BYTES).expect("memory takes it");
@@ -91,15 +92,15 @@ fn directory(input: &mut Input<'_>) -> Option<Arc<MemoryDirectory>> {
     is_usual.then(|| MemoryDirectory::from_images(files))
 }
 
-/// A head ends with its checksum, a map page begins with it.
+/// Corrects the checksum of a block. A head ends with its checksum, and a map page begins with it.
 fn seal(block: &mut [u8], is_head: bool) {
     let (at, covered) = if is_head { (BLOCK_BYTES - 4, 0..BLOCK_BYTES - 4) } else { (0, 4..BLOCK_BYTES) };
     let checksum = crc32c::crc32c(&block[covered]);
     block[at..at + 4].copy_from_slice(&checksum.to_le_bytes());
 }
 
-/// The log records, and whether the map may be copied after them. A copy has as many map pages as the largest
-/// page number needs.
+/// Returns the log records, and whether the map may be copied after them. A copy has as many map pages as the
+/// largest page number needs.
 fn notes(input: &mut Input<'_>) -> (Vec<Note>, bool) {
     let (mut notes, mut of_any) = (Vec::new(), 0);
     while !input.is_empty() {

@@ -40,7 +40,7 @@ fn compare(row: RowRef<'_>, data: &[Datum<'_>]) {
     }
 }
 
-/// A value of a column's type, as the input says; NULL if the input makes no valid value.
+/// Returns a value of a column's type, as the input says; NULL if the input makes no valid value.
 pub(crate) fn value(input: &mut Input<'_>, column: ColumnType) -> Value {
     if input.byte() == 0 {
         return Value::Null;

@@ -18,7 +18,7 @@ pub type Seed = (&'static str, usize, Vec<u8>);
 const DEFINITION_BYTES_MAX: usize = 700;
 const FIRST_UNDO_KIND: u8 = 40;
 
-/// All first inputs.
+/// Returns all first inputs.
 pub fn seeds() -> Vec<Seed> {
     let mut seeds = Seeds::default();
     for (name, image) in crashed_files() {
@@ -308,7 +308,7 @@ fn pages(image: &MemoryImage) -> Vec<Vec<u8>> {
     all.filter(|bytes| page::verify_checksum(bytes).is_ok()).collect()
 }
 
-/// The statements of the SQL tests.
+/// Returns the statements of the SQL tests.
 fn statements() -> Vec<String> {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../sql/tests");
     let files = std::fs::read_dir(folder).into_iter().flatten().flatten();

@@ -19,7 +19,7 @@ const ROWS_MAX: usize = 64;
 /// The memory for groups.
 const GROUP_BYTES: usize = 1 << 20;
 
-/// A message is refused, or it is the same after it was encoded again.
+/// Checks that a message is refused, or is the same after decoding and encoding.
 pub fn smart_protocol(bytes: &[u8]) {
     if let Ok(request) = Request::decode(bytes) {
         let again = request.encode().expect("a request that was read");
@@ -30,7 +30,7 @@ pub fn smart_protocol(bytes: &[u8]) {
     }
 }
 
-/// A program is refused, or it gives for all rows together what it gives for the rows in parts.
+/// Checks that a program is refused, or has the same result for all rows together and for the rows in parts.
 pub fn smart_program(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let length = usize::from(input.u16());
@@ -56,7 +56,7 @@ pub fn smart_program(bytes: &[u8]) {
     }
 }
 
-/// A request that opens a scan with this program.
+/// Returns a request that opens a scan with this program.
 fn opening(program: &[u8]) -> Vec<u8> {
     let length = (program.len() as u32).to_le_bytes();
     [&[1][..], &[0; 32], &[0; 4], &length, program, &[0; 4]].concat()
@@ -77,8 +77,8 @@ fn rows(program: &Program, reader: &LeafReader, input: &mut Input<'_>) -> Vec<Ve
     images
 }
 
-/// The rows or the states of groups, after the parts were merged. `None` if the program fails, or if a value
-/// can't be compared.
+/// Returns the rows or the states of groups, after the parts were merged. Returns `None` if the program
+/// fails, or if a value can't be compared.
 fn outcome(program: &Program, parts: &[&[RowSource<'_>]]) -> Option<(usize, BTreeSet<String>)> {
     let mut merged = Evaluator::new(program, GROUP_BYTES).ok()?;
     let (mut count, mut shown) = (0, BTreeSet::new());

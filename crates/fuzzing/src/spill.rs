@@ -6,7 +6,7 @@
 //! |---|---|
 //! | partitions (remainder by 5; 0 is a run), pages of a write (by 4), pages of a read (by 4) | 1, 1, 1 |
 //! | number of rows | 1 |
-//! | for each row: key, payload, each a piece behind its length; how often the payload is repeated | 2 + n, 1 |
+//! | for each row: key and payload, each after its length; how often the payload is repeated | 2 + n, 1 |
 //! | for each damage, to the end: page, runs over the page | 1, runs |
 
 use varve_spill::fuzzing::{StoredLists, StoredShape};
@@ -35,7 +35,7 @@ impl<'a> RepeatedRow<'a> {
     }
 }
 
-/// Rows come back as they were written. Of a damaged file come as many rows, or an error.
+/// Checks that rows are read as they were written, and that a damaged file gives as many rows or an error.
 pub fn spill_file(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let mut below = |most: usize| usize::from(input.byte()) % most;
@@ -64,7 +64,7 @@ pub fn spill_file(bytes: &[u8]) {
     }
 }
 
-/// The rows that went to a list.
+/// Returns the rows that went to a list.
 fn expected(lists: &StoredLists, rows: usize, list: usize) -> u64 {
     (rows.saturating_sub(list)).div_ceil(lists.count()) as u64
 }

@@ -17,7 +17,7 @@ thread_local! {
     static DATABASE: RefCell<Option<(u32, Arc<SqlDatabase>)>> = const { RefCell::new(None) };
 }
 
-/// The database. After some runs a new one is made, because earlier inputs leave objects in it.
+/// Returns the database. After some runs a new one is made, because earlier inputs leave objects in it.
 fn shared() -> Arc<SqlDatabase> {
     DATABASE.with_borrow_mut(|place| {
         let (runs, shared) =

@@ -47,7 +47,7 @@ fn round_trip(value: &Value, column: ColumnType, forms: &TimeForms) {
     }
 }
 
-/// The type without its limits, because a binary value is not checked against them.
+/// Returns the type without its limits, because a binary value is not checked against them.
 fn unlimited(column: ColumnType) -> ColumnType {
     match column {
         ColumnType::Numeric { .. } => ColumnType::Numeric { precision: None },

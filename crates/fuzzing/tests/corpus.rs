@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 
 use varve_fuzzing::{TARGETS, seeds};
 
-/// Twice what `fuzz/run --keep` leaves of a target: what it keeps and what people named.
+/// The most stored inputs of a target: twice the number that `fuzz/run --keep` leaves. Some inputs were kept
+/// by that command, and people have named others.
 const NAMED_AND_KEPT_MAX: usize = 160;
-/// Somewhat above what `fuzz/run --keep` leaves of all targets.
+/// The most bytes of all stored inputs. It is somewhat above what `fuzz/run --keep` leaves.
 const CORPUS_BYTES_MAX: u64 = 700 << 10;
 
 fn fuzz() -> PathBuf {
@@ -34,7 +35,7 @@ fn kept_inputs_fail_nowhere() {
     }
 }
 
-/// The programs that `cargo fuzz build` makes.
+/// Returns the programs that `cargo fuzz build` makes.
 fn binaries() -> BTreeSet<String> {
     let manifest: toml::Table = fs::read_to_string(fuzz().join("Cargo.toml")).unwrap().parse().unwrap();
     let bins = manifest["bin"].as_array().unwrap();

@@ -6,7 +6,7 @@ use varve_fuzzing::{seeds, sql_parse};
 
 const ROUNDS: usize = 20_000;
 
-/// xorshift64*
+/// The random number generator xorshift64*.
 struct Random(u64);
 
 impl Random {

@@ -1,4 +1,4 @@
-//! varve-lab: repeats published results with Varve, and holds the workloads and charts that only these
+//! The crate varve-lab repeats published results with Varve. It has the workloads and charts that only these
 //! experiments need.
 //!
 //! 1. A command repeats each published figure. The command knows the figure's points, the sizes and the

@@ -150,7 +150,7 @@ fn draw<'a>(requests: impl Iterator<Item = &'a Request>) -> Result<String> {
     chart::panels(&caption, axes, &drawn)
 }
 
-/// One series for each purpose and direction.
+/// Returns one series for each purpose and direction.
 fn series(entries: &[TraceEntry]) -> Vec<Series> {
     let mut series: BTreeMap<(usize, bool), Series> = BTreeMap::new();
     for entry in thinned(entries.iter(), entries.len()) {
@@ -207,7 +207,7 @@ mod tests {
         assert!(draw(std::iter::empty()).is_err());
     }
 
-    /// Of too many requests, a panel has a part, and the caption says so.
+    /// If there are too many requests, a panel shows a part of them, and the caption says so.
     #[test]
     fn too_many_requests_are_thinned() {
         let entry = |n: usize| TraceEntry {

@@ -41,7 +41,7 @@ pub struct TpchLike {
 }
 
 impl TpchLike {
-    /// The workload with this many orders.
+    /// Returns the workload with this many orders.
     pub fn new(orders: u64) -> Result<Self> {
         match orders >= ORDERS_MIN {
             true => Ok(Self { orders }),

@@ -21,11 +21,11 @@ pub enum How {
 pub struct Model {
     /// The property that the real code has.
     pub name: &'static str,
-    /// The model checker that runs it.
+    /// The model checker that runs the model.
     pub how: How,
     /// One execution.
     pub run: fn(),
-    /// The planted flaws that it must find. (`IN_ORDER` has none: `TAKEN` is narrower.)
+    /// The planted flaws that the model must find. (`IN_ORDER` has no flaws, because `TAKEN` is narrower.)
     pub flaws: &'static [&'static str],
 }
 
@@ -39,13 +39,14 @@ thread_local! {
     static PLANTED: Cell<Option<&'static str>> = const { Cell::new(None) };
 }
 
-/// Whether this flaw is planted now. The copied sources call it where the build script has planted a flaw.
+/// Returns whether this flaw is planted now. The copied sources call this function where the build script has
+/// planted a flaw.
 pub(crate) fn flaw(name: &str) -> bool {
     PLANTED.get() == Some(name)
 }
 
 impl Model {
-    /// Searches the schedules. The result is the message of the first failed assertion.
+    /// Searches the schedules. Returns the message of the first failed assertion.
     pub fn search(&self, seed: u64, executions: usize) -> Option<String> {
         let searched = match self.how {
             How::Shuttle => catch_unwind(AssertUnwindSafe(|| self.search_shuttle(seed, executions))),
@@ -54,7 +55,7 @@ impl Model {
         searched.err().map(|panic| said(&*panic))
     }
 
-    /// As `search`, with a flaw planted.
+    /// Does the same as `search`, with a planted flaw.
     pub fn finds(&self, flaw: &'static str, seed: u64, executions: usize) -> Option<String> {
         PLANTED.set(Some(flaw));
         let found = self.search(seed, executions);

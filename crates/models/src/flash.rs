@@ -57,7 +57,7 @@ pub(crate) const LEAVES: Model = Model {
 };
 
 const PAGE_BYTES: usize = 4096;
-/// The number of steps that a write takes at home. Other threads may run in each of them.
+/// The number of steps that a write to the data files takes. Other threads may run in each step.
 const WRITE_STEPS: usize = 8;
 
 fn id(no: u32) -> PageId {
@@ -93,8 +93,8 @@ struct Stored {
     busy: HashSet<PageId>,
 }
 
-/// Home. It checks that a page has only one operation at a time, and that no older image follows a newer one.
-/// It may refuse some puts because of missing space.
+/// The level of the data files ("home"). It checks that a page has only one operation at a time, and that no
+/// older image follows a newer one. It may refuse some puts because of missing space.
 struct Home {
     stored: Mutex<Stored>,
     ledger: Arc<Ledger>,
@@ -177,7 +177,7 @@ struct CacheUnderTest {
 }
 
 impl CacheUnderTest {
-    /// A cache without pages. Home has all pages.
+    /// Returns a cache without pages. The data files have all pages.
     fn new(frames: u32, pages: u32) -> Arc<CacheUnderTest> {
         let ledger = Arc::<Ledger>::default();
         let home =
@@ -195,7 +195,7 @@ impl CacheUnderTest {
                 drive.clone(),
                 FlashSettings {
                     design: FlashDesign::LazyCleaning,
-                    // Home in the model has no neighbouring pages for a wider read.
+                    // The model's data files have no neighbouring pages for a wider read.
                     fill: FlashFill::Plain,
                     dirty_percent: 1,
                     restart: FlashRestart::None,
@@ -262,14 +262,14 @@ impl CacheUnderTest {
         thread::yield_now();
     }
 
-    /// Writes the pages home, as a checkpoint does.
+    /// Writes the pages to the data files, as a checkpoint does.
     fn clean(&self, ids: &[PageId]) {
         if let Err(refused) = self.cache.clean(ids) {
             assert!(refused.is_no_space(), "{refused}");
         }
     }
 
-    /// The version that home has.
+    /// Returns the version that the data files have.
     fn at_home(&self, no: u32) -> Lsn {
         plain(&self.home.stored).pages[&id(no)].0
     }
@@ -282,7 +282,8 @@ impl CacheUnderTest {
         thread::yield_now();
     }
 
-    /// Called when all threads have ended. Writes everything home, and checks it.
+    /// Writes everything to the data files, and checks it. The model calls this function when all threads
+    /// have ended.
     fn end(&self) {
         self.home.refusals.store(0, SeqCst);
         self.cache.drain().expect("home has room");
@@ -307,7 +308,7 @@ fn cleaners() {
     world.put(0, Cause::Evict);
     world.write();
     world.home.refusals.store(below(4), SeqCst);
-    // A page that a checkpoint puts is written home.
+    // A page that a checkpoint puts is written to the data files.
     let changer = start(&world, |world| {
         (0..below(30)).for_each(|_| thread::yield_now());
         world.put(0, if below(2) == 0 { Cause::Evict } else { Cause::Checkpoint });

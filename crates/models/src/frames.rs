@@ -178,12 +178,12 @@ pub(crate) fn id(no: u32) -> PageId {
 }
 
 impl PoolUnderTest {
-    /// A pool in which every frame is in use, so that each miss evicts a page.
+    /// Returns a pool in which every frame is in use, so that each miss evicts a page.
     pub(crate) fn new() -> Arc<PoolUnderTest> {
         Self::with(&[])
     }
 
-    /// As `new`, with these pages in the frames that are evicted first.
+    /// Makes the same pool as `new`, with these pages in the frames that are evicted first.
     pub(crate) fn with(first: &[u32]) -> Arc<PoolUnderTest> {
         let ledger = Arc::<Ledger>::default();
         let log = Arc::<ModelLog>::default();
@@ -235,8 +235,8 @@ impl PoolUnderTest {
         }
     }
 
-    /// Fixes the page. `None` if the model has made writes fail. Half of the calls are for scans, whose pages
-    /// are evicted early.
+    /// Fixes the page. Returns `None` if the model has made writes fail. Half of the calls are for scans,
+    /// whose pages are evicted early.
     pub(crate) fn fixed<M: Mode>(&self, no: u32) -> Option<Guard<'_, M>> {
         let access = if thread_rng().gen_range(0..2) == 0 { Access::Sequential } else { Access::Random };
         self.fixed_by(no, access)
@@ -280,7 +280,7 @@ impl PoolUnderTest {
         plain(&self.changes).insert(id(no), next);
     }
 
-    /// As `change`, from a shared-exclusive latch.
+    /// Does the same as `change`, from a shared-exclusive latch.
     pub(crate) fn change_upgraded(&self, no: u32) {
         if let Some(page) = self.fixed::<SharedExclusive>(no) {
             self.look(&page, no);

@@ -1,4 +1,5 @@
-//! varve-models: runs Varve's concurrent code under model checkers, which choose the thread that runs next.
+//! The crate varve-models runs Varve's concurrent code under model checkers, which choose the thread that
+//! runs next.
 //!
 //! The build script copies the tested sources into this crate, so the code is not written a second time. The
 //! sources are those of the pager, and of the engine's registry, status table and locks. In the copies, the

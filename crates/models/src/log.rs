@@ -69,7 +69,7 @@ impl LogUnderTest {
         })
     }
 
-    /// The records that would be left after a crash at this moment.
+    /// Returns the records that would be left after a crash at this moment.
     fn survivors(&self) -> Vec<(Lsn, u8)> {
         let copy = MemoryDirectory::from_images(self.device.images());
         let stored = StoredLog::open(config(copy), DATABASE).expect("the copy opens");

@@ -78,7 +78,7 @@ fn below(limit: u32) -> u32 {
     thread_rng().gen_range(0..limit)
 }
 
-/// Either one of two pages that all threads use often, or any page.
+/// Returns one of two pages that all threads use often, or any page.
 fn some_page() -> u32 {
     if below(2) == 0 { below(2) } else { below(PAGES) }
 }
@@ -166,7 +166,8 @@ fn in_order() {
     finish([start(&world, climb), start(&world, climb), start(&world, climb)]);
 }
 
-/// Page 2 is evicted first, and page 0 gets its frame, while a thread that holds page 1 waits for page 2.
+/// Runs a schedule in which page 2 is evicted first, and page 0 gets its frame, while a thread that holds
+/// page 1 waits for page 2.
 fn taken() {
     let world = PoolUnderTest::with(&[2, 1]);
     let climb = |low: u32| {

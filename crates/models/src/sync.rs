@@ -78,14 +78,15 @@ impl Condvar {
         guard.held = Some(self.0.wait(held).unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Ends at a moment that the scheduler chooses, as if the time were over.
+    /// Waits until the scheduler chooses to end the wait, as if the time were over.
     pub(crate) fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, _longest: Duration) {
         guard.held = None;
         shuttle::thread::yield_now();
         guard.held = guard.mutex.lock().held.take();
     }
 
-    /// As `wait_for`, but only while the condition holds. Returns whether it still holds.
+    /// Does the same as `wait_for`, but only while the condition holds. Returns whether the condition still
+    /// holds.
     pub(crate) fn wait_while_for<T>(
         &self,
         guard: &mut MutexGuard<'_, T>,
@@ -120,9 +121,9 @@ impl<T> RwLock<T> {
 #[derive(Default)]
 struct Holders {
     readers: usize,
-    /// Set if one holder reads and may become the writer.
+    /// Whether one holder reads and may become the writer.
     upgradable: bool,
-    /// Set if there is a writer, or one that waits until the readers have left.
+    /// Whether there is a writer, or a writer that waits until the readers have left.
     writer: bool,
 }
 
@@ -196,7 +197,7 @@ impl RawRwLock {
         self.wait_until(|holders| holders.readers == 0);
     }
 
-    /// Used only by a planted bug.
+    /// Upgrades without waiting for readers. Only a planted bug uses this function.
     pub(crate) fn upgrade_at_once(&self) {
         self.change(|holders| {
             holders.upgradable = false;

@@ -106,7 +106,7 @@ impl TransactionsUnderTest {
         plain(&self.acknowledged).push(id);
     }
 
-    /// The writers whose rows a snapshot sees now.
+    /// Returns the writers whose rows a snapshot sees now.
     fn visible(&self, snapshot: Lsn) -> Vec<TxnId> {
         loop {
             let floor = self.status.floor();
@@ -121,7 +121,7 @@ impl TransactionsUnderTest {
         }
     }
 
-    /// As `Core::sight`. `None` means that the row must be read again.
+    /// Does the same as `Core::sight`. `None` means that the row must be read again.
     fn sees(&self, row: TxnId, floor: TxnId, snapshot: Lsn) -> Option<bool> {
         if row < floor {
             return Some(true);

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use varve_models::{MODELS, flaws::FLAWS};
 
-/// Planted by a model itself, not in the copied sources.
+/// The number of bugs that are planted in a model itself and not in the copied sources.
 const BY_MODELS: usize = 1;
 
 fn setting(name: &str, otherwise: u64) -> u64 {

@@ -31,7 +31,7 @@ const USAGE: &str = "usage: crash --planted [NAME] [--seed S] | crash --parts [-
 
 struct Arguments {
     subject: String,
-    /// All parts, and not one.
+    /// Whether all parts are searched instead of one.
     parts: bool,
     part: Part,
     images: usize,
@@ -88,7 +88,7 @@ impl Arguments {
     fn subject(&self) -> Option<Box<dyn Subject>> {
         let part = self.part;
         Some(match self.subject.as_str() {
-            // The throng is several engines' worth of sessions; see `search_throng`.
+            // The subject `throng` uses several threads on one engine, and `search_throng` runs it.
             "engine" | "throng" | "faults" => Box::new(Engine { part, ..Engine::new(self.commits) }),
             "pages" if self.hoards => Box::new(Pages { part, ..Pages::hoard(self.commits) }),
             "pages" => Box::new(Pages { part, ..Pages::new(self.commits) }),
@@ -101,16 +101,16 @@ impl Arguments {
     }
 }
 
-/// Images of one workload.
+/// The number of images of one workload.
 const IMAGES_PER_SEED: usize = 500;
-/// Images if nobody says how many: of one part, and of all.
+/// The default numbers of images: for one part, and for all parts.
 const IMAGES: usize = 20_000;
 const IMAGES_OF_PARTS: usize = 100_000;
 
-/// The workload of a seed on a part: mostly raw pages, which are quick and come by everything; those that
-/// change take nothing else.
+/// Returns the workload of a seed on a part. It is mostly raw pages, because they are fast and reach all
+/// code. A part that changes during a run allows only raw pages.
 fn some_subject(part: Part, seed: u64) -> Box<dyn Subject> {
-    // Long runs go round the log several times, short ones look closely at the beginning.
+    // Long runs reuse each log segment several times. Short runs test the beginning closely.
     let commits = [100, 600, 1500, 2500, 5000][seed as usize % 5];
     match seed % 4 {
         0 if part.moves() => Box::new(Engine { part, ..Engine::new(150) }),
@@ -149,7 +149,7 @@ fn search_parts(arguments: &Arguments) -> ExitCode {
     if all.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Hunts the planted faults whose name has `part` in it and prints a table.
+/// Searches for the planted faults whose names contain `part`, and prints a table.
 fn hunt(part: &str, first: u64) -> ExitCode {
     let faults = planted_faults();
     let wanted: Vec<_> = faults.iter().filter(|fault| fault.name().contains(part)).collect();
@@ -160,8 +160,8 @@ fn hunt(part: &str, first: u64) -> ExitCode {
     let mut missed = 0;
     println!("| fault | it breaks | caught by | images | seed | s |\n|---|---|---|---:|---:|---:|");
     for fault in wanted {
-        // The rarest one, a device that lies about writes of rollback segments, has needed more than 2,400
-        // images.
+        // The rarest fault is a device that wrongly reports writes of rollback segments as durable. It has
+        // needed more than 2,400 images.
         let hunted = fault.hunt(first, 96, 100);
         let never = matches!(fault.wrong, Wrong::Code(_)) && hunted.hits == 0;
         let by = if never { "NEVER CAME BY" } else { hunted.by() };

@@ -31,7 +31,8 @@ const SUBJECTS: [(&str, Make); 17] = [
     ("packed", || of_part(Part::Packed)),
     ("packed-engine", || Box::new(Engine { part: Part::PackedCompressed, ..Engine::new(100) })),
     ("engine", || Box::new(Engine::new(100))),
-    // Few frames: pages come and go, so that reads fail in the middle of everything.
+    // With few frames, pages are often evicted and read again, so that reads fail in the middle of many
+    // operations.
     ("frames", || Box::new(Engine { pool_pages: 36, ..Engine::new(160) })),
     ("compressed", || of_part(Part::Compressed)),
     ("full-page-log", || of_part(Part::FullPageLog)),

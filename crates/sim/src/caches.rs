@@ -1,5 +1,5 @@
-//! Damages a flash cache as a crash may do: the cache is lost, emptied, replaced by an earlier state, mixed
-//! of two states, or has wrong bytes.
+//! Damages a flash cache as a crash may do: the cache is lost, emptied, replaced by an earlier state, a
+//! mixture of two states, or has wrong bytes.
 //!
 //! A database must recover the same contents without its flash cache. So the damage must not change the
 //! recovered contents. There is one exception. A shutdown may leave changed pages in the cache and mark the
@@ -29,14 +29,14 @@ const RECORDS_OF_BLOCK: u32 = 64;
 /// In one of this many crashes, the cache has no additional damage.
 const INTACT_EVERY: u64 = 3;
 
-/// The cache's file, if there is one.
+/// Returns the cache's file, if there is one.
 pub(crate) fn cache_of(images: &[Arc<MemoryDirectory>]) -> Option<MemoryImage> {
     let files = images.iter().flat_map(|device| device.images());
     files.into_iter().find(|(name, _)| name == FLASH_FILE).map(|(_, image)| image)
 }
 
-/// Damages the cache, or leaves it as it is. `earlier` is an earlier state of it. Returns whether it was
-/// damaged.
+/// Damages the cache, or leaves it as it is. `earlier` is an earlier state of the cache. Returns whether the
+/// cache was damaged.
 pub(crate) fn spoil(images: &[Arc<MemoryDirectory>], earlier: Option<&MemoryImage>, seed: u64) -> bool {
     let has_cache = |device: &&Arc<MemoryDirectory>| device.exists(FLASH_FILE).is_ok_and(|exists| exists);
     let Some(device) = images.iter().find(has_cache) else { return false };
@@ -46,8 +46,8 @@ pub(crate) fn spoil(images: &[Arc<MemoryDirectory>], earlier: Option<&MemoryImag
     }
     let Ok(file) = device.open(FLASH_FILE, OpenHow::existing(Space::Flash)) else { return false };
     let blocks = file.len_bytes().unwrap_or_default() / BLOCK_BYTES;
-    // Memory-mapped records are not checked against the log. Their drive may be lost, but it never has an
-    // earlier state.
+    // The cache does not check memory-mapped records against the log. So the test may lose their drive, but
+    // never gives it an earlier state.
     let mut header = AlignedBuf::new(BLOCK_BYTES as usize);
     header.fill(0);
     let has_header = blocks > 0 && file.read_at(0, &mut header, Purpose::FlashMeta).is_ok();
@@ -91,7 +91,7 @@ pub(crate) fn spoil(images: &[Arc<MemoryDirectory>], earlier: Option<&MemoryImag
     true
 }
 
-/// Whether the database stopped because of a wrong slot that only the flash cache had.
+/// Returns whether the database stopped because of a wrong slot that only the flash cache had.
 pub(crate) fn is_stop(error: &str) -> bool {
     error.contains("in its slot on flash")
         || error.contains("the flash cache on") && error.contains("changed pages")

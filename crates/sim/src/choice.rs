@@ -11,7 +11,7 @@
 //! 2. One third of the choices has torn writes or garbage, even if the budget is small. If the budget cannot
 //!    be divided by three, this third is rounded up or down at random.
 //!
-//! This module knows about an event only whether it is a write.
+//! This module does not know events in detail: it asks only whether an event is a write.
 
 use varve_device::{Change, Event, Fate, WORD_BYTES};
 
@@ -81,7 +81,7 @@ fn shapes(count: usize, rng: &mut Rng, budget: usize) -> Vec<Vec<Fate>> {
     shapes
 }
 
-/// The same choice with some of the kept writes torn or garbage.
+/// Returns the same choice with some of the kept writes torn or garbage.
 fn spoil(pending: &[&Event], fates: &[Fate], rng: &mut Rng) -> Vec<Fate> {
     let odds = 1 + rng.below(4);
     let spoil_one = |(event, fate): (&&Event, &Fate)| {
@@ -102,7 +102,8 @@ fn spoil(pending: &[&Event], fates: &[Fate], rng: &mut Rng) -> Vec<Fate> {
     pending.iter().zip(fates).map(spoil_one).collect()
 }
 
-/// All events are kept, and one write is torn, often the last one. Databases are built for this crash.
+/// Returns a choice that keeps all events and tears one write, often the last one. Databases are built to
+/// survive this crash.
 fn one_torn(pending: &[&Event], rng: &mut Rng) -> Option<Vec<Fate>> {
     let tears = |no: &usize| matches!(pending[*no].change, Change::Write { atomic: false, .. });
     let torn: Vec<usize> = (0..pending.len()).filter(tears).collect();

@@ -62,7 +62,7 @@ fn word_of(page: &[u8], word: u64) -> u64 {
     bytes.and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_le_bytes)
 }
 
-/// The pages, in the order in which the root page lists them.
+/// Returns the pages, in the order in which the root page lists them.
 fn listed(pager: &Pager) -> Result<Vec<PageId>, String> {
     let root = pager.fix_s(PageId::ROOT, Access::Random).map_err(text)?;
     Ok((0..PAGES).filter_map(|entry| PageId::from_u64(word_of(&root, entry))).collect())
@@ -124,7 +124,7 @@ impl Worker<'_> {
     }
 }
 
-/// Digest of all words.
+/// Returns the digest of all words.
 fn digest(pager: &Pager) -> Result<u64, String> {
     let mut digest = 0;
     for (page, id) in (0..).zip(listed(pager)?) {

@@ -40,7 +40,7 @@ pub(crate) struct Moments {
     end: u64,
     /// For the writes of each space: the ticks from submission to just after completion.
     writes: Vec<Spans>,
-    /// As `writes`, for each other kind of event.
+    /// The same ticks for each other kind of event.
     others: Vec<Spans>,
     /// The moments when the database was shut down.
     rests: Vec<u64>,
@@ -49,7 +49,7 @@ pub(crate) struct Moments {
 }
 
 impl Moments {
-    /// The moments of a recording.
+    /// Returns the moments of a recording.
     pub(crate) fn of(recording: &Recording) -> Moments {
         let after = |mark: u64| {
             let mut events = recording.events.iter();
@@ -65,7 +65,7 @@ impl Moments {
         }
     }
 
-    /// The moments of a recording from `first` on.
+    /// Returns the moments of a recording from `first` on.
     fn from(recording: &Recording, first: u64) -> Moments {
         let mut kinds: BTreeMap<Kind, Spans> = BTreeMap::new();
         for event in recording.events.iter().filter(|event| event.submitted + 1 >= first) {

@@ -29,7 +29,7 @@ pub struct Verdicts {
     pub refused: usize,
     /// The check or a read reported damage.
     pub reported: usize,
-    /// The full state was shown and nothing was reported: the damage was repaired, or was in unused bytes.
+    /// The full state was shown and nothing was reported. The damage was repaired, or it was in unused bytes.
     pub harmless: usize,
     /// An older state was shown.
     pub older: usize,
@@ -99,13 +99,13 @@ fn is_home(name: &str) -> bool {
     name == "data.varve" || name == "rollback.varve"
 }
 
-/// The sectors of the page to which a sector belongs.
+/// Returns the sectors of the page to which a sector belongs.
 fn page(image: &MemoryImage, number: u64) -> Vec<Vec<u8>> {
     let first = number / PAGE_SECTORS * PAGE_SECTORS;
     (first..first + PAGE_SECTORS).map(|number| sector(image, number)).collect()
 }
 
-/// The new files with one damaged sector, and a description of the damage.
+/// Returns the new files with one damaged sector, and a description of the damage.
 fn spoil(old: &Files, new: &Files, rng: &mut Rng) -> Option<(String, Devices)> {
     let mut files = new.to_vec();
     let of_device = |(device, files): (usize, &Vec<_>)| (0..files.len()).map(move |file| (device, file));

@@ -37,31 +37,31 @@ pub struct Devices {
     scratch: Vec<Arc<TempDir>>,
 }
 
-/// The number of devices in the run of this seed.
+/// Returns the number of devices in the run of this seed.
 fn count_of(seed: u64) -> usize {
     if seed % 2 == 1 { Space::ALL.len() } else { 1 }
 }
 
 impl Devices {
-    /// Empty recorded devices; the seed decides their number.
+    /// Returns empty recorded devices; the seed decides their number.
     pub fn recorded(medium: Medium, seed: u64, log: &Arc<RecordLog>) -> Devices {
         let empty = (0..count_of(seed)).map(|_| MemoryDirectory::new()).collect();
         Devices::recorded_from(medium, empty, log)
     }
 
-    /// Devices with the contents of crash images.
+    /// Returns devices with the contents of crash images.
     pub fn of_images(medium: Medium, images: Vec<Arc<MemoryDirectory>>) -> Devices {
         Devices::made_of(medium, images, |device, _| device)
     }
 
-    /// Devices with the contents of crash images, whose further changes are recorded.
+    /// Returns devices with the contents of crash images, whose further changes are recorded.
     pub fn recorded_from(medium: Medium, images: Vec<Arc<MemoryDirectory>>, log: &Arc<RecordLog>) -> Devices {
         Devices::made_of(medium, images, |device, image| {
             Recorder::wrap_from(device, image.images(), Arc::clone(log))
         })
     }
 
-    /// Devices of a medium with the contents of the images, each with a wrapper.
+    /// Returns devices of a medium with the contents of the images, each with a wrapper.
     fn made_of(
         medium: Medium,
         images: Vec<Arc<MemoryDirectory>>,
@@ -82,17 +82,17 @@ impl Devices {
         devices
     }
 
-    /// Devices with these files.
+    /// Returns devices with these files.
     pub fn holding(files: Vec<Vec<(String, MemoryImage)>>) -> Devices {
         Devices::of_images(Medium::Memory, files.into_iter().map(MemoryDirectory::from_images).collect())
     }
 
-    /// The same devices, each with a wrapper.
+    /// Returns the same devices, each with a wrapper.
     pub fn wrapped(self, wrap: impl FnMut(Arc<dyn Directory>) -> Arc<dyn Directory>) -> Devices {
         Devices { directories: self.directories.into_iter().map(wrap).collect(), ..self }
     }
 
-    /// The device of a space.
+    /// Returns the device of a space.
     pub fn of(&self, space: Space) -> Arc<dyn Directory> {
         let own = Space::ALL.iter().position(|other| *other == space).unwrap_or(0);
         let at = if self.directories.len() == 1 { 0 } else { own };
@@ -100,7 +100,7 @@ impl Devices {
     }
 }
 
-/// Real files with the contents of an image.
+/// Returns real files with the contents of an image.
 fn on_files(image: &MemoryDirectory) -> (Arc<dyn Directory>, Arc<TempDir>) {
     let scratch = tempfile::tempdir().expect("the system has room for a temporary directory");
     let files = FileDirectory::open(scratch.path(), FileOptions::default()).expect("a new directory opens");

@@ -61,9 +61,9 @@ fn judge(subject: &dyn Subject, rule: &Rule, run: Run, plan: Plan, armed: &[Arc<
     Tried { commits, fired: armed.iter().any(|faulty| faulty.fired_count() > 0), error: run.error, found }
 }
 
-/// As [`try_fault`], with a fault that ends after some errors or at the end of the workload. Then the same
-/// open database must continue. It may be shut down cleanly at the end. Crashes are tried at several moments.
-/// Also returns whether the creation of the database had to be repeated.
+/// Does the same as [`try_fault`], but the fault ends after some errors or at the end of the workload. Then
+/// the same open database must continue. The database may be shut down cleanly at the end. Crashes are tried
+/// at several moments. Also returns whether the creation of the database had to be repeated.
 pub fn try_relieved_fault(subject: &dyn Subject, seed: u64, rule: &Rule, shuts_down: bool) -> (Tried, bool) {
     let log = RecordLog::new();
     let mut armed: Vec<Arc<Faulty>> = Vec::new();
@@ -80,7 +80,7 @@ pub fn try_relieved_fault(subject: &dyn Subject, seed: u64, rule: &Rule, shuts_d
     (judge(subject, rule, run, plan, &armed), relief.is_made_again())
 }
 
-/// A random fault.
+/// Returns a random fault.
 pub fn some_rule(rng: &mut Rng) -> Rule {
     let full = Fault::Fails(ErrorKind::NoSpace);
     let broken = Fault::Fails(ErrorKind::Io(5));

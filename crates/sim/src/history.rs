@@ -35,7 +35,7 @@ pub(crate) const FROM_HERE: u64 = u64::MAX - 1;
 pub(crate) const AT_REST: u64 = u64::MAX - 2;
 
 impl History {
-    /// A history with the digest 0 for its first state. Events are recorded in `log`.
+    /// Returns a history with the digest 0 for its first state. Events are recorded in `log`.
     pub fn new(log: Arc<RecordLog>) -> History {
         History { log, digests: Mutex::new(vec![0]) }
     }
@@ -88,12 +88,12 @@ impl History {
         }
     }
 
-    /// The digests of the states, beginning with the empty one.
+    /// Returns the digests of the states, beginning with the empty one.
     pub fn digests(&self) -> Vec<u64> {
         self.digests.lock().clone()
     }
 
-    /// The commits according to a recording's marks up to a cut.
+    /// Returns the commits according to a recording's marks up to a cut.
     pub fn span(marks: &[u64]) -> Span {
         let last = |acknowledged: u64| {
             let of_commits = marks.iter().filter(|mark| **mark < AT_REST);

@@ -1,5 +1,5 @@
-//! varve-sim: simulates crashes of the database and of its devices, and checks the recovered state. For tests
-//! only.
+//! The crate varve-sim simulates crashes of the database and of its devices, and checks the recovered state.
+//! Only tests use it.
 //!
 //! A [`Subject`] is a small program that uses a part of the database. It runs a workload from a seed, on a
 //! device that records all writes. The [`search`] then chooses moments of the recording. For each moment it

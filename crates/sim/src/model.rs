@@ -62,13 +62,13 @@ pub enum Effect {
     Fact(String, Option<String>),
 }
 
-/// Hash of bytes (FNV-1a, then mixed).
+/// Returns the hash of bytes (FNV-1a, then mixed).
 pub fn hash_bytes(seed: u64, bytes: &[u8]) -> u64 {
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
     Rng::new(bytes.iter().fold(0xcbf2_9ce4_8422_2325 ^ seed, step)).draw()
 }
 
-/// Hash of a row of a table.
+/// Returns the hash of a row of a table.
 pub fn hash_row(table: &str, id: i64, group: i32, balance: i64, body: &str) -> u64 {
     let numbers = [id as u64, group as u64, balance as u64];
     numbers.iter().fold(hash_bytes(hash_bytes(1, table.as_bytes()), body.as_bytes()), |hash, number| {
@@ -76,12 +76,12 @@ pub fn hash_row(table: &str, id: i64, group: i32, balance: i64, body: &str) -> u
     })
 }
 
-/// Hash for the existence of a table or an index.
+/// Returns the hash for the existence of a table or an index.
 pub fn hash_name(kind: &str, name: &str) -> u64 {
     hash_bytes(hash_bytes(2, kind.as_bytes()), name.as_bytes())
 }
 
-/// A random text of this length.
+/// Returns a random text of this length.
 pub fn body(rng: &mut Rng, len: usize) -> Arc<str> {
     let word = format!("{:016x}", rng.draw());
     word.chars().cycle().take(len).collect::<String>().into()
@@ -120,7 +120,7 @@ impl Model {
         }
     }
 
-    /// Digest of the whole model.
+    /// Returns the digest of the whole model.
     pub fn digest(&self) -> u64 {
         let of_table = |(name, table): (&String, &TableModel)| {
             let rows = table.rows.values().map(|(_, hash)| *hash);

@@ -19,8 +19,8 @@ use crate::devices::Devices;
 /// The command that a refusal names.
 const DRAIN: &str = "varve nvm drain";
 
-/// Opens a database with `config`. If it must first leave its region, opens it with the configuration that it
-/// has.
+/// Opens a database with `config`. If the database must first leave its region, opens it with the
+/// configuration that the existing database has.
 pub(crate) fn open_or_drain<T>(
     config: PagerConfig,
     devices: &Devices,
@@ -35,7 +35,7 @@ pub(crate) fn open_or_drain<T>(
     }
 }
 
-/// The configuration of the existing database.
+/// Returns the configuration of the existing database.
 fn as_found(mut config: PagerConfig, devices: &Devices) -> Result<PagerConfig, String> {
     let directory = devices.of(Space::Nvm);
     // The directory in which a region would be, so that an existing region is found.

@@ -1,5 +1,5 @@
-//! A small log in persistent memory, on which the crash tests themselves are tested. It has a count and
-//! entries of three words. It can be built with known faults, which the crash tests must find.
+//! A small log in persistent memory, which tests the crash tests themselves. The log has a count and entries
+//! of three words. It can be built with known faults, which the crash tests must find.
 //!
 //! Layout of the region: it begins with the count of entries (u64). The entries begin at byte 64. Each entry
 //! has 24 bytes: a value (u64), the mixed value (u64), and the value again (u64).
@@ -103,7 +103,7 @@ impl Nvm {
         }
     }
 
-    /// The entries that a recovery finds.
+    /// Returns the entries that a recovery finds.
     fn entries(&self, region: &dyn Region) -> Vec<[u8; ENTRY_BYTES as usize]> {
         let mut word = [0; 8];
         region.read(0, &mut word);

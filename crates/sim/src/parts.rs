@@ -36,7 +36,7 @@ const CACHE_PAGES: u64 = 64;
 /// The additional length of a larger page buffer.
 const LARGER_BYTES: u64 = 20 * 4096;
 
-/// The length of the headers and this number of slots.
+/// Returns the length of the headers and this number of slots.
 const fn buffer_bytes(slots: u64) -> u64 {
     8192 + 4096 + slots * 4096
 }
@@ -57,12 +57,13 @@ pub enum Part {
     Unprotected,
     /// Doublewrite file; the log is in files.
     Doublewrite,
-    /// As `Doublewrite`, with log segments as long as with full-page-log, so that the protection can be
-    /// changed.
+    /// The same as `Doublewrite`, with log segments as long as with full-page-log, so that the protection can
+    /// be changed.
     WideDoublewrite,
-    /// As `Doublewrite`, with a log of 1 MiB.
+    /// The same as `Doublewrite`, with a log of 1 MiB.
     LongLog,
-    /// First a log of 1 MiB, then one of 256 KiB, so that there are more files than the capacity allows.
+    /// First a log of 1 MiB, then one of 256 KiB. So the second start finds more files than the capacity
+    /// allows.
     LogLowered,
     /// First a log of 256 KiB, then one of 1 MiB.
     LogRaised,
@@ -81,7 +82,7 @@ pub enum Part {
     NvmDoublewrite,
     /// Doublewrite copies and the log in persistent memory.
     NvmDoublewriteLog,
-    /// Pages in persistent memory before they are written home.
+    /// Pages in persistent memory before they are written to the data files.
     NvmPages,
     /// Pages and the log in persistent memory.
     NvmAll,
@@ -89,27 +90,28 @@ pub enum Part {
     ToNvmPages,
     /// Packed pages in extents of 64 KiB, which are moved early.
     Packed,
-    /// Doublewrite file, with pages that are compressed at home.
+    /// Doublewrite file, with compressed pages in the data files.
     Compressed,
     /// Packed, compressed pages.
     PackedCompressed,
-    /// Pages in persistent memory, and packed pages at home.
+    /// Pages in persistent memory, and packed pages in the data files.
     NvmPacked,
-    /// As `NvmPacked`, with persistent memory for all pages. So a page may be freed that home never had.
+    /// The same as `NvmPacked`, with persistent memory for all pages. So a page may be freed that was never
+    /// in the data file.
     NvmHoldsPacked,
-    /// Pages in persistent memory, and compressed pages at home.
+    /// Pages in persistent memory, and compressed pages in the data files.
     NvmCompressed,
     /// A flash cache for clean pages.
     Flash,
     /// A flash cache that gets changed pages, too.
     FlashDual,
-    /// As `FlashDual`, with packed pages and fuzzy checkpoints.
+    /// The same as `FlashDual`, with packed pages and fuzzy checkpoints.
     FlashPacked,
     /// A flash cache below pages in persistent memory.
     NvmFlash,
-    /// A flash cache that delays writing changed pages home.
+    /// A flash cache that delays writing changed pages to the data files.
     FlashLazy,
-    /// As `FlashLazy`, with packed, compressed pages.
+    /// The same as `FlashLazy`, with packed, compressed pages.
     FlashLazyPacked,
     /// A flash cache whose frames are a ring, with sharp checkpoints.
     FlashRing,
@@ -125,17 +127,17 @@ pub enum Part {
     FlashMapped,
     /// A flash cache whose frames are recorded in the log.
     FlashNoted,
-    /// The log and pages in persistent memory, and packed, compressed pages at home.
+    /// The log and pages in persistent memory, and packed, compressed pages in the data files.
     NvmAllPacked,
     /// Page images in a log in persistent memory.
     NvmImages,
-    /// Page images in the log, and compressed pages at home.
+    /// Page images in the log, and compressed pages in the data files.
     CompressedImages,
     /// First full-page-log, then pages in persistent memory, also for recovery.
     ImagesToNvmPages,
     /// First no page protection, then pages in persistent memory. Crashes begin with the second one.
     UnprotectedToNvmPages,
-    /// First all in files, then the log and pages in persistent memory.
+    /// First everything in files, then the log and pages in persistent memory.
     MoveIn,
     /// The opposite of `MoveIn`.
     MoveOut,
@@ -149,11 +151,12 @@ pub enum Part {
     MoveOutCopies,
     /// Page images in the log, which is first in files and then in persistent memory.
     MoveInImages,
-    /// Tables and indexes in tablespaces, which come and go. Only for `Engine`.
+    /// Tables and indexes in tablespaces that are made and dropped. Only `Engine` runs this part.
     Tablespaces,
-    /// The same beside packed, compressed pages of the data space, some of which stay changed on flash.
+    /// The same as `Tablespaces`, with packed, compressed pages in the data space. Some of its changed pages
+    /// are only on flash.
     TablespacesBesidePacked,
-    /// The same below pages in persistent memory.
+    /// The same as `Tablespaces`, with pages in persistent memory above the files.
     NvmTablespaces,
 }
 
@@ -175,10 +178,10 @@ impl Part {
         Part::NvmFlash,
     ];
 
-    /// The parts that change to pages in persistent memory. Only for `Pages`.
+    /// The parts that change to pages in persistent memory. Only `Pages` runs them.
     pub const TO_NVM: [Part; 3] = [Part::ToNvmPages, Part::ImagesToNvmPages, Part::UnprotectedToNvmPages];
 
-    /// The parts that move to a region, leave it, or change to another one. For `Pages` and `Engine`.
+    /// The parts that move to a region, leave it, or change to another one. `Pages` and `Engine` run them.
     pub const MOVES: [Part; 7] = [
         Part::MoveIn,
         Part::MoveOut,
@@ -189,11 +192,11 @@ impl Part {
         Part::MoveInImages,
     ];
 
-    /// The parts with tablespaces. Only for `Engine`.
+    /// The parts with tablespaces. Only `Engine` runs them.
     pub const WITH_TABLESPACES: [Part; 3] =
         [Part::Tablespaces, Part::TablespacesBesidePacked, Part::NvmTablespaces];
 
-    /// The parts that change the capacity of the log. Only for `Pages`.
+    /// The parts that change the capacity of the log. Only `Pages` runs them.
     pub const OTHER_CAPACITY: [Part; 2] = [Part::LogLowered, Part::LogRaised];
 
     /// All parts.
@@ -250,24 +253,24 @@ impl Part {
         Part::NvmTablespaces,
     ];
 
-    /// The parts with another storage level, layout or protection than `Doublewrite`.
+    /// Returns the parts with another storage level, layout or protection than `Doublewrite`.
     pub fn of_levels() -> Vec<Part> {
         let one = [Part::Unprotected, Part::Doublewrite, Part::WideDoublewrite, Part::LongLog];
         Part::ALL.into_iter().filter(|part| !one.contains(part) && !part.has_tablespaces()).collect()
     }
 
-    /// Whether a run switches between two configurations. `Pages` does that; other subjects only for parts
-    /// that move.
+    /// Returns whether a run switches between two configurations. `Pages` does that for all such parts. Other
+    /// subjects do it only for parts that move.
     pub fn changes(self) -> bool {
         self.stages().len() > 1
     }
 
-    /// Whether it moves to a region, leaves it, or changes to another one.
+    /// Returns whether the database moves to a region, leaves its region, or changes to another one.
     pub fn moves(self) -> bool {
         Part::MOVES.contains(&self)
     }
 
-    /// The name for output.
+    /// Returns the name for output.
     pub fn name(self) -> &'static str {
         match self {
             Part::Unprotected => "unprotected",
@@ -323,12 +326,12 @@ impl Part {
         }
     }
 
-    /// The part for a seed. Each of these parts comes equally often.
+    /// Returns the part for a seed. Over many seeds, each of these parts is equally frequent.
     pub fn of_seed(parts: &[Part], seed: u64) -> Part {
         parts.get(seed as usize % parts.len().max(1)).copied().unwrap_or(Part::Doublewrite)
     }
 
-    /// The parts of a run, with a clean shutdown between them.
+    /// Returns the parts of a run, with a clean shutdown between them.
     pub(crate) fn stages(self) -> Vec<Part> {
         match self {
             Part::Switching => vec![Part::FullPageLog, Part::WideDoublewrite, Part::FullPageLog],
@@ -350,7 +353,8 @@ impl Part {
         }
     }
 
-    /// The part with which the database continues, after a recovery with this part and a clean shutdown.
+    /// Returns the part with which the database continues after a recovery with this part and a clean
+    /// shutdown.
     pub(crate) fn after_shutdown(self) -> Part {
         match self {
             Part::Switching | Part::SwitchingBack => Part::FullPageLog,
@@ -358,12 +362,12 @@ impl Part {
         }
     }
 
-    /// Whether tables and indexes are in tablespaces.
+    /// Returns whether tables and indexes are in tablespaces.
     pub(crate) fn has_tablespaces(self) -> bool {
         Part::WITH_TABLESPACES.contains(&self)
     }
 
-    /// Whether pages are compressed at home.
+    /// Returns whether pages in the data files are compressed.
     pub(crate) fn compresses(self) -> bool {
         matches!(
             self,
@@ -377,7 +381,7 @@ impl Part {
         )
     }
 
-    /// Whether free extents are returned to the device.
+    /// Returns whether free extents are returned to the device.
     pub(crate) fn trims(self) -> bool {
         self.compresses()
             || matches!(self, Part::Packed | Part::NvmPacked | Part::NvmHoldsPacked | Part::FlashPacked)
@@ -419,7 +423,7 @@ impl Part {
             }
             Part::Packed => {
                 let (extent_bytes, held_pages_max, fill_percent) = (64 << 10, 16, 90);
-                // Whenever an extent is filled, pages are moved.
+                // Each time an extent is full, pages are moved.
                 let moves_always = true;
                 let packed = PackedConfig { extent_bytes, held_pages_max, fill_percent, moves_always };
                 config.layout = HomeLayout::Packed(packed);
@@ -441,7 +445,7 @@ impl Part {
         }
     }
 
-    /// As `configure`, for a part that combines two parts.
+    /// Does the same as `configure`, for a part that combines two parts.
     fn configure_two(self, config: &mut PagerConfig, devices: &Devices) {
         let all = |parts: &[Part], config: &mut PagerConfig| {
             parts.iter().for_each(|part| part.configure(config, devices));

@@ -73,13 +73,13 @@ pub enum On {
     PackedDrops,
     /// The same with files that become much longer, and then shorter again.
     PackedCuts,
-    /// Raw pages that are compressed at home.
+    /// Raw pages that are compressed in the data files.
     Compressed,
     /// The same with segments that are made and dropped.
     CompressedDrops,
     /// Raw pages with a flash cache.
     Flash,
-    /// The same with a cache that delays writing changed pages home.
+    /// The same with a cache that delays writing changed pages to the data files.
     FlashLazy,
     /// The same with databases that continue after crashes.
     FlashLives,
@@ -95,17 +95,18 @@ pub enum On {
     NvmLog,
     /// Raw pages with doublewrite copies in persistent memory.
     NvmCopies,
-    /// Raw pages in persistent memory before they are written home.
+    /// Raw pages in persistent memory before they are written to the data files.
     NvmPages,
     /// The same with databases that continue after a crash.
     NvmLives,
     /// The same with segments that are made and dropped.
     NvmDrops,
-    /// The same with segments that are made and dropped, packed pages at home, and a slot for each page.
+    /// The same with segments that are made and dropped, packed pages in the data files, and a slot for each
+    /// page.
     NvmHoldsPacked,
     /// Raw pages in persistent memory, with damage while the database is shut down.
     NvmAtRest,
-    /// The same with a region that was replaced by an earlier state of it.
+    /// The same with a region that was replaced by an earlier state of the same region.
     NvmEarlier,
     /// Raw pages that move out of a region.
     Moves,
@@ -113,7 +114,7 @@ pub enum On {
     Switching,
     /// Raw pages with a log whose capacity is lowered.
     LogLowered,
-    /// The toys.
+    /// The toy database and the toy log.
     Toy,
 }
 
@@ -122,9 +123,9 @@ pub enum On {
 pub struct Planted {
     /// The planted fault.
     pub wrong: Wrong,
-    /// The subject with which it is searched.
+    /// The subject with which the fault is searched.
     pub on: On,
-    /// What it breaks.
+    /// The promise that the fault breaks.
     pub breaks: &'static str,
 }
 
@@ -133,7 +134,7 @@ pub struct Planted {
 pub struct Hunted {
     /// The number of images that were tried.
     pub images: usize,
-    /// The seed that found it.
+    /// The seed that found the fault.
     pub seed: u64,
     /// The number of times that the wrong code ran, for switches in the code.
     pub hits: u64,
@@ -144,7 +145,7 @@ pub struct Hunted {
 }
 
 impl Hunted {
-    /// A short name of the check that found it.
+    /// Returns a short name of the check that found the fault.
     pub fn by(&self) -> &'static str {
         let Some(what) = &self.caught else { return "NOT FOUND" };
         let signs = [
@@ -165,7 +166,7 @@ impl Hunted {
 }
 
 impl Planted {
-    /// The name in tables.
+    /// Returns the name in tables.
     pub fn name(&self) -> String {
         let said = |lies: &Lies| match *lies {
             Lies { flushes_of: Some(space), .. } => format!("flushes of {} do nothing", space.name()),
@@ -263,7 +264,7 @@ impl Planted {
         }
     }
 
-    /// Searches seed after seed, from `first` on, until something is found.
+    /// Searches one seed after the other, from `first` on, until a check fails.
     pub fn hunt(&self, first: u64, seeds: u64, images_per_seed: usize) -> Hunted {
         let started = Instant::now();
         let mut hunted = Hunted { images: 0, seed: 0, hits: 0, caught: None, took: Duration::ZERO };
@@ -286,8 +287,8 @@ impl Planted {
         hunted
     }
 
-    /// The result of one seed, and the number of times that the wrong code ran. `None` means that the seed
-    /// does not end.
+    /// Returns the result of one seed, and the number of times that the wrong code ran. `None` means that the
+    /// seed does not end.
     fn try_seed_in_time(&self, seed: u64, images: usize) -> Option<(SearchResult, u64)> {
         let (send, wait) = channel();
         let fault = self.clone();
@@ -499,9 +500,9 @@ pub const NOT_HUNTED: &[(&str, &str)] = &[
 ];
 
 /// Planted faults that tests of the pager itself find (`pager/src/home/packed/tests/hunts.rs`,
-/// `pager/src/flash/tests/filling.rs`, `pager/tests/pager/flash_restart.rs`). Crash images cannot find them:
-/// two threads would have to meet in the middle of a move, a discard or a read, or the records of a cache
-/// would have to be older than its seal.
+/// `pager/src/flash/tests/filling.rs`, `pager/tests/pager/flash_restart.rs`). Crash images cannot find these
+/// faults: two threads would have to meet in the middle of a move, a discard or a read, or the records of a
+/// cache would have to be older than its seal.
 pub const HUNTED_ELSEWHERE: &[&str] = &[
     "flash: any records are taken for sealed",
     "flash: what is read along is not watched",
@@ -511,12 +512,12 @@ pub const HUNTED_ELSEWHERE: &[&str] = &[
     "packed: recovery takes notes of discarded pages",
 ];
 
-/// The switches in the code that are searched.
+/// Returns the switches in the code that are searched.
 pub fn switches() -> impl Iterator<Item = &'static str> {
     CODE.iter().map(|(_, name, _)| *name)
 }
 
-/// All planted faults that the tests must find.
+/// Returns all planted faults that the tests must find.
 pub fn planted_faults() -> Vec<Planted> {
     let code = CODE.iter().map(|(on, name, breaks)| Planted { wrong: Wrong::Code(name), on: *on, breaks });
     let toys = [

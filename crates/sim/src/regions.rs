@@ -23,13 +23,13 @@ const CRASHES: u64 = 4;
 /// What replaces the region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Swap {
-    /// No region.
+    /// The region is missing.
     Lost,
     /// The region as it was before an earlier checkpoint.
     Earlier,
     /// The region of another database.
     Foreign,
-    /// Only the beginning of the region.
+    /// The region has only its beginning.
     Short,
 }
 
@@ -75,7 +75,8 @@ pub fn swap_regions(
     found
 }
 
-/// The files after a crash with a replaced region, and a description. `None` if there is no such replacement.
+/// Returns the files after a crash with a replaced region, and a description. Returns `None` if there is no
+/// such replacement.
 fn put(
     swap: Swap,
     crashes: &[Files],

@@ -40,14 +40,15 @@ struct Lift {
 }
 
 impl Relief {
-    /// A fault that `lift` ends. `shuts_down` says whether the database is shut down cleanly at the end.
+    /// Returns the relief of a fault that `lift` ends. `shuts_down` says whether the database is shut down
+    /// cleanly at the end.
     pub fn new(lift: impl FnOnce() + Send + 'static, shuts_down: bool) -> Relief {
         let work: Box<dyn FnOnce() + Send> = Box::new(lift);
         let lift = Lift { work: Mutex::new(Some(work)), is_made_again: AtomicBool::new(false), shuts_down };
         Relief { lift: Some(Arc::new(lift)) }
     }
 
-    /// Whether the creation of the database failed and was repeated.
+    /// Returns whether the creation of the database failed and was repeated.
     pub fn is_made_again(&self) -> bool {
         self.lift.as_ref().is_some_and(|lift| lift.is_made_again.load(Relaxed))
     }
@@ -84,13 +85,14 @@ impl Relief {
 
 /// A workload in steps.
 pub(crate) trait Steps {
-    /// The workbench of the workload.
+    /// Returns the workbench of the workload.
     fn bench(&mut self) -> &mut Workbench;
-    /// One step.
+    /// Runs one step.
     fn step(&mut self) -> Result<(), String>;
-    /// Whether the committed state is known.
+    /// Returns whether the committed state is known.
     fn is_sure(&self) -> bool;
-    /// Called when the device has space again. Finishes the work that background threads would do.
+    /// Finishes the work that background threads would do. The caller uses this function when the device has
+    /// space again.
     fn settle(&mut self) -> Result<(), String>;
     /// Checks everything at the end, takes a checkpoint, and perhaps shuts down.
     fn finish(&mut self, shuts_down: bool) -> Result<(), String>;
@@ -122,7 +124,7 @@ pub(crate) fn drive(worker: &mut impl Steps, commits: usize) -> Vec<String> {
     errors
 }
 
-/// Whether one of the errors is a panic.
+/// Returns whether one of the errors is a panic.
 pub(crate) fn has_panicked(errors: &[String]) -> bool {
     errors.iter().any(|what| what.starts_with(PANIC))
 }

@@ -8,12 +8,12 @@
 pub struct Rng(u64);
 
 impl Rng {
-    /// A generator for this seed.
+    /// Returns a generator for this seed.
     pub fn new(seed: u64) -> Rng {
         Rng(seed)
     }
 
-    /// The next number.
+    /// Returns the next number.
     pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
@@ -22,18 +22,18 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// A number below `end` (which is at least 1).
+    /// Returns a number below `end` (which is at least 1).
     pub fn below(&mut self, end: u64) -> u64 {
         assert!(end > 0, "an empty range has no number");
         self.draw() % end
     }
 
-    /// True once in `n` times.
+    /// Returns true once in `n` times, on average.
     pub fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }
 
-    /// A separate generator for one purpose.
+    /// Returns a separate generator for one purpose.
     pub fn fork(&mut self) -> Rng {
         Rng(self.draw())
     }

@@ -24,7 +24,7 @@ use crate::trial::Trial;
 /// The state that a recovery shows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Recovered {
-    /// Digest of the whole state.
+    /// The digest of the whole state.
     pub digest: u64,
     /// The damages that the subject's own check found; empty means sound.
     pub damages: Vec<String>,
@@ -50,9 +50,9 @@ pub trait Subject {
     /// as recovery has returned.
     fn recover(&self, devices: &Devices, opened: &mut dyn FnMut()) -> Result<Recovered, String>;
     /// Opens the devices after a crash and continues the workload, without reading all pages before. Reading
-    /// all of them would bring every page into the pool, and evict what recovery left there. The contents are
-    /// read on `twin`, an equal copy, and are passed to the history (`resume`). `history.opened()` is called
-    /// as soon as recovery has returned.
+    /// all pages would evict the pages that recovery left in the pool. The contents are read on `twin`, an
+    /// equal copy, and are passed to the history (`resume`). `history.opened()` is called as soon as recovery
+    /// has returned.
     fn go_on(&self, bench: &mut Workbench, twin: &Devices) -> Result<(), String>;
 }
 
@@ -65,8 +65,8 @@ pub struct Plan {
     pub images: usize,
     /// The number of images for each cut.
     pub images_per_cut: usize,
-    /// Every n-th image is recovered twice (0: never). Either its recovery is crashed, or the database
-    /// continues and is crashed later.
+    /// Every n-th image is recovered twice (0: never). Either the recovery of the image is crashed, or the
+    /// database continues and is crashed later.
     pub second_crash_every: usize,
     /// Whether some of these databases continue. Otherwise the recovery is crashed in all of them.
     pub goes_on: bool,
@@ -81,7 +81,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// A plan with the usual proportions.
+    /// Returns a plan with the usual proportions.
     pub fn new(seed: u64, images: usize) -> Plan {
         Plan {
             seed,
@@ -129,7 +129,7 @@ pub struct SearchResult {
 }
 
 impl SearchResult {
-    /// A summary in one line.
+    /// Returns a summary in one line.
     pub fn summary(&self) -> String {
         let each_ms = |time: Duration| time.as_secs_f64() * 1e3 / self.images.max(1) as f64;
         format!(
@@ -144,7 +144,7 @@ impl SearchResult {
         )
     }
 
-    /// Adds the figures of another search.
+    /// Adds the results of another search.
     pub fn add(&mut self, other: SearchResult) {
         self.images += other.images;
         self.second_crashes += other.second_crashes;
@@ -173,24 +173,24 @@ pub struct Run {
 }
 
 impl Run {
-    /// The digests of the states, beginning with the empty one.
+    /// Returns the digests of the states, beginning with the empty one.
     pub fn digests(&self) -> &[u64] {
         &self.digests
     }
 
-    /// The cut at the end.
+    /// Returns the cut at the end.
     pub fn end(&self) -> u64 {
         self.recording.end
     }
 
-    /// The commits that were acknowledged and begun before a cut.
+    /// Returns the commits that were acknowledged and begun before a cut.
     pub fn span_at(&self, cut: u64) -> Span {
         let mut timeline = Timeline::new(self.recording.clone());
         timeline.advance(cut);
         History::span(timeline.marks())
     }
 
-    /// The files of each device after a crash at a cut that lost no write.
+    /// Returns the files of each device after a crash at a cut that lost no write.
     pub fn image_at(&self, cut: u64) -> Vec<Vec<(String, MemoryImage)>> {
         let mut timeline = Timeline::new(self.recording.clone());
         timeline.advance(cut);
@@ -260,8 +260,8 @@ pub const WRONG: &str = "a wrong answer";
 /// Part of the error text of a stopped database, which takes no more changes until it is restarted.
 pub const STOPPED: &str = "takes no more changes";
 
-/// The result of a workload that continued after errors. A wrong answer is reported first, then a panic. If
-/// the database stopped, the result says so, too.
+/// Makes the result of a workload that continued after errors. A wrong answer is reported first, then a
+/// panic. If the database stopped, the result says so, too.
 pub(crate) fn outcome(errors: Vec<String>) -> Result<(), String> {
     let first_of = |kind| errors.iter().find(|what: &&String| what.starts_with(kind));
     let worst = first_of(WRONG).or_else(|| first_of(PANIC)).or(errors.first());

@@ -36,7 +36,7 @@ pub enum Outcome {
     /// The device lost a write that it had reported as done, and the restart refuses to open or reports
     /// damage.
     Noticed,
-    /// The device lost a write that it had reported as done, and this cannot be noticed.
+    /// The device lost a write that it had reported as done, and no database could notice this loss.
     Deceived,
     /// The state after a restart is not the acknowledged one, or a read was wrong, or there was a panic.
     Failed,
@@ -69,7 +69,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// The number of runs in which the fault happened.
+    /// Returns the number of runs in which the fault happened.
     pub fn tried(&self) -> usize {
         self.counts.iter().sum()
     }
@@ -81,7 +81,7 @@ impl Row {
     }
 }
 
-/// All kinds of faults.
+/// Returns all kinds of faults.
 pub fn kinds() -> Vec<Kind> {
     let once = |name, operation, fault| Kind { name, operation, fault, when: When::Nth, lifted: false };
     let lasting = |name, operation, fault| Kind { when: When::From, ..once(name, operation, fault) };
@@ -135,14 +135,14 @@ pub fn kinds() -> Vec<Kind> {
 }
 
 impl Kind {
-    /// Whether the device reports success for writes that it loses. No database can prevent loss of data
-    /// then, but it must notice it.
+    /// Returns whether the device reports success for writes that it loses. No database can prevent the loss
+    /// of data then, but the database must notice the loss.
     pub fn is_a_lie(&self) -> bool {
         matches!(self.fault, Fault::Lost | Fault::Misdirected { .. })
             || self.operation == Operation::Write && matches!(self.fault, Fault::BitFlip { .. })
     }
 
-    /// The spaces on which the fault is tried. Operations on directories have no space.
+    /// Returns the spaces on which the fault is tried. Operations on directories have no space.
     pub fn spaces(&self) -> Vec<Option<Space>> {
         match self.operation {
             Operation::SyncDirectory | Operation::Rename => vec![None],
@@ -156,7 +156,7 @@ impl Kind {
     }
 }
 
-/// Makes a subject. Each run has its own, because a run that hangs keeps it.
+/// Makes a subject. Each run has its own subject, because a run that hangs keeps its subject.
 pub type Make = fn() -> Box<dyn Subject + Send>;
 
 /// Tries a kind of fault on a space at operation `first`, `first + step`, ... until the workload ends before
@@ -183,7 +183,7 @@ pub fn sweep(make: Make, kind: &Kind, space: Option<Space>, seed: u64, first: u6
     row
 }
 
-/// One run. `None` means that the fault did not happen.
+/// Runs the workload once. `None` means that the fault did not happen.
 fn one(make: Make, seed: u64, rule: Rule, kind_lies: bool) -> Option<(Outcome, String)> {
     let said = format!("seed {seed}, {rule:?}");
     let Some(tried) = within(HANG, move || try_fault(&*make(), seed, &rule)) else {
@@ -209,8 +209,8 @@ fn one(make: Make, seed: u64, rule: Rule, kind_lies: bool) -> Option<(Outcome, S
     Some((outcome, said))
 }
 
-/// One run with a fault that ends. Every second run ends with a clean shutdown. The database may stop only if
-/// its log could not be written.
+/// Runs the workload once with a fault that ends. Every second run ends with a clean shutdown. The database
+/// may stop only if its log could not be written.
 fn one_lifted(make: Make, seed: u64, rule: Rule, n: u64) -> Option<(Outcome, String)> {
     let said = format!("seed {seed}, {rule:?}");
     let of_log = rule.space == Some(Space::Log) && rule.operation == Some(Operation::Write);
@@ -234,7 +234,7 @@ fn one_lifted(make: Make, seed: u64, rule: Rule, n: u64) -> Option<(Outcome, Str
     Some((outcome, said))
 }
 
-/// The result of `work`, if it returns within the limit.
+/// Returns the result of `work`, if `work` returns within the limit.
 fn within<T: Send + 'static>(limit: Duration, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     let (done, wait) = mpsc::channel();
     std::thread::spawn(move || {

@@ -1,11 +1,11 @@
-//! A very small database, on which the crash tests themselves are tested. It is a file of checksummed
+//! A very small database, which tests the crash tests themselves. The database is a file of checksummed
 //! sectors, with one durable write for each commit. It can be built with known faults, which the crash tests
 //! must find.
 //!
 //! Invariants
 //! 1. Sector n holds commit n + 1. The log ends at the first sector with a wrong checksum.
 //!
-//! It shares no code with Varve's storage.
+//! The toy database shares no code with Varve's storage.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ pub enum Flaw {
     NoChecksum,
     /// The directory is not synced after the file was made.
     NoDirectorySync,
-    /// Recovery drops the last commit, and stores that in the file only after the commit was shown.
+    /// Recovery drops the last commit, but removes the commit from the file only after the commit was shown.
     ForgetfulRecovery,
 }
 
@@ -49,7 +49,7 @@ fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-/// The digest of a state, from the values of its commits.
+/// Returns the digest of a state, from the values of its commits.
 fn extend(digest: u64, value: u64) -> u64 {
     digest.rotate_left(7).wrapping_mul(31).wrapping_add(value | 1)
 }
@@ -102,7 +102,7 @@ impl Toy {
         Ok(file)
     }
 
-    /// The file, if there is one, and the values in it.
+    /// Returns the file, if there is one, and the values in it.
     fn find(&self, devices: &Devices) -> Result<(Option<File>, Vec<u64>), String> {
         let device = devices.of(Space::Log);
         if !device.exists(FILE).map_err(text)? {

@@ -32,20 +32,21 @@ pub struct Trees {
     pub part: Part,
     /// The page size in bytes.
     pub page_bytes: usize,
-    /// The widths of the columns of the leaves, 0 is variable. Empty if the leaves lie by rows.
+    /// The widths of the columns of the leaves; 0 means variable. The list is empty if the leaves are stored
+    /// by rows.
     pub widths: &'static [u8],
 }
 
-/// After a recovery there are 1, 2, 4, ... more commits.
+/// After a recovery, the workload makes 1, 2, 4, ... more commits.
 const COMMITS_AFTER_BITS: u64 = 8;
 
 impl Trees {
-    /// A workload with this number of inserts and removals.
+    /// Returns a workload with this number of inserts and removals.
     pub fn new(commits: usize) -> Trees {
         Trees { commits, part: Part::Doublewrite, page_bytes: PAGE_BYTES, widths: &[] }
     }
 
-    /// As `new`, with leaves by columns.
+    /// Makes the same workload as `new`, with leaves by columns.
     pub fn by_columns(commits: usize) -> Trees {
         Trees { widths: &[8, 0, 4, 0], ..Trees::new(commits) }
     }
@@ -147,7 +148,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// A random key. Keys share prefixes, and have different lengths.
+    /// Returns a random key. Keys share prefixes, and have different lengths.
     fn some_key(&mut self) -> Vec<u8> {
         let group = self.bench.rng.below(5);
         let number = self.bench.rng.below(400);
@@ -202,7 +203,7 @@ impl Worker<'_> {
     }
 }
 
-/// An encoded row whose variable columns share these bytes.
+/// Returns an encoded row whose variable columns share these bytes.
 fn row(widths: &[u8], bytes: &[u8]) -> Vec<u8> {
     let fixed_bytes: usize = widths.iter().map(|width| usize::from(*width)).sum();
     let variable = widths.iter().filter(|width| **width == 0).count();

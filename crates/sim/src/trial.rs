@@ -14,7 +14,7 @@
 //!    state must be one of the states from the last acknowledged commit to the last begun commit.
 //! 2. When a recovery has returned, the state that it recovered is final. A recovery after a later crash must
 //!    show this state, or a state that was committed since.
-//! 3. A database that continues is not read first, so everything that recovery left in memory is still there.
+//! 3. A database that continues is not read first, so the pool still has all pages that recovery left there.
 //! 4. Images of later crashes count towards the search's number of images, so they do not make the search
 //!    longer.
 
@@ -37,9 +37,10 @@ const CRASHES_OF_RECOVERY: usize = 2;
 /// The number of images of a database that has continued, and of each of its cuts.
 const IMAGES_OF_A_LIFE: usize = 6;
 const IMAGES_OF_A_CUT: usize = 2;
-/// Of this many images that are recovered twice, one continues with the workload.
+/// The images that are recovered twice are divided into groups of this size. In each group, one database
+/// continues with the workload.
 const LIVES_EVERY: u64 = 3;
-/// The most crashes before the last one.
+/// The largest number of crashes before the last one.
 const LIVES_MAX: usize = 3;
 
 /// A cut.
@@ -167,7 +168,8 @@ impl Trial<'_> {
         found.add(SearchResult { commits: 0, second_crashes, failures: Vec::new(), ..more });
     }
 
-    /// The run of a database after its recovery. `None` means that it stopped because its cache was damaged.
+    /// Returns the run of a database after its recovery. `None` means that it stopped because its cache was
+    /// damaged.
     fn next_life(&self, image: CrashImage<'_>, rng: &mut Rng, found: &mut SearchResult) -> Option<Run> {
         let CrashImage { number, fates } = image;
         let [images, twin] =
@@ -188,8 +190,8 @@ impl Trial<'_> {
         Some(Run { recording, digests, before, life, is_spoilt, error: worked.err() })
     }
 
-    /// The damage of the flash cache in the image with this number. The same image always has the same
-    /// damage. The next image has another damage, also at the same cut.
+    /// Returns the seed of the damage to the flash cache in the image with this number. The same image always
+    /// has the same damage. The next image has another damage, also at the same cut.
     fn seed_of(&self, image: usize) -> u64 {
         (self.plan.seed << 32) ^ (self.cut << 12) ^ image as u64
     }
@@ -207,7 +209,8 @@ impl Trial<'_> {
         }
     }
 
-    /// The commits that were acknowledged and begun before the cut, and the states that are allowed after it.
+    /// Returns the commits that were acknowledged and begun before the cut, and the states that are allowed
+    /// after it.
     fn promised(&self) -> (Span, &[u64]) {
         let marks = self.timeline.marks();
         let span = History::span(marks);
@@ -248,7 +251,7 @@ impl Trial<'_> {
     }
 }
 
-/// Fates as a row of letters: absent, present, torn, garbage.
+/// Shows fates as a row of letters, for absent, present, torn and garbage.
 fn show(fates: &[Fate]) -> String {
     let letter = |fate: &Fate| match fate {
         Fate::Absent => '-',

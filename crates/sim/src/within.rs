@@ -1,5 +1,5 @@
-//! Directories of tablespaces within the device of the data space: a prefix of names keeps them apart. So a
-//! crash image has them, too.
+//! Stores the files of tablespaces on the device of the data space, so that a crash image has them, too. A
+//! prefix of their names separates the tablespaces.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::devices::Devices;
 /// The locations `one` and `two`.
 pub(crate) const LOCATIONS: [&str; 2] = ["one", "two"];
 
-/// A directory within another one.
+/// A directory whose files are in another directory, under names with a prefix.
 struct Within {
     inner: Arc<dyn Directory>,
     prefix: String,

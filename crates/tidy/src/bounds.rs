@@ -9,11 +9,12 @@ use std::collections::BTreeMap;
 pub struct Bound {
     /// The crate's folder below `crates`.
     pub folder: &'static str,
-    /// At most this many. Lower it when the crate has fewer; never raise it.
+    /// The most faults that the crate may have. Lower this number when the crate has fewer, and never raise
+    /// it.
     pub max: usize,
 }
 
-/// The faults in the library sources of each crate, by its folder.
+/// Returns the faults in the library sources of each crate, by its folder.
 pub fn by_crate(
     files: &[SourceFile],
     check_file: fn(&SourceFile) -> Vec<String>,
@@ -27,8 +28,8 @@ pub fn by_crate(
     faults
 }
 
-/// The faults of the crates that have more than their rows say, and how many there are. A crate without a row
-/// may have none.
+/// Returns the faults of each crate that has more faults than its row says, and their number. A crate without
+/// a row may have none.
 pub fn over(bounds: &[Bound], what: &str, by_crate: BTreeMap<&str, Vec<String>>) -> Vec<String> {
     let mut found = Vec::new();
     for (folder, faults) in by_crate {

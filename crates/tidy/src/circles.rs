@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The edges of a graph, by node.
 pub type Edges = BTreeMap<usize, BTreeSet<usize>>;
 
-/// The circles of a crate's files, each as positions in [`CrateImports::files`], the largest first.
+/// Returns the circles of a crate's files, each as positions in [`CrateImports::files`], the largest first.
 pub fn of_files(imports: &CrateImports) -> Vec<Vec<usize>> {
     let mut edges = Edges::new();
     for import in &imports.imports {
@@ -25,7 +25,7 @@ pub fn of_files(imports: &CrateImports) -> Vec<Vec<usize>> {
     of_graph(&edges)
 }
 
-/// The strongly connected components of more than one node, the largest first.
+/// Returns the strongly connected components of more than one node, the largest first.
 pub fn of_graph(edges: &Edges) -> Vec<Vec<usize>> {
     let mut search = Search::on(edges);
     edges.keys().for_each(|node| search.visit(*node));
@@ -38,7 +38,8 @@ pub fn of_graph(edges: &Edges) -> Vec<Vec<usize>> {
 /// Tarjan's search for strongly connected components (Depth-first search and linear graph algorithms, 1972).
 struct Search<'a> {
     edges: &'a Edges,
-    /// The order in which nodes were reached, and the earliest node that each leads back to.
+    /// For each node, the number in the order in which nodes were reached, and the earliest node that the
+    /// node leads back to.
     reached: BTreeMap<usize, (usize, usize)>,
     stack: Vec<usize>,
     circles: Vec<Vec<usize>>,

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use syn::spanned::Spanned;
 use syn::visit::Visit;
 
-/// How many re-exports are followed to a definition.
+/// The most re-exports that are followed to a definition.
 const REEXPORTS_MAX: usize = 16;
 
 /// The path of a module from the root of its crate; empty for the root itself.
@@ -50,7 +50,7 @@ pub struct Import {
     pub to: usize,
     /// The line in the using file.
     pub line: usize,
-    /// The path as it is written.
+    /// The path as it is in the source.
     pub path: String,
 }
 
@@ -69,8 +69,8 @@ pub fn of_crate(files: &[SourceFile], folder: &str) -> CrateImports {
     CrateImports { faults, ..reading.finish() }
 }
 
-/// The module in a file, from its path below `src`. A second program of the crate is no module of its
-/// library.
+/// Returns the module in a file, from its path below `src`. Returns `None` for a second program of the crate,
+/// which is not a module of the library.
 fn module_of(path: &str) -> Option<ModulePath> {
     let stem = path.strip_suffix(".rs")?;
     if stem == "main" || stem.starts_with("bin/") {
@@ -83,7 +83,7 @@ fn module_of(path: &str) -> Option<ModulePath> {
     Some(module)
 }
 
-/// What a module defines and which names it has from elsewhere.
+/// The names that a module defines, and the names that it has from other modules.
 #[derive(Debug, Default)]
 struct Module {
     file: usize,
@@ -102,7 +102,7 @@ struct Mention {
     is_reexport: bool,
 }
 
-/// Where a path leads.
+/// The destination of a path.
 #[derive(Debug, PartialEq, Eq)]
 enum Destination {
     Module(ModulePath),
@@ -152,8 +152,8 @@ impl Reading {
         })
     }
 
-    /// The module that defines what a path names. A name that only the compiler sees, such as one that a
-    /// macro defines, counts as defined by the module that the path leads to.
+    /// Returns the module that defines the item that a path names. A macro may define names that only the
+    /// compiler sees. Such a name counts as defined by the module that the path leads to.
     fn defining_module(&self, mention: &Mention) -> Option<ModulePath> {
         match self.resolve(&mention.module, &mention.path, 0) {
             Some(Destination::Item(owner)) => return Some(owner),
@@ -257,7 +257,7 @@ impl FileReader<'_> {
         self.mention(path, line, out);
     }
 
-    /// The paths in the arguments of a macro, which nobody has parsed.
+    /// Reads the paths in the arguments of a macro, which are not parsed yet.
     fn scan(&mut self, tokens: TokenStream) {
         let mut path: Vec<String> = Vec::new();
         let mut line = 0;
@@ -346,7 +346,8 @@ impl<'ast> Visit<'ast> for FileReader<'_> {
     }
 }
 
-/// The attributes of an item, and the name that it defines in its module. A module is no name of this kind.
+/// Returns the attributes of an item, and the name that the item defines in its module. For an item that is a
+/// module, there is no such name.
 fn head(item: &syn::Item) -> (&[syn::Attribute], Option<&syn::Ident>) {
     match item {
         syn::Item::Const(item) => (&item.attrs, Some(&item.ident)),
@@ -365,7 +366,7 @@ fn head(item: &syn::Item) -> (&[syn::Attribute], Option<&syn::Ident>) {
     }
 }
 
-/// Whether code is compiled for tests only: `#[cfg(test)]`, also within `all(...)`.
+/// Returns whether code is compiled for tests only, by `#[cfg(test)]`, also within `all(...)`.
 fn is_for_tests(attributes: &[syn::Attribute]) -> bool {
     let conditions = attributes.iter().filter(|attribute| attribute.path().is_ident("cfg"));
     conditions.filter_map(|condition| condition.meta.require_list().ok()).any(|list| {

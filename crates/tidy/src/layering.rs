@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use crate::SourceFile;
 
-/// For each crate, the crates of this workspace it may be built on; its tests may use everything below those
-/// too. A crate that is missing here may not exist.
+/// For each crate, the crates of this workspace that it may use. The tests of a crate may also use all crates
+/// below these. Each crate must be in this list.
 pub const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("varve-device", &[]),
     ("varve-pager", &["varve-device"]),
@@ -31,7 +31,7 @@ pub const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
             "varve-sql",
         ],
     ),
-    // Only its tests use the program: `varve-lab` is built without DataFusion.
+    // Only the tests of this crate use the crate `varve`, because `varve-lab` is built without DataFusion.
     (
         "varve-lab",
         &[
@@ -58,7 +58,7 @@ pub const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
         ],
     ),
     ("varve-sim", &["varve-device", "varve-engine", "varve-pager"]),
-    // Compiles the sources of the pager and of some of the engine into itself, under a model checker.
+    // This crate compiles sources of the pager and of the engine again, for a model checker.
     ("varve-models", &["varve-device", "varve-memory"]),
     ("varve-tidy", &[]),
 ];
@@ -96,7 +96,7 @@ fn allowed(name: &str) -> Option<&'static [&'static str]> {
     MAY_DEPEND_ON.iter().find(|(known, _)| *known == name).map(|(_, allowed)| *allowed)
 }
 
-/// The crates that `name` stands on, directly or not: its tests may use any of them.
+/// Returns the crates that `name` uses, directly or indirectly. The tests of `name` may use any of them.
 fn everything_below(name: &str) -> BTreeSet<&'static str> {
     let mut below = BTreeSet::new();
     let mut open = allowed(name).unwrap_or_default().to_vec();
@@ -113,7 +113,7 @@ fn package_name(manifest: &toml::Table) -> String {
     name.and_then(|name| name.as_str()).unwrap_or_default().to_owned()
 }
 
-/// The crates of this workspace that one table of the manifest names.
+/// Returns the crates of this workspace that one table of the manifest names.
 fn house_names(manifest: &toml::Table, table: &str) -> Vec<String> {
     let names =
         manifest.get(table).and_then(|table| table.as_table()).into_iter().flat_map(|table| table.keys());

@@ -60,7 +60,7 @@ fn check_crate(files: &[SourceFile], folder: &str) -> Vec<String> {
     found
 }
 
-/// Refuses a circle of files over the crate's bound.
+/// Reports a circle of files that is larger than the crate's limit.
 fn check_circles(path: &str, declaration: &toml::Table, read: &CrateImports) -> Vec<String> {
     let Some(bound) = declaration.get("circle_files_max").and_then(toml::Value::as_integer) else {
         return vec![format!(
@@ -126,7 +126,7 @@ impl Order {
         found
     }
 
-    /// Rule 1.
+    /// Checks rule 1.
     fn check_imports(
         &self,
         path: &str,
@@ -152,7 +152,7 @@ impl Order {
         found.into_iter().collect()
     }
 
-    /// Rule 3.
+    /// Checks rule 3.
     fn check_rows(
         &self,
         path: &str,
@@ -205,7 +205,8 @@ fn named<'a>(modules: &[Option<&'a str>], file: usize) -> Option<&'a str> {
     modules.get(file).copied().flatten()
 }
 
-/// The name of the module that a file belongs to, one level below `prefix`; none for a file elsewhere.
+/// Returns the name of the module that a file belongs to, one level below `prefix`. Returns `None` for a file
+/// elsewhere.
 fn name_below<'a>(prefix: &[&str], module: &'a [String]) -> Option<&'a str> {
     let inner = prefix.iter().try_fold(module, |rest, name| {
         rest.split_first().filter(|(first, _)| first == name).map(|(_, rest)| rest)

@@ -38,26 +38,26 @@ pub struct SourceFile {
 }
 
 impl SourceFile {
-    /// A file made up by a test.
+    /// Makes a file for a test.
     pub fn new(path: &str, text: &str) -> Self {
         Self { path: path.to_owned(), text: text.to_owned() }
     }
 
-    /// Whether rustc compiles this file as part of the workspace.
+    /// Returns whether rustc compiles this file as part of the workspace.
     pub fn is_rust(&self) -> bool {
         self.path.ends_with(".rs")
     }
 }
 
-/// The root of the repository, found from this crate's place in it.
+/// Returns the root of the repository. This crate's location in the repository leads to it.
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Reads every file git tracks or would track, except binary ones.
+/// Reads every file that git tracks or would track, except binary ones.
 ///
 /// # Panics
-/// When git can't list the files: a check that silently sees nothing would pass.
+/// The function panics if git cannot list the files. Otherwise a check without files would pass.
 pub fn tracked_files() -> Vec<SourceFile> {
     let listing = Command::new("git")
         .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])

@@ -23,7 +23,7 @@ pub fn check(files: &[SourceFile]) -> Vec<String> {
         .collect()
 }
 
-/// Every tracked file, and every folder that holds one.
+/// Returns every tracked file, and every folder that holds one.
 fn files_and_folders(files: &[SourceFile]) -> BTreeSet<&str> {
     let mut known = BTreeSet::new();
     for file in files {
@@ -38,15 +38,16 @@ fn is_known(known: &BTreeSet<&str>, path: &str) -> bool {
     known.contains(path) || known.contains(format!("crates/{path}").as_str())
 }
 
-/// The paths that a line names. A path within a code span or a link does not go on in the next line.
+/// Returns the paths that a line names. A path within a code span or a link does not continue in the next
+/// line.
 fn paths_of(line: &str) -> impl Iterator<Item = &str> {
     let spans = line.split('`').skip(1).step_by(2).filter(|span| is_path(span));
     spans.chain(line.split("](").skip(1).filter_map(link_target))
 }
 
-/// Whether a code span is meant as a path: it ends like a source file, or has a slash and nothing that paths
-/// lack. A source file's name without its folder counts, too, so that it is found missing: it says not where
-/// the file is.
+/// Returns whether a code span is meant as a path: it ends like a source file, or has a slash and only
+/// letters of paths. The name of a source file without its folder counts, too. It is then reported as
+/// missing, because it does not say where the file is.
 fn is_path(span: &str) -> bool {
     let looks_like_path = span.contains('/') && !span.starts_with(['/', '.']);
     (looks_like_path || span.ends_with(".rs")) && span.chars().all(is_path_char)
@@ -56,8 +57,8 @@ fn is_path_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '_' | '-')
 }
 
-/// The file that a link leads to, without the position within it. `None` if the link leads out of the
-/// repository or stays on the page.
+/// Returns the file that a link leads to, without the position within it. Returns `None` if the link leads
+/// out of the repository or stays on the page.
 fn link_target(after_bracket: &str) -> Option<&str> {
     let target = after_bracket.split([')', '#']).next()?;
     (!target.is_empty() && !target.contains("://")).then_some(target)

@@ -6,7 +6,7 @@ use crate::SourceFile;
 use crate::bounds;
 use syn::visit::Visit;
 
-/// Words that once named several types each, which had nothing in common.
+/// Words that are too vague: each of them once named several types that had nothing in common.
 const VAGUE: &[&str] = &["Found", "Held", "Hold", "Place", "Room", "Target", "Turn", "World"];
 
 /// Checks the library sources of every crate.

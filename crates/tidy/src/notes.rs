@@ -4,11 +4,11 @@
 use crate::SourceFile;
 use std::collections::BTreeMap;
 
-/// A note over this many lines is not one page.
+/// The most lines of a note, which is about a page.
 pub const NOTE_LINES_MAX: usize = 60;
 const FOLDER: &str = "docs/decisions/";
 
-/// Checks every file in `docs/decisions` but its README.
+/// Checks every file in `docs/decisions` except the README.
 pub fn check(files: &[SourceFile]) -> Vec<String> {
     let notes =
         files.iter().filter(|file| file.path.starts_with(FOLDER) && !file.path.ends_with("/README.md"));

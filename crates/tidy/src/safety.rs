@@ -4,7 +4,7 @@
 use crate::SourceFile;
 use proc_macro2::{TokenStream, TokenTree};
 
-/// The files that may hold unsafe code.
+/// The files that may have unsafe code.
 pub const UNSAFE_FILES: &[&str] = &[
     "bench/embedded/src/lmdb.rs",
     "bench/peers/src/main.rs",
@@ -22,8 +22,8 @@ pub const UNSAFE_FILES: &[&str] = &[
     "crates/sql/src/parse/postgres/tree.rs",
 ];
 
-/// Checks that the keyword stands only in [`UNSAFE_FILES`], and that each of those still exists and needs its
-/// place.
+/// Checks that the keyword is only in the files of [`UNSAFE_FILES`], and that each of these files exists and
+/// has the keyword.
 pub fn check(files: &[SourceFile]) -> Vec<String> {
     let mut found = Vec::new();
     for file in files.iter().filter(|file| file.is_rust()) {
@@ -37,7 +37,7 @@ pub fn check(files: &[SourceFile]) -> Vec<String> {
     found
 }
 
-/// Whether the keyword appears as code: comments and strings don't count.
+/// Returns whether the keyword appears as code: comments and strings don't count.
 fn uses_unsafe(text: &str) -> bool {
     text.parse::<TokenStream>().is_ok_and(any_unsafe)
 }

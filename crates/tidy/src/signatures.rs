@@ -13,10 +13,10 @@ use crate::bounds::{self, Bound};
 use syn::spanned::Spanned;
 use syn::visit::Visit;
 
-/// Parts of a result that need no names.
+/// The most parts of a result that need no names.
 const RESULT_PARTS_MAX: usize = 2;
 
-/// Crates that were written before this rule. A row is never raised.
+/// The limits of crates that were written before this rule. A limit is never raised.
 pub const BOUNDS: &[Bound] =
     &[Bound { folder: "lab", max: 12 }, Bound { folder: "pager", max: 14 }, Bound { folder: "sql", max: 56 }];
 
@@ -102,7 +102,7 @@ fn is_for_tests(attribute: &syn::Attribute) -> bool {
         || attribute.meta.require_list().is_ok_and(|list| list.tokens.to_string().contains("test"))
 }
 
-/// The tuple that a type is, or refers to.
+/// Returns the tuple if a type is a tuple or a reference to a tuple.
 fn tuple_of(ty: &syn::Type) -> Option<&syn::TypeTuple> {
     match ty {
         syn::Type::Tuple(tuple) => Some(tuple),
@@ -112,7 +112,7 @@ fn tuple_of(ty: &syn::Type) -> Option<&syn::TypeTuple> {
     }
 }
 
-/// How many parts the tuple has that a result is, alone or wrapped; 1 without a tuple.
+/// Returns the number of parts of a result that is a tuple, alone or wrapped. Returns 1 if there is no tuple.
 fn parts_of_result(ty: &syn::Type) -> usize {
     if let Some(tuple) = tuple_of(ty) {
         return tuple.elems.iter().map(parts_of_result).sum();

@@ -4,9 +4,9 @@ use crate::SourceFile;
 use syn::spanned::Spanned;
 use syn::visit::Visit;
 
-/// A file over this many lines has two subjects.
+/// The most lines of a file. A longer file has two subjects.
 pub const FILE_LINES_MAX: usize = 900;
-/// A function over this many lines, from its signature to its closing brace, has two jobs.
+/// The most lines of a function, from its signature to its closing brace. A longer function has two jobs.
 pub const FUNCTION_LINES_MAX: usize = 70;
 
 /// Checks every Rust file. It must begin with `//!`, and neither the file nor one of its functions may be

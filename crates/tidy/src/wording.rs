@@ -3,18 +3,18 @@
 
 use crate::SourceFile;
 
-/// Marks of unfinished work, cut in two so that this file doesn't hold them.
+/// Marks of unfinished work. They are cut in two, so that the check does not find them in this file.
 const UNFINISHED: &[[&str; 2]] =
     &[["TO", "DO"], ["FIX", "ME"], ["XX", "X"], ["HA", "CK"], ["for ", "now"], ["not yet ", "implemented"]];
 
-/// Paths that exist on somebody's machine only, cut in two for the same reason.
+/// Paths that exist on one machine only. They are cut in two for the same reason.
 const MACHINE_PATHS: &[[&str; 2]] =
     &[["/wo", "rk/"], ["/fa", "rm/"], ["/home", "/"], ["/ro", "ot/"], ["/Use", "rs/"]];
 
-/// The one place from which a dependency may come.
+/// The only registry from which a dependency may come.
 const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
-/// A tracked file over this size is data, not source.
+/// The most bytes of a tracked file. A larger file is data, not source.
 const TRACKED_BYTES_MAX: usize = 1 << 20;
 
 /// Checks every tracked text file.
@@ -43,7 +43,7 @@ fn check_line(line: &str) -> impl Iterator<Item = String> {
     unfinished.chain(paths.map(|path| format!("{path:?} is a path of one machine")))
 }
 
-/// Whether `word` stands in the line with no letter, digit or underscore on either side.
+/// Returns whether the line has `word` with no letter, digit or underscore on either side.
 fn has_word(line: &str, word: &str) -> bool {
     line.match_indices(word).any(|(at, _)| {
         let before = line[..at].chars().next_back();
@@ -52,7 +52,7 @@ fn has_word(line: &str, word: &str) -> bool {
     })
 }
 
-/// Whether an absolute path starts here: what stands before it is no part of a longer path or URL.
+/// Returns whether the line has `path` as an absolute path, and not as a part of a longer path or URL.
 fn has_path(line: &str, path: &str) -> bool {
     line.match_indices(path).any(|(at, _)| {
         let before = line[..at].chars().next_back();

@@ -119,7 +119,7 @@ fn notes_with_a_taken_number_a_bad_name_or_a_wrong_title() {
     assert_finds(&notes::check(&one("docs/decisions/0002-a.md", "# Other\n")), "first line");
 }
 
-/// A repository of one file, and a map with this text.
+/// Checks a repository that has one file, and a map with this text.
 fn mapped(text: &str) -> Vec<String> {
     map::check(&[
         SourceFile::new("ARCHITECTURE.md", text),

@@ -1,4 +1,4 @@
-//! The house rules hold for every tracked file.
+//! Tests that every tracked file keeps the rules of this repository.
 
 use varve_tidy::{layering, layers, map, names, notes, safety, signatures, size, tracked_files, wording};
 

@@ -4,7 +4,7 @@ use varve_tidy::{SourceFile, circles, imports, layers};
 
 const LIB: &str = "pub mod high;\npub mod low;\n";
 
-/// A crate of two modules with this declaration and these texts.
+/// Checks a crate of two modules with this declaration and these texts. Returns the faults.
 fn faults(declaration: &str, low: &str, high: &str) -> Vec<String> {
     layers::check(&[
         SourceFile::new("crates/sql/layers.toml", declaration),

@@ -58,15 +58,15 @@ const NOBODYS: &[&str] = &[
 ];
 /// The purpose of the device of `[flash]`, for messages.
 const FLASH: &str = "flash";
-/// Permission bits of a directory. In this order: its group may write; all other users have all rights; all
+/// Permission bits of a directory, in this order: the group may write; all other users have all rights; all
 /// other users may write; users may remove only their own files.
 const GROUP_WRITES: u32 = 0o020;
 const OTHERS: u32 = 0o007;
 const OTHERS_WRITE: u32 = 0o002;
 const STICKY: u32 = 0o1000;
-/// If a flash cache is smaller than this part of the pool, there is a warning.
+/// If the flash cache is smaller than one tenth of the pool, there is a warning.
 const POOL_IN_FLASH: u64 = 10;
-/// With fewer bytes for pages in persistent memory there is a warning.
+/// If persistent memory has fewer bytes for pages, there is a warning.
 const NVM_PAGES_BYTES_MIN: u64 = 1 << 20;
 /// The most page writers by default.
 const WRITERS_MAX: usize = 8;
@@ -106,7 +106,8 @@ pub fn inspect(path: &Path) -> Result<DirectoryState, OpenError> {
     }
 }
 
-/// Whether a file was made by the user for a new region, or is a region that is not needed any more.
+/// Returns whether the user made a file for a new region, or the file is a region that is not needed any
+/// more.
 fn is_unused_region(path: &Path) -> bool {
     let mut header = Vec::new();
     let read =
@@ -130,7 +131,7 @@ pub struct Device {
 }
 
 impl Device {
-    /// The properties that were found.
+    /// Returns the properties that were found.
     pub fn capabilities(&self) -> &Capabilities {
         self.directory.capabilities()
     }
@@ -138,9 +139,9 @@ impl Device {
 
 /// The locked devices of a database and the options to open it with.
 pub struct DatabaseDevices {
-    /// Data directory first.
+    /// The devices. The first one is the data directory.
     pub devices: Vec<Device>,
-    /// Whether there is no database there.
+    /// Whether the data directory has no database yet.
     pub is_new: bool,
     /// Warnings about missing parts that are not needed, with the reasons.
     pub warnings: Vec<String>,
@@ -148,7 +149,8 @@ pub struct DatabaseDevices {
 }
 
 impl DatabaseDevices {
-    /// Locks and probes the data directory (made, if it is missing) and the devices that spaces use.
+    /// Locks and probes the data directory and the devices that spaces use. If the data directory is missing,
+    /// it is created.
     pub fn open(path: &Path, settings: &Settings) -> Result<DatabaseDevices, OpenError> {
         let state = inspect(path)?;
         check_pool(settings)?;
@@ -229,7 +231,7 @@ impl DatabaseDevices {
         }
     }
 
-    /// The options for opening the database.
+    /// Returns the options for opening the database.
     pub fn options(&self, settings: &Settings) -> Result<Options, OpenError> {
         let main = self.directory(MAIN_DEVICE);
         let mut pager = PagerConfig::new(main.clone());
@@ -265,7 +267,7 @@ impl DatabaseDevices {
         Ok(Options { derive: Some(varve_sql::deriver()), memory: tables, ..Options::new(pager) })
     }
 
-    /// The device of `[nvm]`, with the speed of the medium that it emulates.
+    /// Returns the device of `[nvm]`, with the speed of the medium that it emulates.
     fn memory(&self, nvm: &NvmSettings) -> Result<Arc<dyn Directory>, OpenError> {
         let memory = self.directory(&nvm.device);
         Ok(match &nvm.emulate {
@@ -293,7 +295,7 @@ impl DatabaseDevices {
         }
     }
 
-    /// The device with this name.
+    /// Returns the device with this name.
     pub fn directory(&self, name: &str) -> Arc<dyn Directory> {
         let device = self.devices.iter().find(|device| device.name == name);
         match device {
@@ -302,13 +304,13 @@ impl DatabaseDevices {
         }
     }
 
-    /// The directory for temporary files of queries, which is that of the temporary space.
+    /// Returns the directory for temporary files of queries, which is that of the temporary space.
     pub fn spill(&self, settings: &Settings) -> Option<PathBuf> {
         let device = self.devices.iter().find(|device| device.name == settings.spaces.temporary);
         device.or(self.devices.first()).map(|device| device.path.clone())
     }
 
-    /// The device of the temporary space, if it is emulated.
+    /// Returns the device of the temporary space, if it is emulated.
     pub fn emulated_spill(&self, settings: &Settings) -> Result<Option<EmulatedDrive>, OpenError> {
         let name = &settings.spaces.temporary;
         let profile = settings.devices.get(name).and_then(|device| device.profile.as_deref());
@@ -324,19 +326,19 @@ impl DatabaseDevices {
     }
 }
 
-/// The configuration of the flash cache. `directory` returns a device by its name.
+/// Returns the configuration of the flash cache. `directory` returns a device by its name.
 fn flash(settings: &Settings, directory: impl Fn(&str) -> Arc<dyn Directory>) -> Option<FlashConfig> {
     settings.flash.as_ref().map(|flash| FlashConfig::with(directory(&flash.device), flash.settings))
 }
 
-/// The region for the log and pages, in a directory.
+/// Returns the region for the log and pages, in a directory.
 fn region(settings: &Settings, directory: Arc<dyn Directory>) -> Option<NvmConfig> {
     let RegionSettings { size_bytes, log_bytes } = settings.nvm.as_ref()?.region?;
     Some(NvmConfig { directory, size_bytes, log_bytes })
 }
 
-/// Sets the settings of the pager other than directories. `has_compressed`: the database may have compressed
-/// pages, whatever the settings say now.
+/// Sets the settings of the pager other than directories. `has_compressed` says that the database may have
+/// compressed pages, even if the settings no longer ask for compression.
 fn apply(settings: &Settings, has_compressed: bool, pager: &mut PagerConfig) {
     pager.pool_bytes = settings.pool.size_bytes.unwrap_or_else(default_pool_bytes) as usize;
     pager.replacement = settings.pool.replacement;
@@ -359,21 +361,21 @@ fn apply(settings: &Settings, has_compressed: bool, pager: &mut PagerConfig) {
     pager.accepts_copy = settings.accepts_copy;
 }
 
-/// The number of page writers for these settings. `has_compressed`: whether the database may have compressed
-/// pages, which can differ from the settings.
+/// Returns the number of page writers for these settings. `has_compressed` says that the database may have
+/// compressed pages, even if the settings do not ask for compression.
 pub fn page_writers(settings: &Settings, has_compressed: bool) -> usize {
     let compresses = has_compressed || !settings.compression.is_none();
     let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     settings.pool.page_writers.unwrap_or_else(|| writers_for(compresses, processors))
 }
 
-/// The default number of page writers. Compression takes processors.
+/// Returns the default number of page writers. It is higher with compression, which takes processor time.
 fn writers_for(compresses: bool, processors: usize) -> usize {
     if compresses { processors.min(WRITERS_MAX) } else { 1 }
 }
 
-/// Whether the next start of an open database would accept the settings. Devices are not checked, because
-/// ALTER SYSTEM cannot change them.
+/// Returns an error if the next start of an open database would refuse the settings. Devices are not checked,
+/// because ALTER SYSTEM cannot change them.
 pub fn check_next(settings: &Settings, database: &Database) -> Result<(), OpenError> {
     check_pool(settings)?;
     database.check_next_tables(settings.nvm.as_ref().and_then(|nvm| nvm.tables.form()))?;
@@ -387,7 +389,7 @@ pub fn check_next(settings: &Settings, database: &Database) -> Result<(), OpenEr
     Ok(open.check_next(&next)?)
 }
 
-/// The page layout of a database.
+/// Returns the page layout of a database.
 fn layout_of(control: &Control) -> HomeLayout {
     match control.get().packed {
         true => HomeLayout::Packed(PackedConfig::DEFAULT),
@@ -395,9 +397,10 @@ fn layout_of(control: &Control) -> HomeLayout {
     }
 }
 
-/// Closes the data directory to others, who could read rows and passwords there. If there is no database yet,
-/// it says nothing, as PostgreSQL's initdb. A directory of an older program is closed, too, with a message. A
-/// directory in which others may write is refused, because they may have changed its files.
+/// Takes the rights of other users on the data directory away, because they could read rows and passwords
+/// there. If there is no database yet, this happens without a message, as in PostgreSQL's initdb. If an older
+/// program left the directory open to readers, the function returns a message. It refuses a directory in
+/// which others may write, because they may have changed its files.
 fn close_to_others(path: &Path, state: DirectoryState) -> Result<Option<String>, OpenError> {
     let unreadable = |error| OpenError::Unreadable { path: path.to_owned(), error };
     let mode = varve_device::directory_mode(path).map_err(unreadable)?;
@@ -418,16 +421,16 @@ fn close_to_others(path: &Path, state: DirectoryState) -> Result<Option<String>,
             )))
         }
         DirectoryState::Missing | DirectoryState::Empty => {
-            // This fails if the user is not the owner of the directory. The files in it have their own
-            // permissions.
+            // The call fails if the user is not the owner of the directory. Even then, the permissions of the
+            // files in the directory protect them.
             let _not_the_owner = varve_device::restrict_directory(path);
             Ok(None)
         }
     }
 }
 
-/// Warnings about directories of devices in which others can remove and replace files. The operator made
-/// these directories, so they are not changed.
+/// Returns warnings about directories of devices in which others can remove and replace files. The operator
+/// made these directories, so Varve does not change them.
 fn open_devices(settings: &Settings) -> Vec<String> {
     let is_open = |device: &&DeviceSettings| {
         let mode = varve_device::directory_mode(&device.path).unwrap_or(0);
@@ -441,7 +444,7 @@ fn open_devices(settings: &Settings) -> Vec<String> {
     used.map(|(_, device)| device).filter(is_open).map(told).collect()
 }
 
-/// Warnings about levels that are too small to be useful.
+/// Returns warnings about levels that are too small to be useful.
 fn small_levels(settings: &Settings) -> Vec<String> {
     let pool = settings.pool.size_bytes.unwrap_or_else(default_pool_bytes);
     let is_small = |flash: &&FlashSection| flash.settings.size_bytes < pool / POOL_IN_FLASH;
@@ -473,7 +476,7 @@ pub fn check_settings(settings: &Settings) -> Result<(), OpenError> {
     Ok(next_config(settings, page_size as usize).check()?)
 }
 
-/// The pager's configuration with the sizes in the settings. No device is accessed.
+/// Returns the pager's configuration with the sizes in the settings. No device is accessed.
 pub fn next_config(settings: &Settings, page_size: usize) -> PagerConfig {
     let memory = MemoryDirectory::new();
     let mut pager = PagerConfig { page_size, ..PagerConfig::new(memory.clone()) };
@@ -483,8 +486,8 @@ pub fn next_config(settings: &Settings, page_size: usize) -> PagerConfig {
     pager
 }
 
-/// Checks the size of the pool. A pool that is larger than the memory would end the process, or the machine
-/// would swap pages that it could read from their files.
+/// Checks the size of the pool. If the pool is larger than the memory, the system ends the process, or it
+/// swaps pages that it could read from their files.
 fn check_pool(settings: &Settings) -> Result<(), OpenError> {
     match (settings.pool.size_bytes, memory_bytes()) {
         (Some(pool), Some(memory)) if pool > memory => {

@@ -36,7 +36,7 @@ impl Embedded {
         Self::open_limited(directory.as_ref(), settings, limit, None)
     }
 
-    /// As `open_with`, for a program whose settings ALTER SYSTEM may change.
+    /// Does the same as `open_with`, for a program whose settings ALTER SYSTEM may change.
     pub fn open_with_system(
         directory: impl AsRef<Path>,
         settings: &Settings,
@@ -76,7 +76,7 @@ impl Embedded {
         Ok(Self { engine, sql: Arc::new(sql), home })
     }
 
-    /// A new session; sessions may run in different threads.
+    /// Makes a new session. Sessions may run in different threads.
     pub fn session(&self) -> Result<SqlSession, SqlError> {
         let params = SessionParams {
             user: "postgres".to_owned(),
@@ -86,17 +86,17 @@ impl Embedded {
         Session::new(self.sql.clone(), params).map(SqlSession)
     }
 
-    /// The engine below SQL.
+    /// Returns the engine below SQL.
     pub fn engine(&self) -> &Arc<Database> {
         &self.engine
     }
 
-    /// The SQL database, which a server needs.
+    /// Returns the SQL database, which a server needs.
     pub fn sql(&self) -> &Arc<SqlDatabase> {
         &self.sql
     }
 
-    /// The devices and their properties.
+    /// Returns the devices and their properties.
     pub fn home(&self) -> &DatabaseDevices {
         &self.home
     }
@@ -124,7 +124,7 @@ impl SqlSession {
         self.gather(sql).map(|gathered| gathered.rows)
     }
 
-    /// The SQL session, for prepared statements, and for results that do not fit into memory.
+    /// Returns the SQL session, for prepared statements, and for results that do not fit into memory.
     pub fn inner(&mut self) -> &mut Session {
         &mut self.0
     }
@@ -144,13 +144,13 @@ pub struct Row {
 }
 
 impl Row {
-    /// The value of a column; `None` if the result has no column with this name.
+    /// Returns the value of a column, or `None` if the result has no column with this name.
     pub fn get(&self, column: &str) -> Option<&Value> {
         let index = self.columns.iter().position(|known| &*known.name == column)?;
         self.values.get(index)
     }
 
-    /// The text of a column; `None` if it is NULL, of another type, or absent.
+    /// Returns the text of a column, or `None` if it is NULL, of another type, or absent.
     pub fn text(&self, column: &str) -> Option<&str> {
         match self.get(column)? {
             Value::Text(text) => Some(text),
@@ -158,17 +158,18 @@ impl Row {
         }
     }
 
-    /// The integer of a column, of any width. `None` if it is NULL, of another type, or absent.
+    /// Returns the integer of a column, of any width. Returns `None` if it is NULL, of another type, or
+    /// absent.
     pub fn integer(&self, column: &str) -> Option<i64> {
         self.get(column)?.as_datum().as_integer()
     }
 
-    /// All values in the order of the columns.
+    /// Returns all values in the order of the columns.
     pub fn values(&self) -> &[Value] {
         &self.values
     }
 
-    /// The columns.
+    /// Returns the columns.
     pub fn columns(&self) -> &[Column] {
         &self.columns
     }

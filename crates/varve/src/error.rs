@@ -41,7 +41,7 @@ pub enum OpenError {
         /// The file.
         path: PathBuf,
     },
-    /// A command that only opens a database was given a directory with other files.
+    /// The command only opens a database, and the directory has other files.
     #[error("There is no database in {}, but other files ({names}). Check the name of the directory.", path.display())]
     OtherFiles {
         /// The directory.
@@ -97,7 +97,7 @@ pub enum OpenError {
         /// A few of the files.
         names: String,
     },
-    /// Files of a database without the file that describes them.
+    /// The directory has files of a database, but not the control file that describes them.
     #[error(
         "{} holds files of a database, but its control file is missing. Restore the file \"control\" \
          from a backup of the whole directory; without it the other files can't be used. Nothing was changed.",
@@ -256,7 +256,7 @@ pub enum OpenError {
          configuration doesn't name: {command} --region DIRECTORY"
     )]
     RegionElsewhere {
-        /// The reason why it was not found.
+        /// The reason why the region was not found.
         why: String,
         /// The command that drains the region.
         command: String,

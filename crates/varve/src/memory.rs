@@ -9,8 +9,8 @@ const POOL_BYTES_MIN: u64 = 32 * MIB;
 /// The size of the pool if the size of the memory is unknown.
 const POOL_BYTES_UNKNOWN: u64 = 256 * MIB;
 
-/// The size of the buffer pool if the configuration names none: a quarter of the memory of this machine or
-/// control group, at least 32 MiB, at most 1 GiB.
+/// Returns the size of the buffer pool if the configuration names none: a quarter of the memory of this
+/// machine or control group, at least 32 MiB, at most 1 GiB.
 pub fn default_pool_bytes() -> u64 {
     let memory = [machine_bytes(), group_bytes()].into_iter().flatten().min();
     let pool =
@@ -18,12 +18,12 @@ pub fn default_pool_bytes() -> u64 {
     pool / MIB * MIB
 }
 
-/// The memory of general queries, unless it is configured.
+/// Returns the bytes of memory for general queries if the configuration names none.
 pub fn default_query_bytes() -> u64 {
     memory_bytes().map_or(QUERY_BYTES_MIN, |bytes| (bytes / QUERY_SHARE).max(QUERY_BYTES_MIN)) / MIB * MIB
 }
 
-/// The most memory that this process can use, if it is known.
+/// Returns the most memory that this process can use, if it is known.
 pub fn memory_bytes() -> Option<u64> {
     [machine_bytes(), group_bytes()].into_iter().flatten().min()
 }
@@ -35,7 +35,7 @@ fn machine_bytes() -> Option<u64> {
     Some(kib << 10)
 }
 
-/// The limit of control groups, version 2. `max` means no limit.
+/// Returns the limit of the process's control groups (version 2). A group with `max` has no limit.
 fn group_bytes() -> Option<u64> {
     std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok()?.trim().parse().ok()
 }

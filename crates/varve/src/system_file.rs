@@ -40,7 +40,7 @@ pub struct SystemFile {
     base: Settings,
     /// The settings of this process.
     in_force: Settings,
-    /// The same without flags of the command line.
+    /// The settings of this process without flags of the command line.
     at_start: Settings,
     temporary: Arc<TemporaryLimit>,
     /// The database with these settings, once it is open.
@@ -53,17 +53,17 @@ pub struct SystemFile {
 /// How to treat a setting that is impossible with varve.toml.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Misfit {
-    /// It is ignored if it depends on other settings. Otherwise it is an error.
+    /// The setting is ignored if it depends on other settings. Otherwise it is an error.
     Told,
-    /// It is ignored.
+    /// The setting is ignored.
     LeftOut,
 }
 
-/// The state that changes.
+/// The part of the state that ALTER SYSTEM changes.
 struct Now {
     /// The contents of the file.
     said: Table,
-    /// The part of it that the next start can use.
+    /// The part of the file that the next start can use.
     fit: Fit,
 }
 
@@ -114,40 +114,41 @@ impl SystemFile {
         })
     }
 
-    /// The settings, including the changes of ALTER SYSTEM.
+    /// Returns the settings, including the changes of ALTER SYSTEM.
     pub fn settings(&self) -> &Settings {
         &self.at_start
     }
 
-    /// The same, in a process with other settings from flags of the command line.
+    /// Returns the same file for a process in which flags of the command line override settings. `in_force`
+    /// are the settings with these flags.
     pub fn in_force(self, in_force: &Settings) -> SystemFile {
         SystemFile { in_force: in_force.clone(), ..self }
     }
 
-    /// The limit that `query_temporary` sets.
+    /// Returns the limit that `query_temporary` sets.
     pub fn temporary_limit(&self) -> &Arc<TemporaryLimit> {
         &self.temporary
     }
 
-    /// The same, with the database that was opened with these settings. It checks changes of settings, and
-    /// applies them.
+    /// Returns the same file with the database that was opened with these settings. The database checks and
+    /// applies changes of settings.
     pub fn of(self, database: Arc<Database>) -> SystemFile {
         SystemFile { database: OnceLock::from(database), ..self }
     }
 
-    /// Names of the settings in the file, without the ignored ones.
+    /// Returns names of the settings in the file, without the ignored ones.
     pub fn altered(&self) -> Vec<&'static str> {
         let now = self.now.lock();
         KEYS.iter().filter(|key| key.said_in(&now.fit.kept).is_some()).map(|key| key.name).collect()
     }
 
-    /// Descriptions of the settings in the file that are impossible with the present varve.toml.
+    /// Returns descriptions of the settings in the file that are impossible with the present varve.toml.
     pub fn left_out(&self) -> &[String] {
         &self.left_out
     }
 
-    /// Refuses another length of the log's segments while there is a log, because it would have no effect,
-    /// even after a restart.
+    /// Refuses to change the length of log segments if the log has segments, because the change would have no
+    /// effect, even after a restart.
     fn check_segment(&self, key: &Key, value: Option<&str>) -> Result<(), SqlError> {
         let Some(database) = self.database.get().filter(|_| key.name == tell::SEGMENT) else { return Ok(()) };
         let pager = database.pager();
@@ -172,20 +173,20 @@ impl SystemFile {
         let database = self.database.get();
         let checked = database.map_or_else(|| check_settings(&fit.next), |open| check_next(&fit.next, open));
         checked.map_err(|error| refused(error.to_string()))?;
-        // The size is changed before the file is written. If there is not enough space, the file does not get
-        // the size, because each later change would try it again.
+        // The cache is resized before the file is written. If there is not enough space, the file does not
+        // get the new size, because each later change of a setting would try to resize again.
         if altered.is_some_and(|key| key.name == "flash_size") {
             self.resize(&fit.next)?;
         }
         let durable = self.write(&said.to_string()).map_err(|error| {
-            // Restores the size in the file. If there is not enough space for it any more, the next start has
-            // it, or does without.
+            // Restores the old size of the cache. If there is not enough space for it any more, the next
+            // start has this size, or runs without the cache.
             let _as_it_was = self.resize(&now.fit.next);
             let path = self.directory.join(AUTO_FILE_NAME);
             SqlError::new(SqlState::IO_ERROR, format!("could not write file \"{}\": {error}", path.display()))
         })?;
-        // The file has its new name, durably or not. From here on, the settings in force must be those in the
-        // file.
+        // The file has its new name, which may not be durable yet. From here on, the settings in force must
+        // be those in the file.
         let applied = self.apply(&fit.next);
         *now = Now { said, fit };
         let applied = applied
@@ -197,8 +198,8 @@ impl SystemFile {
         }))
     }
 
-    /// The part of these settings that the next start would use. Settings that do not fit varve.toml, and
-    /// that the last start has therefore ignored, may stay ignored. The setting that ALTER SYSTEM changes
+    /// Returns the part of these settings that the next start would use. Settings that do not fit varve.toml,
+    /// and that the last start has therefore ignored, may stay ignored. The setting that ALTER SYSTEM changes
     /// now, and all others, must fit.
     fn fit(&self, now: &Now, said: &Table, altered: Option<&Key>) -> Result<Fit, ConfigError> {
         let error = match self.base.clone().overlaid(&said.to_string(), &self.directory) {
@@ -231,13 +232,13 @@ impl SystemFile {
         let applied =
             pager.set_default_compression(next.compression).and_then(|()| pager.set_nvm_flush(flush));
         let applied = applied.and_then(|()| pager.set_packed_fill(next.packed.fill_percent));
-        // Without a cache the next start makes one.
+        // If there is no cache now, the next start makes one.
         if let (Some(flash), Some(_)) = (&next.flash, pager.flash_design()) {
             let changed = pager.set_flash_settings(&flash.settings);
             changed.map_err(|error| SqlError::from(Error::from(error)))?;
         }
         let applied = applied.and_then(|()| match [&self.in_force, next].map(|one| one.pool.page_writers) {
-            // The same number as at the next start.
+            // The next start would set the same number.
             [None, None] => pager.set_page_writers(page_writers(next, pager.has_compressed_pages())),
             _ => Ok(()),
         });
@@ -259,7 +260,7 @@ impl SystemFile {
     fn write(&self, text: &str) -> io::Result<io::Result<()>> {
         let new = self.directory.join(AUTO_FILE_NEW);
         let directory = File::open(&self.directory)?;
-        // Only the owner of the database may read it, as all its files.
+        // Only the owner of the database may read this file, as is the case for all files of a database.
         let mut how = OpenOptions::new();
         let mut file = how.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
         file.write_all(b"# Written by ALTER SYSTEM, read after varve.toml.\n")?;
@@ -339,7 +340,7 @@ impl SystemSettings for SystemFile {
     }
 }
 
-/// Descriptions of the ignored settings.
+/// Returns descriptions of the ignored settings.
 fn told(fit: &Fit, said: &Table, error: &ConfigError) -> Vec<String> {
     let misfits = fit.left.iter().map(|(key, why)| format!("{} is left out: {}", key.name, why.message));
     let unknown = unknown_of(said)
@@ -352,7 +353,7 @@ fn told(fit: &Fit, said: &Table, error: &ConfigError) -> Vec<String> {
     }
 }
 
-/// A value in the form of the file.
+/// Returns a value in the form of the file.
 fn written(key: &Key, value: &str) -> Result<Value, SqlError> {
     let invalid = |problem: &str| {
         let message = format!("invalid value for parameter \"{}\": \"{value}\"", key.name);
@@ -377,7 +378,7 @@ fn count(value: &str) -> Result<Value, std::num::ParseIntError> {
     value.trim().parse().map(Value::Integer)
 }
 
-/// Whole seconds of a time such as `120`, `2min` or `1.5h`, rounded as PostgreSQL rounds them.
+/// Returns the whole seconds of a time such as `120`, `2min` or `1.5h`, rounded as PostgreSQL rounds them.
 fn seconds(value: &str) -> Option<i64> {
     let value = value.trim();
     let end = value.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(value.len());
@@ -403,7 +404,8 @@ fn flag(value: &str) -> Option<bool> {
     }
 }
 
-/// Error 42704. It distinguishes settings of varve.toml that ALTER SYSTEM cannot change.
+/// Returns an error with the code 42704. The message for a setting of varve.toml that ALTER SYSTEM cannot
+/// change differs from the message for an unknown name.
 fn unknown(name: &str) -> SqlError {
     let message = format!("unrecognized configuration parameter \"{name}\"");
     let error = SqlError::new(SqlState::UNDEFINED_OBJECT, message);

@@ -1,9 +1,9 @@
 //! The file `tables.varve` of a database: what the configuration wants, and what a stopped database has.
 //!
 //! Invariants
-//! 1. A look at the file of a stopped database makes no file.
+//! 1. Looking at the file of a stopped database never creates a file.
 //!
-//! This module does not know which tables the catalog has (the engine opens the file and compares).
+//! This module does not know which tables the catalog has. The engine opens the file and compares.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use varve_memory::{MemoryTables, TablesFileError, TablesFound, look_into_tables}
 
 use crate::config::{TablesSettings, show_bytes};
 
-/// The configured file on the device of `[nvm]`; `None` means no tables.
+/// Returns the configured file on the device of `[nvm]`; `None` means no tables.
 pub fn wanted(tables: TablesSettings, directory: Arc<dyn Directory>) -> Option<MemoryTables> {
     let (size_bytes, partitions) = tables.form()?;
     Some(MemoryTables { directory, size_bytes, partitions })
@@ -42,18 +42,18 @@ impl StoppedTables {
         Ok(None)
     }
 
-    /// Whether the file has the configured size and number of partitions.
+    /// Returns whether the file has the configured size and number of partitions.
     pub fn fits(&self, wanted: TablesSettings) -> bool {
         let found = (self.found.size_bytes, self.found.partitions);
         wanted.form().is_some_and(|(bytes, partitions)| (bytes, u64::from(partitions)) == found)
     }
 
-    /// Whether a table was ever made in the file.
+    /// Returns whether a table was ever made in the file.
     pub fn has_tables(&self) -> bool {
         !self.found.engines.is_empty()
     }
 
-    /// A description in one line.
+    /// Returns a description in one line.
     pub fn described(&self) -> String {
         let found = &self.found;
         let partitions = if found.partitions == 1 { "partition" } else { "partitions" };

@@ -3,8 +3,8 @@
 use super::Scale;
 use crate::workload::Condition;
 
-/// All twelve conditions. The specification states the eleventh for the loaded database, where seven in ten
-/// orders are delivered. Here the eleventh also counts the orders that were delivered after the load.
+/// Returns all twelve conditions. The specification states the eleventh for the loaded database, where seven
+/// in ten orders are delivered. Here the eleventh also counts the orders that were delivered after the load.
 pub(super) fn all(scale: &Scale) -> Vec<Condition> {
     let eleventh = ORDERS_WAITING.replace("{delivered}", &scale.delivered().to_string());
     CONDITIONS

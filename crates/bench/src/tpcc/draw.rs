@@ -28,23 +28,23 @@ impl NuRand {
     }
 }
 
-/// A random customer number for a transaction.
+/// Returns a random customer number for a transaction.
 pub fn customer(scale: &Scale, random: &mut Random) -> i64 {
     CUSTOMERS.draw(random, 1, scale.customers)
 }
 
-/// A random item number for a transaction.
+/// Returns a random item number for a transaction.
 pub fn item(scale: &Scale, random: &mut Random) -> i64 {
     ITEMS.draw(random, 1, scale.items)
 }
 
-/// A random last name for a transaction. Some customer has this name.
+/// Returns a random last name for a transaction. Some customer has this name.
 pub fn last_name(scale: &Scale, random: &mut Random) -> String {
     name(NAMES_RUNNING.draw(random, 0, NAMES.min(scale.customers) - 1))
 }
 
-/// The last name of customer `number`, counted from 1. The first 1,000 customers get one name each, in
-/// order. Further customers get random names.
+/// Returns the last name of customer `number`, counted from 1. The first 1,000 customers get one name each,
+/// in order. Further customers get random names.
 pub fn loaded_last_name(number: i64, random: &mut Random) -> String {
     name(if number <= NAMES { number - 1 } else { NAMES_LOADED.draw(random, 0, NAMES - 1) })
 }
@@ -53,19 +53,19 @@ fn name(number: i64) -> String {
     [number / 100, number / 10, number].iter().map(|place| SYLLABLES[(place % 10) as usize]).collect()
 }
 
-/// A random text of `least` to `most` letters and digits.
+/// Returns a random text of `least` to `most` letters and digits.
 pub fn text(random: &mut Random, least: i64, most: i64) -> String {
     const CHARACTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
     let length = random.between(least, most);
     (0..length).map(|_| char::from(CHARACTERS[random.below(CHARACTERS.len() as u64) as usize])).collect()
 }
 
-/// A random text of `length` digits.
+/// Returns a random text of `length` digits.
 pub fn digits(random: &mut Random, length: i64) -> String {
     (0..length).map(|_| char::from(b'0' + random.below(10) as u8)).collect()
 }
 
-/// A random text of 26 to 50 characters. One in ten of these texts contains the word ORIGINAL.
+/// Returns a random text of 26 to 50 characters. One in ten of these texts contains the word ORIGINAL.
 pub fn data(random: &mut Random) -> String {
     let mut text = text(random, 26, 50);
     if random.below(10) == 0 {
@@ -75,7 +75,7 @@ pub fn data(random: &mut Random) -> String {
     text
 }
 
-/// The numbers `1..=count` in random order.
+/// Returns the numbers `1..=count` in random order.
 pub fn shuffled(random: &mut Random, count: i64) -> Vec<i64> {
     let mut numbers: Vec<i64> = (1..=count).collect();
     for at in (1..numbers.len()).rev() {

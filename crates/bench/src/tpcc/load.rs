@@ -150,7 +150,7 @@ impl Loader<'_> {
     }
 }
 
-/// The columns of an address: two streets, a city, a state and a zip code.
+/// Returns the columns of an address: two streets, a city, a state and a zip code.
 fn address(random: &mut Random) -> String {
     let places: Vec<String> = (0..3).map(|_| format!("'{}'", draw::text(random, 10, 20))).collect();
     format!("{}, '{}', '{}11111'", places.join(", "), draw::text(random, 2, 2), draw::digits(random, 4))

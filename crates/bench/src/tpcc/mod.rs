@@ -35,12 +35,12 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// The specification's numbers of rows.
+    /// Returns the specification's numbers of rows.
     pub fn full(warehouses: u64) -> Self {
         Self { warehouses: warehouses as i64, districts: 10, customers: 3_000, items: 100_000 }
     }
 
-    /// A fraction of the specification's numbers of rows, for tests.
+    /// Returns a fraction of the specification's numbers of rows, for tests.
     pub fn small(warehouses: u64) -> Self {
         Self { warehouses: warehouses as i64, districts: 10, customers: 30, items: 200 }
     }
@@ -72,7 +72,7 @@ pub struct Tpcc {
 }
 
 impl Tpcc {
-    /// The workload at READ COMMITTED. Its transactions lock the rows that they depend on.
+    /// Returns the workload at READ COMMITTED. Its transactions lock the rows that they depend on.
     pub fn new(scale: Scale) -> Self {
         Self { scale, isolation: "read committed".to_owned(), foreign_keys: false }
     }

@@ -87,7 +87,7 @@ const TEXTS: [&str; 27] = [
      WHERE ol_w_id = $1 AND ol_d_id = $2 AND ol_o_id >= $3 AND ol_o_id < $4 AND s_w_id = $1 AND s_i_id = ol_i_id AND s_quantity < $5",
 ];
 
-/// All statements, in the order of the constants above.
+/// Returns all statements, in the order of the constants above.
 pub(super) fn all(isolation: &str) -> Vec<Statement> {
     let mut all = vec![format!("BEGIN ISOLATION LEVEL {isolation}")];
     all.extend(TEXTS.map(str::to_owned));

@@ -71,7 +71,7 @@ impl<'a> Terminal<'a> {
         })
     }
 
-    /// Another warehouse than this terminal's. If there is only one warehouse, it is returned.
+    /// Returns another warehouse than this terminal's. If there is only one warehouse, it is returned.
     fn remote_warehouse(&mut self) -> i64 {
         if self.scale.warehouses == 1 {
             return self.warehouse;
@@ -186,13 +186,14 @@ impl<'a> Terminal<'a> {
         self.c.run(PAY_CUSTOMER_BAD_CREDIT, &values).map(drop)
     }
 
-    /// A last name in sixty percent of the cases. In the others a transaction finds its customer by number.
+    /// Returns a last name in sixty percent of the cases. In the others a transaction finds its customer by
+    /// number.
     fn draw_last_name(&mut self) -> Option<String> {
         (self.random.below(100) < 60).then(|| draw::last_name(self.scale, self.random))
     }
 
-    /// The customer of a transaction. Without a last name it is the customer `asked`. Otherwise it is the
-    /// middle one of the customers with that last name, in the order of their first names.
+    /// Returns the customer of a transaction. Without a last name it is the customer `asked`. Otherwise it is
+    /// the middle one of the customers with that last name, in the order of their first names.
     fn find(&mut self, asked: Customer, last_name: Option<&str>) -> Result<Customer> {
         let Some(name) = last_name else { return Ok(asked) };
         let [warehouse, district, _] = asked.key();

@@ -123,7 +123,7 @@ fn broken(text: &str) -> Vec<String> {
     lines
 }
 
-/// A figure as text, with its significant digits and with separated thousands.
+/// Returns a figure as text, with its significant digits and with separated thousands.
 pub fn figure(value: f64) -> String {
     if value.abs() < 100.0 {
         return tell::short(value);
@@ -139,7 +139,7 @@ pub fn figure(value: f64) -> String {
     text
 }
 
-/// A figure on an axis as text. Figures on an axis are round, so zeros at their end are left out.
+/// Returns a figure on an axis as text. Figures on an axis are round, so zeros at their end are left out.
 fn on_axis(value: f64) -> String {
     if value.abs() >= 100.0 {
         return figure(value);
@@ -171,7 +171,7 @@ fn captioned(caption: &Caption, height: u32, draw: impl FnOnce(&Area<'_>) -> Res
     Ok(text)
 }
 
-/// A chart of bars, from top to bottom, as SVG.
+/// Returns a chart of bars, from top to bottom, as SVG.
 pub fn bars(caption: &Caption, axis: &str, bars: &[Bar]) -> Result<String> {
     let height = BAR_HEIGHT * bars.len().max(1) as u32 + AXIS_HEIGHT;
     captioned(caption, height, |area| draw_bars(area, axis, bars))
@@ -230,14 +230,14 @@ fn draw_bar(chart: &mut Chart<'_, '_>, bar: &Bar, (left, y): (f64, f64)) -> Draw
     area.draw(&(EmptyElement::at((behind, y)) + Text::new(bar.note.clone(), (10, 0), note)))
 }
 
-/// A chart of lines with a legend beside it, as SVG.
+/// Returns a chart of lines with a legend beside it, as SVG.
 pub fn lines(caption: &Caption, axes: Axes<'_>, series: &[Series]) -> Result<String> {
     let legend = TEXT_HEIGHT * series.len() as u32 + 2 * MARGIN;
     let height = LINES_HEIGHT.max(legend);
     captioned(caption, height, |area| draw_with_legend(area, axes, series, draw_line))
 }
 
-/// A chart of dots that are not joined, with a legend beside it, as SVG.
+/// Returns a chart of dots that are not joined, with a legend beside it, as SVG.
 pub fn dots(caption: &Caption, axes: Axes<'_>, series: &[Series]) -> Result<String> {
     captioned(caption, LINES_HEIGHT, |area| draw_with_legend(area, axes, series, draw_dots))
 }
@@ -251,7 +251,7 @@ pub struct Panel {
     pub series: Vec<Series>,
 }
 
-/// Charts of dots, one below the other, as SVG. Their axes below have the same length.
+/// Returns charts of dots, one below the other, as SVG. Their axes below have the same length.
 pub fn panels(caption: &Caption, axes: Axes<'_>, panels: &[Panel]) -> Result<String> {
     let height = (LINES_HEIGHT + TITLE_HEIGHT) * panels.len().max(1) as u32;
     let points = panels.iter().flat_map(|panel| &panel.series).flat_map(|one| &one.points);
@@ -315,8 +315,8 @@ fn draw_ticks(chart: &Chart<'_, '_>, ticks: &[String]) -> Drawn {
     Ok(())
 }
 
-/// The style of the line with this number. If all colours are used up, further lines repeat them and are
-/// thin.
+/// Returns the style of the line with this number. If all colours are used up, further lines repeat them and
+/// are thin.
 fn stroke(at: usize) -> ShapeStyle {
     let width = if at < COLOURS.len() { 2 } else { 1 };
     COLOURS[at % COLOURS.len()].stroke_width(width)

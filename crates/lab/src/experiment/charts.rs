@@ -165,7 +165,7 @@ impl Charts<'_> {
         Ok(Some((figure.name.to_owned(), chart::bars(&caption, figure.axis, &bars)?)))
     }
 
-    /// A chart of a figure by a numeric factor: the named one, or the one with the most values. Each
+    /// Returns a chart of a figure by a numeric factor: the named one, or the one with the most values. Each
     /// combination of the other factors is a line.
     fn by_number(&self, figure: &Figure, by: Option<&str>) -> Result<Option<(String, String)>> {
         let rows = self.of_kind(figure.row);
@@ -199,7 +199,7 @@ impl Charts<'_> {
         )))
     }
 
-    /// A chart of a figure over time, with a line for each row.
+    /// Returns a chart of a figure over time, with a line for each row.
     fn course(&self, figure: &Figure) -> Result<Option<(String, String)>> {
         let rows: Vec<&Value> = self
             .of_kind(figure.row)
@@ -218,7 +218,7 @@ impl Charts<'_> {
         Ok(Some((figure.name.to_owned(), svg)))
     }
 
-    /// Charts of the bytes that each drive read and wrote over time. Each row has a chart.
+    /// Returns charts of the bytes that each drive read and wrote over time. Each row has a chart.
     fn traffic(&self) -> Result<Vec<(String, String)>> {
         let has_it = |row: &&Value| row.pointer(TRAFFIC).is_some_and(Value::is_object);
         let rows: Vec<&Value> = self.rows.iter().filter(has_it).collect();
@@ -235,7 +235,7 @@ impl Charts<'_> {
         Ok(charts)
     }
 
-    /// Charts of the addresses of requests over time. Each row has a chart.
+    /// Returns charts of the addresses of requests over time. Each row has a chart.
     fn traces(&self) -> Result<Vec<(String, String)>> {
         let rows: Vec<&Value> =
             self.rows.iter().filter(|row| row.pointer(TRACE).is_some_and(Value::is_object)).collect();
@@ -252,7 +252,7 @@ impl Charts<'_> {
         Ok(charts)
     }
 
-    /// A chart of our ratios as bars, with the published values and the bars of this project.
+    /// Returns a chart of our ratios as bars, with the published values and the bars of this project.
     fn claims(&self) -> Result<Option<(String, String)>> {
         let rows: Vec<&Value> =
             self.of_kind("claim").into_iter().filter(|row| row["ours"].is_number()).collect();
@@ -283,7 +283,7 @@ impl Charts<'_> {
     }
 }
 
-/// The reads or the writes of a row's trace, as a series.
+/// Returns the reads or the writes of a row's trace, as a series.
 fn trace_of(row: &Value, way: &str) -> Series {
     let entries = row.pointer(TRACE).and_then(|trace| trace[way].as_array());
     let point = |entry: &Value| Some((entry[0].as_f64()?, entry[1].as_f64()?));
@@ -292,7 +292,8 @@ fn trace_of(row: &Value, way: &str) -> Series {
 
 const SECONDS: &str = "seconds of the drives";
 
-/// Lines of a caption: the emulated drives, their dilation, how many of these rows count, and the scale.
+/// Returns the lines of a caption: the emulated drives, their dilation, how many of these rows count, and the
+/// scale.
 fn circumstances(rows: &[&Value]) -> Vec<String> {
     let emulations: Vec<&Value> =
         rows.iter().map(|row| &row["emulation"]).filter(|emulation| emulation.is_object()).collect();
@@ -330,14 +331,14 @@ fn circumstances(rows: &[&Value]) -> Vec<String> {
     lines
 }
 
-/// Whether a row counts. If the machine's own drive was measured, the row counts, because no emulation can
-/// have spoilt it.
+/// Returns whether a row counts. If the machine's own drive was measured, the row counts, because no
+/// emulation can have spoilt it.
 fn is_sound(row: &Value) -> bool {
     let is_spoilt = row["emulation"].is_object() && row["not_judged"].is_string();
     !is_spoilt && row["emulation"]["counts"] != false
 }
 
-/// A sentence that names the rows that do not count. It is empty if all rows count.
+/// Returns a sentence that names the rows that do not count. It is empty if all rows count.
 fn doubtful(rows: &[&Value]) -> String {
     let labels = Labels::of(rows);
     let names: Vec<String> = rows.iter().filter(|row| !is_sound(row)).map(|row| labels.text(row)).collect();
@@ -348,7 +349,7 @@ fn doubtful(rows: &[&Value]) -> String {
     }
 }
 
-/// A sentence with the factors that all rows have in common.
+/// Returns a sentence with the factors that all rows have in common.
 fn shared(rows: &[&Value]) -> Option<String> {
     let all: Vec<_> = rows.iter().map(|row| factors(row)).collect();
     let first = all.first()?;
@@ -358,7 +359,7 @@ fn shared(rows: &[&Value]) -> Option<String> {
     (!common.is_empty()).then(|| format!("Where: {}.", common.join(", ")))
 }
 
-/// The factors that distinguish a row from others, with their values as text.
+/// Returns the factors that distinguish a row from others, with their values as text.
 fn factors(row: &Value) -> BTreeMap<String, String> {
     let of = |object: &serde_json::Map<String, Value>| {
         object.iter().map(|(name, value)| (name.clone(), tell::plain(value))).collect()
@@ -406,7 +407,7 @@ impl Labels {
     }
 }
 
-/// The numeric factor with the most values, and these values in increasing order.
+/// Returns the numeric factor with the most values, and these values in increasing order.
 fn numbers(rows: &[&Value], by: Option<&str>) -> Option<(String, Vec<f64>)> {
     let names: BTreeSet<String> = rows.iter().flat_map(|row| factors(row).into_keys()).collect();
     let values = |name: String| {
@@ -445,7 +446,7 @@ fn bracketed(text: &str) -> String {
     if text.is_empty() { String::new() } else { format!("({text})") }
 }
 
-/// The text at the bar of a claim: our figure, the published value or the bar, and the verdict.
+/// Returns the text at the bar of a claim: our figure, the published value or the bar, and the verdict.
 fn verdict_note(row: &Value) -> String {
     let figure = |name: &str| row[name].as_f64().map(chart::figure);
     let mut note = figure("ours").unwrap_or_default();

@@ -41,19 +41,19 @@ impl Figure {
         }
     }
 
-    /// Whether the figure depends on the speed of the drive.
+    /// Returns whether the figure depends on the speed of the drive.
     fn is_timed(self) -> bool {
         matches!(self, Figure::Throughput | Figure::Latency | Figure::SlowLatency)
     }
 
-    /// The reason why the figure is not judged for two points.
+    /// Returns the reason why the figure is not judged for two points, if there is one.
     pub(super) fn not_judged(self, PointPair { over, under }: PointPair<'_>) -> Option<String> {
         let slower = if over.tps.median < under.tps.median { over } else { under };
         let idle = || slower.drive_idle().filter(|_| self.is_timed());
         over.not_judged().or_else(|| under.not_judged()).or_else(idle)
     }
 
-    /// The figure of the first point, divided by the figure of the second.
+    /// Returns the figure of the first point, divided by the figure of the second.
     pub fn ratio(self, PointPair { over, under }: PointPair<'_>) -> f64 {
         self.of(over) / self.of(under)
     }
@@ -69,7 +69,8 @@ pub struct PointPair<'p> {
 }
 
 impl PointPair<'_> {
-    /// The pair with its points exchanged. A ratio is then greater than 1 if the figure became smaller.
+    /// Returns the pair with its points exchanged. A ratio is then greater than 1 if the figure became
+    /// smaller.
     pub fn swapped(self) -> Self {
         Self { over: self.under, under: self.over }
     }
@@ -107,13 +108,13 @@ pub struct Comparison<'p> {
 }
 
 impl<'p> Comparison<'p> {
-    /// The comparison of one point's figure, divided by the same figure of another point.
+    /// Returns the comparison of one point's figure, divided by the same figure of another point.
     pub fn ratio(says: &str, figure: Figure, of: PointPair<'p>, expects: Expects) -> Self {
         let (ours, spoilt) = (figure.ratio(of), figure.not_judged(of));
         Self { says: says.to_owned(), ours, of, expects, place: None, spoilt, hidden: None }
     }
 
-    /// The comparison of a figure of one point.
+    /// Returns the comparison of a figure of one point.
     pub fn figure(says: &str, ours: f64, of: &'p Point, expects: Expects) -> Self {
         let (of, spoilt) = (PointPair { over: of, under: of }, of.not_judged());
         Self { says: says.to_owned(), ours, of, expects, place: None, spoilt, hidden: None }
@@ -218,8 +219,8 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// A claim with a figure that is not the ratio of two points. It has no published value and no bar yet.
-    /// [`super::lab::Lab::write_claim`] sets the experiment.
+    /// Returns a claim with a figure that is not the ratio of two points. It has no published value and no
+    /// bar yet. [`super::lab::Lab::write_claim`] sets the experiment.
     pub fn found(factors: &Factors, says: String, ours: f64) -> Self {
         let (row, experiment, figure, factors) = ("claim", "", "", factors.clone());
         let (rounds, published, bar, verdict) = (Some(1), None, None, Verdict::NoBar);

@@ -200,7 +200,7 @@ fn copy_file(from: &Path, to: &Path) -> Result<()> {
     Ok(to.sync_all()?)
 }
 
-/// The offset of the next written range of a file, at or after `from`.
+/// Returns the offset of the next written range of a file, at or after `from`.
 fn next_written(file: &File, from: u64) -> Result<Option<u64>> {
     match seek(file, SeekFrom::Data(from)) {
         Ok(start) => Ok(Some(start)),
@@ -223,18 +223,18 @@ impl Drop for Bench {
 pub struct Copied(DatabasePaths);
 
 impl Copied {
-    /// The two directories.
+    /// Returns the two directories.
     pub fn place(&self) -> &DatabasePaths {
         &self.0
     }
 
-    /// Allocated bytes of the database's files whose name is `wanted`.
+    /// Returns the allocated bytes of the database's files whose name is `wanted`.
     pub fn allocated_bytes(&self, wanted: impl Fn(&str) -> bool) -> Result<u64> {
         allocated_bytes(&self.0.files, wanted)
     }
 }
 
-/// Allocated bytes of the files in a directory whose name is `wanted`: the bytes of their blocks.
+/// Returns the allocated bytes of the files in a directory whose name is `wanted`: the bytes of their blocks.
 pub fn allocated_bytes(directory: &Path, wanted: impl Fn(&str) -> bool) -> Result<u64> {
     let mut bytes = 0;
     for entry in std::fs::read_dir(directory)? {

@@ -37,8 +37,8 @@ impl Device {
     /// The real device, which is not emulated.
     pub const REAL: Device = Device { profile: None, apart: None };
 
-    /// The drive with a shipped profile, and with another flush time if one is given. `none` is the real
-    /// device, which takes its own time. An impossible time is refused.
+    /// Returns the drive with a shipped profile, and with another flush time if one is given. `none` is the
+    /// real device, which takes its own time. An impossible time is refused.
     pub fn named(profile: &str, flush_us: Option<f64>) -> Result<Self> {
         if let Some(flush_us) = flush_us.filter(|time_us| !(0.0..=FLUSH_US_MAX).contains(time_us)) {
             return Err(BenchError::Arguments(format!(
@@ -89,27 +89,27 @@ impl Device {
         self
     }
 
-    /// The separate drives of log and flash cache, if there are any.
+    /// Returns the separate drives of log and flash cache, if there are any.
     pub fn apart(&self) -> Option<&Apart> {
         self.apart.as_deref()
     }
 
-    /// The profile of the drive. It is `None` if the drive is not emulated.
+    /// Returns the profile of the drive. It is `None` if the drive is not emulated.
     pub fn profile(&self) -> Option<Profile> {
         self.profile.clone()
     }
 
-    /// Whether the drive is emulated.
+    /// Returns whether the drive is emulated.
     pub fn is_emulated(&self) -> bool {
         self.profile.is_some()
     }
 
-    /// Microseconds of a flush. It is 0 if the drive is not emulated.
+    /// Returns the microseconds of a flush. It is 0 if the drive is not emulated.
     pub fn flush_us(&self) -> f64 {
         self.profile.as_ref().map_or(0.0, |profile| profile.flush_us)
     }
 
-    /// A description of the drive and its settings, for the hash of the configuration.
+    /// Returns a description of the drive and its settings, for the hash of the configuration.
     pub fn describe(&self, dilation: f64) -> String {
         let own = self.describe_own(dilation);
         match self.apart() {

@@ -25,7 +25,7 @@ pub const HOME: &str = "home";
 pub const LOG: &str = "log";
 pub const FLASH_DRIVE: &str = FLASH;
 
-/// Microseconds of a flush of the drive with this name.
+/// Returns the microseconds of a flush of the drive with this name.
 pub fn flush_us(device: &Device, name: &str) -> f64 {
     let of = match (device.apart(), name) {
         (Some(apart), LOG) => &apart.log,

@@ -52,7 +52,8 @@ const LOG_SEGMENTS: u64 = 8;
 const AGED_PART: u64 = 20;
 /// How long reads are measured before the drop.
 const BEFORE: Duration = Duration::from_secs(3);
-/// The longest wait for free blocks is `PATIENCE`, and one second more for each `PATIENCE_BYTES` of the table.
+/// The longest wait for free blocks is `PATIENCE`, and one second more for each `PATIENCE_BYTES` of the
+/// table.
 const PATIENCE: Duration = Duration::from_secs(3);
 const PATIENCE_BYTES: u64 = 8 << 20;
 /// The longest wait until the pages are free.
@@ -152,8 +153,8 @@ pub fn drop_table(lab: &mut Lab<'_>) -> Result<()> {
     lab.say(&format!("\n{}{}", table(&rows), tell::claims(&claims)))
 }
 
-/// The file systems that can be made on this machine. If none can be made, it is the file system of the
-/// directory.
+/// Returns the file systems that can be made on this machine. If none can be made, it is the file system of
+/// the directory.
 fn filesystems(lab: &mut Lab<'_>) -> Result<Vec<FileSystem>> {
     let is_wanted = |kind: &FileSystem| lab.wants(&Factors::from([("file system", kind.name().into())]));
     let wanted: Vec<FileSystem> = [FileSystem::Ext4, FileSystem::Xfs].into_iter().filter(is_wanted).collect();
@@ -172,7 +173,7 @@ fn filesystems(lab: &mut Lab<'_>) -> Result<Vec<FileSystem>> {
     Ok(found)
 }
 
-/// Bytes of a file system that has space for the tables, for the log, and for growing files.
+/// Returns the bytes of a file system that has space for the tables, for the log, and for growing files.
 fn filesystem_bytes(lab: &Lab<'_>) -> u64 {
     2 * lab.scale().dropped_bytes + LOG_BYTES.end()
 }

@@ -21,7 +21,7 @@ pub enum FileSystem {
 const BYTES_MIN: u64 = 512 << 20;
 
 impl FileSystem {
-    /// The name of the kind in factors.
+    /// Returns the name of the kind in factors.
     pub fn name(self) -> &'static str {
         match self {
             FileSystem::Here => "here",
@@ -60,7 +60,7 @@ impl Mounted {
         Ok(Self { at, image: Some(image) })
     }
 
-    /// The directory on which the file system is mounted.
+    /// Returns the directory on which the file system is mounted.
     pub fn path(&self) -> &Path {
         &self.at
     }

@@ -130,7 +130,7 @@ pub(super) const HOT: Mix = Mix {
 };
 
 impl Mix {
-    /// The workload with a database of this many units.
+    /// Returns the workload with a database of this many units.
     pub(super) fn load(&self, lab: &Lab<'_>, units: u64) -> Result<Box<dyn Workload>> {
         let bytes = units * lab.scale().flash_unit_bytes;
         match self.name {
@@ -141,20 +141,20 @@ impl Mix {
     }
 }
 
-/// TPC-C with as many warehouses of this kind as fit into this many bytes.
+/// Returns the scale of TPC-C with as many warehouses of this kind as fit into this many bytes.
 fn warehouses(kind: tpcc::Scale, bytes: u64) -> tpcc::Scale {
     let of_stock = kind.items as u64 * BYTES_OF_STOCK;
     let of_customers = (kind.districts * kind.customers) as u64 * BYTES_OF_CUSTOMER;
     tpcc::Scale { warehouses: (bytes / (of_stock + of_customers)).max(1) as i64, ..kind }
 }
 
-/// The thesis' drives for data files, log and flash cache. If nothing is to be emulated, all three are the
-/// machine's own drive.
+/// Returns the thesis' drives for data files, log and flash cache. If nothing is to be emulated, all three
+/// are the machine's own drive.
 pub(super) fn drives(lab: &Lab<'_>) -> Result<Device> {
     drives_with(lab, HOME)
 }
 
-/// The same drives, except that the data files are on the drive `home`.
+/// Returns the same drives, except that the data files are on the drive `home`.
 pub(super) fn drives_with(lab: &Lab<'_>, home: &str) -> Result<Device> {
     if !lab.device().is_emulated() {
         return Ok(Device::REAL.with_apart(Device::REAL, Device::REAL));
@@ -174,13 +174,13 @@ pub(super) fn sizes(lab: &Lab<'_>) -> Sizes {
         .with_log(LOG_SEGMENTS, segment_bytes.next_multiple_of(SEGMENT_BYTES_MIN))
 }
 
-/// The most pages that wait in memory to be written to flash. This memory is a sixteenth of the pool, and is
-/// not part of the pool.
+/// Returns the most pages that wait in memory to be written to flash. This memory is a sixteenth of the pool,
+/// and is not part of the pool.
 fn queued(lab: &Lab<'_>) -> usize {
     (sizes(lab).pool_bytes / PAGE_BYTES / 16).max(FlashConfig::PENDING_MAX)
 }
 
-/// The number of transactions of the warm-up.
+/// Returns the number of transactions of the warm-up.
 pub(super) fn warm_transactions(lab: &Lab<'_>, mix: &Mix) -> u64 {
     ((cache_bytes(lab) / PAGE_BYTES as u64) as f64 * mix.warm_of_frame) as u64
 }
@@ -191,12 +191,12 @@ pub(super) fn common(config: &mut PagerConfig) {
     config.checkpoint.log_fraction = LOG_FRACTION;
 }
 
-/// The baseline: no cache, and the same warm-up.
+/// Returns the baseline: no cache, and the same warm-up.
 pub(super) fn baseline(lab: &Lab<'_>, mix: &Mix) -> Variant {
     baseline_so(lab, mix, Settings::of(lab, mix))
 }
 
-/// The baseline with the checkpoints of these settings.
+/// Returns the baseline with the checkpoints of these settings.
 pub(super) fn baseline_so(lab: &Lab<'_>, mix: &Mix, settings: Settings) -> Variant {
     let configure = move |config: &mut PagerConfig| settings.configure(config);
     Variant::new(configure).with("design", OFF).warmed_by(warm_transactions(lab, mix))
@@ -218,7 +218,7 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    /// The settings of the thesis.
+    /// Returns the settings of the thesis.
     pub(super) fn of(lab: &Lab<'_>, mix: &Mix) -> Self {
         let (dirty_percent, queued_max) = (mix.dirty_percent, queued(lab));
         let (restart, fill, scans) =
@@ -236,13 +236,13 @@ impl Settings {
     }
 }
 
-/// The variant with this design and a cache of the thesis' size.
+/// Returns the variant with this design and a cache of the thesis' size.
 pub(super) fn cached(lab: &Lab<'_>, mix: &Mix, design: FlashDesign) -> Variant {
     cached_so(lab, mix, design, Settings::of(lab, mix))
 }
 
-/// The variant with this design and these settings. Its warm-up has as many transactions as that of a cache
-/// of the thesis' size.
+/// Returns the variant with this design and these settings. Its warm-up has as many transactions as that of a
+/// cache of the thesis' size.
 pub(super) fn cached_so(lab: &Lab<'_>, mix: &Mix, design: FlashDesign, settings: Settings) -> Variant {
     let Settings { cache_units, dirty_percent, queued_max, restart, fill, scans, .. } = settings;
     let (bytes, clean_order) = (cache_units * lab.scale().flash_unit_bytes, CleanOrder::LastUse);
@@ -252,7 +252,7 @@ pub(super) fn cached_so(lab: &Lab<'_>, mix: &Mix, design: FlashDesign, settings:
     variant.warmed_by(warm_transactions(lab, mix))
 }
 
-/// The variants of all designs. The baseline is the first.
+/// Returns the variants of all designs. The baseline is the first.
 fn designs(lab: &Lab<'_>, mix: &Mix) -> Vec<Variant> {
     let all = FlashDesign::ALL.into_iter().filter(|design| *design != FlashDesign::Off);
     std::iter::once(baseline(lab, mix)).chain(all.map(|design| cached(lab, mix, design))).collect()
@@ -277,9 +277,9 @@ pub(super) fn begin(lab: &mut Lab<'_>, round_ms: ByScale<u64>, settle_ms: ByScal
     ))
 }
 
-/// The throughput of a design, divided by the throughput without a cache, as the thesis states it in its text
-/// (section 3.4.2, which states that LC has 8 times the throughput without a cache, 4.3 times that of DW, and
-/// 5.4 times that of TAC; section 3.4.3; table 3.3).
+/// Returns the throughput of a design, divided by the throughput without a cache, as the thesis states it in
+/// its text (section 3.4.2, which states that LC has 8 times the throughput without a cache, 4.3 times that
+/// of DW, and 5.4 times that of TAC; section 3.4.3; table 3.3).
 fn published(mix: &str, units: u64, design: &str) -> Option<f64> {
     match (mix, units, design) {
         ("tpcc", 200, LC) => Some(8.0),
@@ -300,8 +300,8 @@ fn published(mix: &str, units: u64, design: &str) -> Option<f64> {
     }
 }
 
-/// Claims about the throughput of each design: compared with no cache, and compared with the bound of the
-/// drives.
+/// Returns claims about the throughput of each design: compared with no cache, and compared with the bound of
+/// the drives.
 fn claim_speedups(lab: &mut Lab<'_>, mix: &Mix, units: u64, points: &[Point]) -> Result<Vec<Claim>> {
     let mut claims = Vec::new();
     let off = points.iter().find(|point| is(point, "design", OFF));
@@ -359,7 +359,7 @@ fn compare_designs(
     flash_tell::all(lab, &points, &claims)
 }
 
-/// Figure 3.1 and table 3.3: all designs compared with no cache, by mix and size of the database.
+/// Repeats figure 3.1 and table 3.3: all designs compared with no cache, by mix and size of the database.
 pub fn speedup(lab: &mut Lab<'_>) -> Result<()> {
     begin(lab, ROUND_MS, SETTLE_MS)?;
     let device = drives(lab)?;
@@ -403,8 +403,8 @@ fn redo_lengths(lab: &Lab<'_>) -> [(&'static str, f64); 2] {
 /// The name of the first length: [`LOG_FRACTION`] of a log of [`LOG_OF_CACHE`] caches.
 const LONG_REDO: &str = "6 caches";
 
-/// Figure 3.7: TPC-C under lazy cleaning, by the limit of dirty slots. Redo may have to read much log or
-/// little.
+/// Repeats figure 3.7: TPC-C under lazy cleaning, by the limit of dirty slots. Redo may have to read much log
+/// or little.
 pub fn dirty_limit(lab: &mut Lab<'_>) -> Result<()> {
     begin(lab, ROUND_MS, SETTLE_MS)?;
     let factors = Factors::from([("workload", TPCC.name.into()), ("size", LAMBDA_UNITS.into())]);
@@ -428,7 +428,7 @@ pub fn dirty_limit(lab: &mut Lab<'_>) -> Result<()> {
     flash_tell::all(lab, &points, &claims)
 }
 
-/// Claims that compare the largest limit with the others, for each length of log.
+/// Returns claims that compare the largest limit with the others, for each length of log.
 fn claim_limits(lab: &mut Lab<'_>, points: &[Point]) -> Result<Vec<Claim>> {
     let find = |lambda: u8, redo: &str| {
         let is_it = |point: &&Point| {
@@ -464,15 +464,15 @@ fn claim_limits(lab: &mut Lab<'_>, points: &[Point]) -> Result<Vec<Claim>> {
     Ok(claims)
 }
 
-/// The numbers of pages that may wait in memory before the cache refuses further pages. The first is the
-/// number of pages that the thesis has under way at a time (mu in table 3.2). The second is the number in the
-/// other experiments, and the third is larger.
+/// Returns the numbers of pages that may wait in memory before the cache refuses further pages. The first is
+/// the number of pages that the thesis has under way at a time (mu in table 3.2). The second is the number in
+/// the other experiments, and the third is larger.
 fn queues(lab: &Lab<'_>) -> BTreeSet<usize> {
     [FlashConfig::PENDING_MAX, queued(lab), 8 * queued(lab)].into()
 }
 
-/// Section 3.3.3: how many pages the throttle refuses, and what that costs. It is measured with TPC-C, by the
-/// number of pages that may wait for flash.
+/// Repeats section 3.3.3: how many pages the throttle refuses, and how much throughput this costs. Both are
+/// measured with TPC-C, by the number of pages that may wait for flash.
 pub fn throttle(lab: &mut Lab<'_>) -> Result<()> {
     begin(lab, ROUND_MS, SETTLE_MS)?;
     let device = drives(lab)?;

@@ -177,12 +177,12 @@ impl FillRow {
         Self { seconds_to_peak: row.seconds_to(row.peak()), ..row }
     }
 
-    /// The peak: transactions a second in the last quarter of the run.
+    /// Returns the peak: transactions a second in the last quarter of the run.
     fn peak(&self) -> f64 {
         mean(last_quarter(&self.tps))
     }
 
-    /// Seconds until the throughput was near this peak.
+    /// Returns the seconds until the throughput was near this peak.
     fn seconds_to(&self, peak: f64) -> Option<f64> {
         until(&self.seconds, &self.tps, PEAK * peak, 2)
     }
@@ -206,7 +206,8 @@ impl FillRow {
     }
 }
 
-/// The end of the first of `intervals` intervals in a row in which all figures are at least this high.
+/// Returns the end of the first of `intervals` intervals in a row in which all figures are at least this
+/// high.
 fn until(seconds: &[f64], figures: &[f64], at_least: f64, intervals: usize) -> Option<f64> {
     let at = figures.windows(intervals).position(|some| some.iter().all(|figure| *figure >= at_least))?;
     seconds.get(at).copied()
@@ -254,7 +255,7 @@ impl Course<'_> {
     }
 }
 
-/// The variant that starts with a cold cache of this design and these settings, or without a cache.
+/// Returns the variant that starts with a cold cache of this design and these settings, or without a cache.
 fn cold(lab: &Lab<'_>, mix: &Mix, design: FlashDesign, settings: Settings) -> Variant {
     match design {
         FlashDesign::Off => flash::baseline_so(lab, mix, settings).cold(),
@@ -262,7 +263,8 @@ fn cold(lab: &Lab<'_>, mix: &Mix, design: FlashDesign, settings: Settings) -> Va
     }
 }
 
-/// Figures 3.6 and 4.9: how long a cold cache takes to fill. Reads are widened in one half of the variants.
+/// Repeats figures 3.6 and 4.9: how long a cold cache takes to fill. Reads are widened in one half of the
+/// variants.
 pub fn ramp_up(lab: &mut Lab<'_>) -> Result<()> {
     flash::begin(lab, FILL_MS, NO_TIME)?;
     let settings = Settings::of(lab, &TPCC);
@@ -279,8 +281,8 @@ pub fn ramp_up(lab: &mut Lab<'_>) -> Result<()> {
     tell_courses(lab, &rows, &["design", "fill"], &claims)
 }
 
-/// Claims about the time to the peak with plain filling, divided by the time with aggressive filling. Both
-/// times are measured to the higher one of the two peaks.
+/// Returns claims about the time to the peak with plain filling, divided by the time with aggressive filling.
+/// Both times are measured to the higher one of the two peaks.
 fn claim_fills(lab: &mut Lab<'_>, rows: &[FillRow]) -> Result<Vec<Claim>> {
     let mut claims = Vec::new();
     for plain in rows.iter().filter(|row| row.is("fill", FlashFill::Plain.name())) {
@@ -296,7 +298,8 @@ fn claim_fills(lab: &mut Lab<'_>, rows: &[FillRow]) -> Result<Vec<Claim>> {
     Ok(claims)
 }
 
-/// The claim about a pair of runs. Returns `None` if even the run with widened reads did not reach the peak.
+/// Returns the claim about a pair of runs. Returns `None` if even the run with widened reads did not reach
+/// the peak.
 fn claim_fill(plain: &FillRow, aggressive: &FillRow) -> Option<Claim> {
     let peak = plain.peak().max(aggressive.peak());
     let soon = aggressive.seconds_to(peak)?;
@@ -344,12 +347,12 @@ From a cold cache and a cold pool; every third interval:
     ))
 }
 
-/// The interval at which a run has this many sharp checkpoints.
+/// Returns the interval at which a run has this many sharp checkpoints.
 fn sharp(lab: &Lab<'_>, in_stretch: u64) -> Option<u64> {
     Some((lab.scale().round_ms / in_stretch).max(1))
 }
 
-/// Figure 3.9: what each drive reads and writes. It is measured for further designs, and for TPC-C, too. As
+/// Repeats figure 3.9: how much each drive reads and writes. Further designs and TPC-C are measured, too. As
 /// in chapter 3, no read is widened, TPC-C has no checkpoints, and the brokerage mix has sharp ones.
 pub fn traffic(lab: &mut Lab<'_>) -> Result<()> {
     flash::begin(lab, FILL_MS, NO_TIME)?;
@@ -379,7 +382,7 @@ From a cold cache and a cold pool, no reads widened; MiB a second:
     tell_courses(lab, &rows, &["workload", "design"], &claims)
 }
 
-/// Claims about the values that the text states for one design on one load.
+/// Returns claims about the values that the text states for one design on one load.
 fn claim_traffic(lab: &mut Lab<'_>, rows: &[FillRow]) -> Result<Vec<Claim>> {
     let mut claims = Vec::new();
     let is_papers =
@@ -410,7 +413,7 @@ fn most(figures: &[f64]) -> f64 {
     figures.iter().copied().fold(0.0, f64::max)
 }
 
-/// The table of traffic, with a line for each drive of each row.
+/// Returns the table of traffic, with a line for each drive of each row.
 fn traffic_table(rows: &[FillRow]) -> TextTable {
     let each = ["read: first tenth", "half-way", "last quarter", "most"];
     let ways = ["written: first tenth", "half-way", "last quarter", "most", "counts"];
@@ -431,7 +434,7 @@ fn traffic_table(rows: &[FillRow]) -> TextTable {
     table
 }
 
-/// Figure 3.10: the brokerage mix with sharp checkpoints in short and in long intervals.
+/// Repeats figure 3.10: the brokerage mix with sharp checkpoints in short and in long intervals.
 pub fn checkpoint(lab: &mut Lab<'_>) -> Result<()> {
     flash::begin(lab, FILL_MS, NO_TIME)?;
     let intervals = [("short", sharp(lab, SHORT_OF_STRETCH)), ("long", sharp(lab, LONG_OF_STRETCH))];
@@ -465,7 +468,7 @@ mod tests {
         }
     }
 
-    /// One good interval is no peak. Both runs are compared with the higher one of their peaks.
+    /// A single good interval is no peak. Both runs are compared with the higher one of their peaks.
     #[test]
     fn a_peak_lasts_and_is_the_same_for_both() {
         let aggressive = row("aggressive", &[9.5, 1.0, 10.0, 10.0, 10.0, 10.0, 10.0, 10.0]);

@@ -244,8 +244,8 @@ pub fn first_query(lab: &mut Lab<'_>) -> Result<()> {
     tell_rows(lab, &all, &claims)
 }
 
-/// The pairs of rows that differ only in this factor. The first row of a pair has the value `less`, the
-/// second the value `more`.
+/// Returns the pairs of rows that differ only in this factor. The first row of a pair has the value `less`,
+/// the second the value `more`.
 fn pairs<'r>(
     rows: &'r [FirstQueryRow],
     factor: &'static str,
@@ -260,8 +260,8 @@ fn pairs<'r>(
     rows.iter().filter(is_less).filter_map(pair).collect()
 }
 
-/// Claims that compare the larger cache with the smaller one, which has a bar, and the larger log budget with
-/// the smaller one.
+/// Returns claims that compare the larger cache with the smaller one, which has a bar, and the larger log
+/// budget with the smaller one.
 fn claim_times(lab: &mut Lab<'_>, rows: &[FirstQueryRow]) -> Result<Vec<Claim>> {
     let mut claims = Vec::new();
     let ratio =

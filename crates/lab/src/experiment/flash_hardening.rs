@@ -73,7 +73,7 @@ impl Traffic {
         Self { page: self.page + other.page, meta: self.meta + other.meta, log: self.log + other.log }
     }
 
-    /// The share of the slot records in the traffic of slot records and pages.
+    /// Returns the share of the slot records in the traffic of slot records and pages.
     fn share(&self, of: fn(&Tally) -> u64) -> f64 {
         let (meta, page) = (of(&self.meta) as f64, of(&self.page) as f64);
         if meta > 0.0 { meta / (meta + page) } else { 0.0 }
@@ -117,7 +117,7 @@ struct Side<'a> {
 }
 
 impl HardeningRow {
-    /// The reason why the pair is not judged.
+    /// Returns the reason why the pair is not judged, if there is one.
     fn not_judged(&self) -> Option<String> {
         let unsteady = || self.cache.iter().flatten().find_map(CacheStates::unsteady);
         Emulation::not_judged(self.emulation.as_ref()).or_else(unsteady)
@@ -131,7 +131,7 @@ impl<'a> Side<'a> {
         Ok(Self { on, opened, warmth, tps, transactions: 0, traffic: Traffic::default(), states, reports })
     }
 
-    /// Runs a round. Returns whether it counts.
+    /// Runs a round. Returns whether the round counts.
     fn round(&mut self, lengths: RoundLengths, number: u64) -> Result<bool> {
         self.on.rate(&self.opened, lengths.settle_ms, 2 * number)?;
         begin_reports(&self.opened);
@@ -165,7 +165,7 @@ impl<'a> Side<'a> {
         self.traffic.log.bytes as f64 / self.transactions.max(1) as f64
     }
 
-    /// The means of the cache's states over all rounds.
+    /// Returns the means of the cache's states over all rounds.
     fn cache(&self) -> Option<CacheStates> {
         let mean = |of: &dyn Fn(&CacheStates) -> f64| {
             self.states.iter().map(of).sum::<f64>() / self.states.len() as f64
@@ -244,7 +244,7 @@ fn row([none, with]: [Side<'_>; 2], device: &Device) -> HardeningRow {
     }
 }
 
-/// Section 4.4: what each restart scheme costs at the peak throughput.
+/// Repeats section 4.4: how much throughput each restart scheme costs at the peak.
 pub fn hardening(lab: &mut Lab<'_>) -> Result<()> {
     flash_kept::begin(lab, ROUND_MS, SETTLE_MS)?;
     lab.prefer_rounds(PAIRS);
@@ -292,7 +292,7 @@ fn measure(
     Ok(Some(Some(HardeningRow { experiment, figure, factors, ..row })))
 }
 
-/// A range that the thesis states for TPC-C, as text for people.
+/// Returns a range that the thesis states for TPC-C, as text for people.
 fn published_range(scheme: FlashRestart) -> &'static str {
     match scheme {
         FlashRestart::LogBased => " (thesis: 0.93 to 0.95)",
@@ -301,8 +301,8 @@ fn published_range(scheme: FlashRestart) -> &'static str {
     }
 }
 
-/// Claims about the throughput that remains, and about the slot records' share of the traffic. Only lazy
-/// verification has bars.
+/// Returns claims about the throughput that remains, and about the slot records' share of the traffic. Only
+/// lazy verification has bars.
 fn claim_costs(
     lab: &mut Lab<'_>,
     design: FlashDesign,

@@ -72,7 +72,7 @@ pub(super) struct KeptVariant {
 }
 
 impl KeptVariant {
-    /// The variant with the cache, log budget and limit of dirty slots of the thesis.
+    /// Returns the variant with the cache, log budget and limit of dirty slots of the thesis.
     pub(super) fn of(mix: &'static Mix, design: FlashDesign, restart: FlashRestart) -> Self {
         let log_budget_units = if mix.name == TPCE.name { LOG_BUDGET_UNITS_E } else { LOG_BUDGET_UNITS };
         let (cache_units, dirty_percent) = (CACHE_UNITS, mix.dirty_percent);
@@ -89,8 +89,8 @@ impl KeptVariant {
     }
 }
 
-/// The drives for data files, log and flash cache. If nothing is to be emulated, all three are the machine's
-/// own drive.
+/// Returns the drives for data files, log and flash cache. If nothing is to be emulated, all three are the
+/// machine's own drive.
 pub(super) fn drives(lab: &Lab<'_>) -> Result<Device> {
     flash::drives_with(lab, HOME)
 }

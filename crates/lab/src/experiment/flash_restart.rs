@@ -78,8 +78,8 @@ struct RestartRow {
     first_query_seconds: f64,
     /// Seconds until the throughput was back. It is missing if this took longer than the longest ramp-up.
     ramp_up_seconds: Option<f64>,
-    /// The sum of shutdown, recovery and ramp-up, or a lower bound of it. As all fields that don't say
-    /// otherwise, it has the value of the round with the median time.
+    /// The sum of shutdown, recovery and ramp-up, or a lower bound of it. The value is that of the round with
+    /// the median time, as in all fields that do not say otherwise.
     peak_to_peak_seconds: f64,
     /// The results of all rounds, in the order in which they ran.
     rounds: Vec<Round>,
@@ -128,7 +128,7 @@ impl Round {
 }
 
 impl RestartRow {
-    /// The reason why the round is not judged.
+    /// Returns the reason why the round is not judged, if there is one.
     fn not_judged(&self) -> Option<String> {
         Emulation::not_judged(self.emulation.as_ref())
     }
@@ -159,7 +159,7 @@ impl Ramp {
         self.last = (seconds, transactions);
     }
 
-    /// The moment at which the throughput was back at this peak.
+    /// Returns the moment at which the throughput was back at this peak.
     fn back(&self, peak: f64) -> Option<f64> {
         let is_back = |slices: &[f64]| slices.iter().sum::<f64>() >= PEAK * peak * SLICES as f64;
         let first = self.tps.windows(SLICES).position(is_back)?;
@@ -167,7 +167,7 @@ impl Ramp {
     }
 }
 
-/// Bytes that were read from and written to the data files so far.
+/// Returns the bytes that were read from and written to the data files so far.
 fn home_bytes(opened: &OpenStand) -> [u64; 2] {
     let home = opened.drives.iter().find(|drive| drive.name == HOME);
     home.map(|drive| moved_bytes(&drive.account)).unwrap_or_default()
@@ -234,7 +234,7 @@ fn run(on: Ground<'_>, stop: Stop, lengths: Lengths, is_last: bool) -> Result<Op
     let rounds = rows.iter().map(Round::of).collect::<Vec<_>>();
     let sustained_tps = Spread::of(&rounds.iter().map(|round| round.peak_tps).collect::<Vec<_>>()).median;
     rows.sort_by(|one, other| one.peak_to_peak_seconds.total_cmp(&other.peak_to_peak_seconds));
-    // Of an even number of rounds, this is the slower one of the two in the middle.
+    // If the number of rounds is even, this is the slower one of the two in the middle.
     let middle = rows.swap_remove(rows.len() / 2);
     let (emulation, spoilt_rounds) = (emulation(&spans, on.device), spoilt.count);
     Ok(Some(RestartRow { sustained_tps, rounds, spoilt_rounds, told, warmths, emulation, ..middle }))
@@ -348,7 +348,7 @@ impl Group<'_> {
     }
 }
 
-/// Figures 4.11, 4.12, 4.14 and 4.15: the time from peak to peak.
+/// Repeats figures 4.11, 4.12, 4.14 and 4.15: the time from peak to peak.
 pub fn restart(lab: &mut Lab<'_>) -> Result<()> {
     flash_kept::begin(lab, PEAK_MS, SETTLE_MS)?;
     lab.prefer_rounds(ROUNDS);
@@ -384,7 +384,7 @@ fn restart_mix(
     Ok(())
 }
 
-/// The bars of this project for the time from peak to peak with lazy verification. They hold for both
+/// Returns the bars of this project for the time from peak to peak with lazy verification. They hold for both
 /// workloads, after a shutdown and after a crash. With dual-write the bar is the largest ratio that the
 /// thesis measured for any scheme. The published value is shown beside the bar.
 fn bar(design: FlashDesign, scheme: FlashRestart) -> Option<f64> {
@@ -395,8 +395,8 @@ fn bar(design: FlashDesign, scheme: FlashRestart) -> Option<f64> {
     }
 }
 
-/// The ratio of the times from peak to peak that the thesis states in its text, as the ends of a range. It
-/// depends on scheme, design, workload and kind of stop (sections 4.4.2.2 and 4.4.3.2).
+/// Returns the ratio of the times from peak to peak that the thesis states in its text, as the ends of a
+/// range. It depends on scheme, design, workload and kind of stop (sections 4.4.2.2 and 4.4.3.2).
 fn published_gain(mix: &Mix, scheme: FlashRestart, design: FlashDesign, stop: Stop) -> Option<(f64, f64)> {
     use FlashRestart::{LazyVerification, LogBased, MemoryMapped};
     let is_dual = design == FlashDesign::DualWrite;
@@ -417,8 +417,8 @@ fn published_gain(mix: &Mix, scheme: FlashRestart, design: FlashDesign, stop: St
     }
 }
 
-/// The sustained throughput of a scheme, divided by that of the scheme `none`, as the thesis states it for
-/// TPC-C (section 4.4.2.1). The thesis has no value for TPC-E or for lazy verification.
+/// Returns the sustained throughput of a scheme, divided by that of the scheme `none`, as the thesis states
+/// it for TPC-C (section 4.4.2.1). The thesis has no value for TPC-E or for lazy verification.
 pub(super) fn published_throughput(design: FlashDesign, scheme: FlashRestart) -> Option<(f64, f64)> {
     match (scheme, design) {
         (FlashRestart::MemoryMapped, FlashDesign::DualWrite) => Some((0.62, 0.62)),
@@ -439,8 +439,8 @@ pub(super) fn held(claim: Claim, published: Option<(f64, f64)>, spoilt: Option<S
     Claim { published, verdict, ..claim }
 }
 
-/// Claims about each scheme: how much faster it gets from peak to peak, and how much throughput it costs at
-/// the peak.
+/// Returns claims about each scheme: how much faster it gets from peak to peak, and how much throughput it
+/// costs at the peak.
 fn claim_schemes(
     lab: &mut Lab<'_>,
     mix: &Mix,
@@ -478,7 +478,7 @@ fn claim_schemes(
     Ok(claims)
 }
 
-/// The verdict on a bar. A gain that is only a lower bound can meet a bar, but cannot miss it.
+/// Returns the verdict on a bar. A gain that is only a lower bound can meet a bar, but cannot miss it.
 fn judge(bar: f64, gain: f64, none: &RestartRow, row: &RestartRow) -> Verdict {
     match none.not_judged().or_else(|| row.not_judged()) {
         Some(reason) => Verdict::NotJudged(reason),
@@ -554,7 +554,7 @@ fn told(row: &RestartRow) -> Vec<String> {
     line
 }
 
-/// The texts of the first twenty samples, and then of every tenth one.
+/// Returns the texts of the first twenty samples, and then of every tenth one.
 fn slices(told: impl Iterator<Item = String>) -> String {
     let shown = told.enumerate().filter(|(at, _)| *at < 20 || at % 10 == 0);
     shown.map(|(_, told)| told).collect::<Vec<_>>().join(" ")

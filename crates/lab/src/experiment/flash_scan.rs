@@ -144,8 +144,8 @@ impl Onlooker for Scanning {
     }
 }
 
-/// Section 3.2.2: how a scan changes the hit rate of a hot set. The hot set is as large as the cache, and the
-/// scanned table is three times as large.
+/// Repeats section 3.2.2: how a scan changes the hit rate of a hot set. The hot set is as large as the cache,
+/// and the scanned table is three times as large.
 pub fn scan(lab: &mut Lab<'_>) -> Result<()> {
     flash::begin(lab, SCAN_MS, SETTLE_MS)?;
     let cache_bytes = flash::cache_bytes(lab);
@@ -218,8 +218,8 @@ fn scan_row(lab: &Lab<'_>, factors: Factors, watched: SampledRun, scanning: &Sca
     }
 }
 
-/// Claims about the fall of the hit rate. They have a bar if the thesis has the design, and if the variant
-/// recognizes scans by the method that the thesis chose.
+/// Returns claims about the fall of the hit rate. They have a bar if the thesis has the design, and if the
+/// variant recognizes scans by the method that the thesis chose.
 fn claim_scan(lab: &mut Lab<'_>, row: &ScanRow) -> Result<Vec<Claim>> {
     let design = row.factors.get("design").map_or_else(String::new, tell::plain);
     let is_told_best = flash::has(&row.factors, "scans", FlashSettings::DEFAULT.scans.name());

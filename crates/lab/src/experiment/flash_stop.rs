@@ -27,7 +27,7 @@ const AGAIN: u64 = 4;
 /// second is spoilt if the machine does something else for 30 ms. A larger dilation would not prevent that.
 const SPOILT_MAX: u32 = 3;
 
-/// The first query after a start, for each load.
+/// Returns the first query after a start, for each load.
 fn first_query(workload: &dyn Workload) -> &'static str {
     match workload.name().as_str() {
         "tpce-like" => "SELECT c_name FROM bench_e_customer WHERE c_id = 1",
@@ -151,7 +151,7 @@ impl Ground<'_> {
         Duration::from_millis(ms).mul_f64(self.dilation)
     }
 
-    /// Seconds since this moment, in the drives' time.
+    /// Returns the seconds since this moment, in the drives' time.
     pub(super) fn seconds(&self, since: Instant) -> f64 {
         since.elapsed().as_secs_f64() / self.dilation
     }
@@ -234,7 +234,7 @@ impl Ground<'_> {
     }
 }
 
-/// Bytes that the drives read for this purpose.
+/// Returns the bytes that the drives read for this purpose.
 fn read_of(opened: &OpenStand, purpose: Purpose) -> u64 {
     let rows = opened.drives.iter().flat_map(|drive| drive.account.rows());
     rows.filter(|row| row.purpose == purpose).map(|row| row.read.bytes).sum()
@@ -245,7 +245,7 @@ pub(super) fn begin_reports(opened: &OpenStand) {
     opened.drives.iter().filter_map(|drive| drive.emulated.as_ref()).for_each(|drive| drive.begin_report());
 }
 
-/// The reports of all emulated drives since [`begin_reports`].
+/// Returns the reports of all emulated drives since [`begin_reports`].
 pub(super) fn reports(opened: &OpenStand) -> Vec<(&'static str, EmulationReport)> {
     let drives = opened.drives.iter();
     drives.filter_map(|drive| Some((drive.name, drive.emulated.as_ref()?.report()))).collect()

@@ -27,7 +27,7 @@ fn line(point: &Point, head: &[&'static str]) -> Vec<String> {
     head.iter().map(|name| point.factors.get(name).map_or_else(String::new, tell::plain)).collect()
 }
 
-/// The table of pages, of how busy the drives were, and of the bounds of throughput.
+/// Returns the table of pages, of how busy the drives were, and of the bounds of throughput.
 fn bounds(points: &[Point]) -> TextTable {
     let factors = head(points);
     let drives =
@@ -66,7 +66,7 @@ fn percent(share: Option<f64>) -> String {
     share.map_or_else(String::new, |share| format!("{:.1}", 100.0 * share))
 }
 
-/// The table of the caches: how full they are, and their hits.
+/// Returns the table of the caches: how full they are, and their hits.
 fn caches(points: &[Point]) -> TextTable {
     let factors = head(points);
     let mut head = factors.clone();

@@ -29,7 +29,7 @@ impl HotAndCold {
     /// The statement that reads the whole cold table.
     pub const SCAN: &str = "SELECT id FROM cold";
 
-    /// The workload with tables of these sizes.
+    /// Returns the workload with tables of these sizes.
     pub fn new(hot_bytes: u64, cold_bytes: u64) -> Self {
         Self { hot_rows: (hot_bytes / BYTES_OF_ROW).max(1), cold_rows: (cold_bytes / BYTES_OF_ROW).max(1) }
     }

@@ -56,8 +56,8 @@ const BAR_BYTES: f64 = 2.8;
 /// The paper has no such value for TPC-C.
 const BYTES_SAVED: f64 = 2.78;
 
-/// A variant with LRU-2 replacement, like InnoDB's pool. LRU-2 also chooses dirty pages as victims, so
-/// sessions must write single pages when the page writers are too slow. A clock that prefers clean pages
+/// Returns a variant with LRU-2 replacement, like InnoDB's pool. LRU-2 also chooses dirty pages as victims,
+/// so sessions must write single pages when the page writers are too slow. A clock that prefers clean pages
 /// would evict the few clean pages and read them again, over and over. This would favour the other variants.
 fn variant(name: &str, configure: impl Fn(&mut PagerConfig) + Send + Sync + 'static) -> Variant {
     Variant::named(name, move |config| {
@@ -66,8 +66,8 @@ fn variant(name: &str, configure: impl Fn(&mut PagerConfig) + Send + Sync + 'sta
     })
 }
 
-/// The variant with the doublewrite area and the page cleaner of InnoDB 5.6. This page cleaner is too slow
-/// for the load.
+/// Returns the variant with the doublewrite area and the page cleaner of InnoDB 5.6. This page cleaner is too
+/// slow for the load.
 fn original() -> Variant {
     variant(ORIGINAL, |config| {
         config.protection =
@@ -79,11 +79,11 @@ fn original() -> Variant {
 /// The size of the pool for which InnoDB's numbers are meant: a thirtieth of 30 GB (section 4.1).
 const POOL_THERE: u64 = 1 << 30;
 
-/// Like [`original`], with the doublewrite area and the page cleaner scaled to the size of the pool. The
-/// cleaner keeps the same part of the pool free as InnoDB's cleaner. If the pool is smaller by a factor, the
-/// cleaner wakes more often by this factor. So it writes as many frames a second as InnoDB's cleaner, which
-/// is right because the drive is not scaled. The number of slots for single pages stays, because the number
-/// of sessions is not scaled either.
+/// Returns the variant [`original`] with the doublewrite area and the page cleaner scaled to the size of the
+/// pool. The cleaner keeps the same part of the pool free as InnoDB's cleaner. If the pool is smaller by a
+/// factor, the cleaner wakes more often by this factor. So it writes as many frames a second as InnoDB's
+/// cleaner, which is right because the drive is not scaled. The number of slots for single pages stays,
+/// because the number of sessions is not scaled either.
 fn original_scaled(pool_bytes: u64) -> Variant {
     let of_pool = |there: u64| (there * pool_bytes / POOL_THERE).max(1);
     let (frames, interval_ms) =
@@ -95,18 +95,18 @@ fn original_scaled(pool_bytes: u64) -> Variant {
     })
 }
 
-/// The variant with Varve's defaults: doublewrite, and page writers that work when they are needed.
+/// Returns the variant with Varve's defaults: doublewrite, and page writers that work when they are needed.
 fn tuned() -> Variant {
     variant(TUNED, |_| {})
 }
 
-/// The variant without page protection, in which a crash can destroy pages.
+/// Returns the variant without page protection, in which a crash can destroy pages.
 fn unprotected() -> Variant {
     variant(UNPROTECTED, |config| config.protection = ProtectionKind::None)
 }
 
-/// Like [`original`] without page protection. So `doublewrite-cost` compares variants that differ only in one
-/// thing.
+/// Returns the variant [`original`] without page protection. So `doublewrite-cost` compares variants that
+/// differ only in one setting.
 fn unprotected_paced() -> Variant {
     variant(PACED, |config| {
         config.protection = ProtectionKind::None;
@@ -114,7 +114,7 @@ fn unprotected_paced() -> Variant {
     })
 }
 
-/// The variant with the packed layout. It overwrites no page, so it need not write pages twice.
+/// Returns the variant with the packed layout. It overwrites no page, so it need not write pages twice.
 fn packed() -> Variant {
     variant(PACKED, |config| config.layout = HomeLayout::Packed(PackedConfig::DEFAULT)).loaded_as_it_is()
 }
@@ -134,17 +134,18 @@ fn dwb_log() -> Variant {
     variant(DWB_LOG, nvm_dwb).in_nvm(InNvm { area_bytes: COPIES_BYTES, log: true })
 }
 
-/// The variant in which pages stay in persistent memory until they are written to the data files (chapter 3).
+/// Returns the variant in which pages stay in persistent memory until they are written to the data files
+/// (chapter 3).
 fn opt(area_bytes: u64) -> Variant {
     variant(OPT, |config| config.protection = ProtectionKind::Nvm).in_nvm(InNvm { area_bytes, log: true })
 }
 
-/// This variant with an area as large as the pool.
+/// Returns this variant with an area as large as the pool.
 fn opt_of(lab: &Lab<'_>) -> Variant {
     opt(lab.scale().pool_bytes as u64)
 }
 
-/// The variants of the experiments on throughput. The fastest is the last.
+/// Returns the variants of the experiments on throughput. The fastest is the last.
 fn all(lab: &Lab<'_>) -> Vec<Variant> {
     let scaled = original_scaled(lab.scale().pool_bytes as u64);
     vec![original(), scaled, tuned(), packed(), dwb(), dwb_log(), opt_of(lab)]
@@ -175,8 +176,8 @@ fn measure(
     Ok(points)
 }
 
-/// The pairs of points of two variants, with their number of sessions. A pair exists if both points were
-/// measured.
+/// Returns the pairs of points of two variants, with their number of sessions. A pair exists if both points
+/// were measured.
 fn pairs<'p>(points: &'p [Point], over: &str, under: &str) -> Vec<(usize, PointPair<'p>)> {
     let of = |point: &Point, name: &str| point.factors.get("variant").is_some_and(|variant| variant == name);
     let clients = |point: &Point| point.factors.get("clients").and_then(|clients| clients.as_u64());
@@ -188,7 +189,7 @@ fn pairs<'p>(points: &'p [Point], over: &str, under: &str) -> Vec<(usize, PointP
     overs.filter_map(pair).collect()
 }
 
-/// The published value for this number of sessions.
+/// Returns the published value for this number of sessions.
 fn stated(values: &[(usize, f64)], clients: usize) -> Option<f64> {
     values.iter().find(|(at, _)| *at == clients).map(|(_, value)| *value)
 }
@@ -225,7 +226,7 @@ fn claim_each(
     pairs(points, over, under).into_iter().map(claim).collect()
 }
 
-/// Claims about the bars that nvm-dwb-log-opt must reach, compared with original.
+/// Returns claims about the bars that nvm-dwb-log-opt must reach, compared with original.
 fn claim_bars(lab: &mut Lab<'_>, points: &[Point]) -> Result<Vec<Claim>> {
     let forth: Vec<_> = pairs(points, OPT, ORIGINAL).into_iter().map(|(_, pair)| pair).collect();
     let back: Vec<_> = forth.iter().map(|pair| pair.swapped()).collect();
@@ -248,9 +249,9 @@ fn claim_bars(lab: &mut Lab<'_>, points: &[Point]) -> Result<Vec<Claim>> {
     Ok(claims)
 }
 
-/// Claims that compare the variants' throughput with original, and that of opt with the tuned doublewrite.
-/// `stated` has the published ratios of opt to original, and `bytes_saved` the published ratio of their
-/// bytes.
+/// Returns claims that compare the variants' throughput with original, and that of opt with the tuned
+/// doublewrite. `stated` has the published ratios of opt to original, and `bytes_saved` the published ratio
+/// of their bytes.
 fn claim_throughput(
     lab: &mut Lab<'_>,
     points: &[Point],
@@ -283,7 +284,7 @@ fn claim_throughput(
 /// Throughput without doublewrite, divided by throughput with it, by number of sessions (section 2.2).
 const COSTS: [(usize, f64); 6] = [(8, 1.14), (16, 1.22), (32, 1.55), (64, 1.61), (128, 2.49), (256, 2.78)];
 
-/// Figure 2.3: what doublewrite costs.
+/// Repeats figure 2.3: what doublewrite costs.
 pub fn doublewrite_cost(lab: &mut Lab<'_>) -> Result<()> {
     let workload = sysbench(lab)?;
     let clients = lab.clients(&[8, 32], &COSTS.map(|(clients, _)| clients));
@@ -311,7 +312,7 @@ const SYSBENCH: [(usize, f64); 8] =
     [(1, 3.94), (4, 4.15), (8, 4.94), (16, 4.31), (32, 3.19), (64, 2.40), (128, 3.76), (256, 3.97)];
 const TPCC: [(usize, f64); 4] = [(8, 3.16), (16, 3.93), (32, 3.32), (64, 2.64)];
 
-/// Figure 4.1: throughput of sysbench's script.
+/// Repeats figure 4.1: throughput of sysbench's script.
 pub fn throughput_sysbench(lab: &mut Lab<'_>) -> Result<()> {
     let workload = sysbench(lab)?;
     let clients = lab.clients(&[4, 16, 64], &[1, 4, 8, 16, 32, 64]);
@@ -320,7 +321,7 @@ pub fn throughput_sysbench(lab: &mut Lab<'_>) -> Result<()> {
     lab.tell(&points, &claims)
 }
 
-/// Figure 4.2: throughput of TPC-C.
+/// Repeats figure 4.2: throughput of TPC-C.
 pub fn throughput_tpcc(lab: &mut Lab<'_>) -> Result<()> {
     let workload = Tpcc::new(lab.scale().tpcc);
     let clients = lab.clients(&[8, 64], &[8, 16, 32, 64]);
@@ -344,8 +345,8 @@ const SHARES: [(&str, &str, &[&str], f64); 6] = [
     (OPT, "writing pages home", &["batch_place"], 0.006_5),
 ];
 
-/// Figure 4.3, tables 2.1 and 4.4: latencies, and with the most sessions the shares of the time for the log
-/// and for page writes.
+/// Repeats figure 4.3 and tables 2.1 and 4.4: latencies, and with the most sessions the shares of the time
+/// for the log and for page writes.
 pub fn latency(lab: &mut Lab<'_>) -> Result<()> {
     let workload = sysbench(lab)?;
     let clients = lab.clients(&[8, 64], &[8, 16, 24, 32, 64]);
@@ -380,8 +381,8 @@ fn areas(lab: &Lab<'_>) -> Vec<u64> {
     areas
 }
 
-/// Figure 4.4: bytes written by size of the area. It also compares them with the bytes of original, which
-/// shows how large an area must be to reach the bar.
+/// Repeats figure 4.4: bytes written by size of the area. It also compares these bytes with the bytes of
+/// original, which shows how large an area must be to reach the bar.
 pub fn area_size(lab: &mut Lab<'_>) -> Result<()> {
     let workload = sysbench(lab)?;
     let of_area = |area| opt(area).with("area MiB", area / MIB);
@@ -409,7 +410,7 @@ pub fn area_size(lab: &mut Lab<'_>) -> Result<()> {
 /// The smallest area that is measured.
 const AREA_MIB_MIN: u64 = 2;
 
-/// The area of a point, as a part of the pool.
+/// Returns the area of a point, as a part of the pool.
 fn area_of_pool(lab: &Lab<'_>, point: &Point) -> f64 {
     let area = point.factors.get("area MiB").and_then(|mib| mib.as_u64()).unwrap_or_default() * MIB;
     area as f64 / lab.scale().pool_bytes as f64

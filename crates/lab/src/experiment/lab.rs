@@ -106,7 +106,7 @@ impl<'a> Lab<'a> {
         self.program = Some(program.to_owned());
     }
 
-    /// The path of `varve-lab`, which experiments start as processes of their own.
+    /// Returns the path of `varve-lab`, which experiments start as processes of their own.
     pub fn program(&self) -> Result<PathBuf> {
         Ok(self.program.clone().map_or_else(std::env::current_exe, Ok)?)
     }
@@ -127,7 +127,7 @@ impl<'a> Lab<'a> {
         self.kills.sort_unstable();
     }
 
-    /// The numbers of transactions after which processes are killed, if the user named some.
+    /// Returns the numbers of transactions after which processes are killed, if the user named some.
     pub fn kills(&self) -> Option<&[usize]> {
         (!self.kills.is_empty()).then_some(&self.kills)
     }
@@ -152,7 +152,7 @@ impl<'a> Lab<'a> {
         Ok(())
     }
 
-    /// Whether the user asked for points with these factors.
+    /// Returns whether the user asked for points with these factors.
     pub fn wants(&self, factors: &Factors) -> bool {
         self.only.iter().all(|only| match factors.get(only.factor.as_str()) {
             None => true,
@@ -247,18 +247,18 @@ impl<'a> Lab<'a> {
         }
     }
 
-    /// The sizes and durations of the experiment.
+    /// Returns the sizes and durations of the experiment.
     pub fn scale(&self) -> Scale {
         self.scale
     }
 
-    /// The device that the user asked for.
+    /// Returns the device that the user asked for.
     pub fn device(&self) -> Device {
         self.device.clone()
     }
 
-    /// The numbers of sessions in increasing order: those of the user, or those of the experiment for the
-    /// scale.
+    /// Returns the numbers of sessions in increasing order: those of the user, or those of the experiment for
+    /// the scale.
     pub fn clients(&self, quick: &[usize], full: &[usize]) -> Vec<usize> {
         let mut clients = match () {
             () if !self.clients.is_empty() => self.clients.clone(),
@@ -300,7 +300,7 @@ impl<'a> Lab<'a> {
         }
     }
 
-    /// The experiment and its figure, to which rows belong.
+    /// Returns the experiment and its figure, to which rows belong.
     pub fn subject(&self) -> Subject {
         Subject { experiment: self.experiment, figure: self.figure }
     }

@@ -63,19 +63,19 @@ pub(super) fn sizes(lab: &Lab<'_>, page_bytes: usize, database_of_pool: u64) -> 
     Sizes::new(page_bytes, pool_bytes.max(64 * page_bytes))
 }
 
-/// The sizes for TPC-C. Its tables are 30 times as large as the pool of the scale, so the pool is made
-/// larger: the database is [`DATABASE_OF_POOL`] times as large as the pool.
+/// Returns the sizes for TPC-C. Its tables are 30 times as large as the pool of the scale, so the pool is
+/// made larger: the database is [`DATABASE_OF_POOL`] times as large as the pool.
 pub(super) fn sizes_of_tpcc(lab: &Lab<'_>) -> Sizes {
     Sizes::new(PAGE_BYTES, lab.scale().pool_bytes * 30 / DATABASE_OF_POOL as usize)
 }
 
-/// The variant with pages in place that this algorithm compresses.
+/// Returns the variant with pages in place that this algorithm compresses.
 fn compressed(algorithm: Algorithm) -> Variant {
     let set = move |config: &mut PagerConfig| config.compression = Compression::of(algorithm);
     Variant::new(set).with("compression", algorithm.name()).loaded_as_it_is()
 }
 
-/// The variant with packed pages that this algorithm compresses.
+/// Returns the variant with packed pages that this algorithm compresses.
 fn packed(algorithm: Algorithm) -> Variant {
     let set = move |config: &mut PagerConfig| {
         lay_out_packed(config);
@@ -96,7 +96,8 @@ fn name_of(point: &Point) -> &str {
     point.factors.get("compression").and_then(|name| name.as_str()).unwrap_or_default()
 }
 
-/// Claims that compare each codec with uncompressed pages. All other factors of the two points are the same.
+/// Returns claims that compare each codec with uncompressed pages. All other factors of the two points are
+/// the same.
 fn claim_codecs(
     lab: &mut Lab<'_>,
     compared: &[Point],
@@ -122,7 +123,8 @@ fn claim_codecs(
     Ok(claims)
 }
 
-/// The values with which codecs are compared: lz4 with the paper's value and the bar, other codecs with none.
+/// Returns the values with which codecs are compared: lz4 with the paper's value and the bar, other codecs
+/// with none.
 fn of_lz4(published: f64) -> impl Fn(&str) -> Vec<Expects> {
     move |name| match name {
         "lz4" => {
@@ -132,7 +134,7 @@ fn of_lz4(published: f64) -> impl Fn(&str) -> Vec<Expects> {
     }
 }
 
-/// Claims that compare packed pages with uncompressed pages in place. For lz4 there is a bar.
+/// Returns claims that compare packed pages with uncompressed pages in place. For lz4 there is a bar.
 fn claim_packed(lab: &mut Lab<'_>, compared: &[Point]) -> Result<Vec<Claim>> {
     let Some(plain) = compared.iter().find(|point| name_of(point) == NONE) else { return Ok(Vec::new()) };
     let claim = |point: &Point| {
@@ -153,7 +155,7 @@ fn claim_packed(lab: &mut Lab<'_>, compared: &[Point]) -> Result<Vec<Claim>> {
 const FAST: [Algorithm; 5] =
     [Algorithm::None, Algorithm::Lz4, Algorithm::Lzo, Algorithm::Zlib, Algorithm::Zstd];
 
-/// Figures 7 and 10: throughput of LinkBench and TPC-C, by codec and layout.
+/// Repeats figures 7 and 10: throughput of LinkBench and TPC-C, by codec and layout.
 pub fn throughput(lab: &mut Lab<'_>) -> Result<()> {
     let codecs: &[Algorithm] = if lab.scale().is_full() { &FAST } else { &FAST[..4] };
     let in_place = codecs.iter().map(|codec| compressed(*codec).with("layout", IN_PLACE));
@@ -180,7 +182,7 @@ pub fn throughput(lab: &mut Lab<'_>) -> Result<()> {
     lab.tell(&points, &claims)
 }
 
-/// Figure 12: throughput of TPC-C, by number of sessions.
+/// Repeats figure 12: throughput of TPC-C, by number of sessions.
 pub fn threads(lab: &mut Lab<'_>) -> Result<()> {
     let workload = Tpcc::new(lab.scale().tpcc);
     let variants = [Algorithm::None, Algorithm::Lz4, Algorithm::Lzo].map(compressed);
@@ -207,7 +209,7 @@ fn plain_and_lz4(lab: &mut Lab<'_>) -> Result<Vec<Point>> {
     Ok(points)
 }
 
-/// Figure 8: latencies of LinkBench's requests.
+/// Repeats figure 8: latencies of LinkBench's requests.
 pub fn latency(lab: &mut Lab<'_>) -> Result<()> {
     let points = plain_and_lz4(lab)?;
     let expects = |_: &str| vec![Expects::Published(None, Better::Lower)];
@@ -217,13 +219,14 @@ pub fn latency(lab: &mut Lab<'_>) -> Result<()> {
     lab.say(&format!("\n{}", tell::kinds(&points)))
 }
 
-/// Figure 9: bytes written for each of LinkBench's requests. The paper compares compressed pages under atomic
-/// writes with uncompressed pages under doublewrite. Compressed pages under doublewrite are measured, too.
+/// Repeats figure 9: bytes written for each of LinkBench's requests. The paper compares compressed pages
+/// under atomic writes with uncompressed pages under doublewrite. Compressed pages under doublewrite are
+/// measured, too.
 pub fn write_amount(lab: &mut Lab<'_>) -> Result<()> {
     let workload = linkbench(lab)?;
     let (doublewrite, atomic) = (ProtectionKind::DOUBLEWRITE, ProtectionKind::AtomicWrite);
     let mut variants = [Algorithm::None, Algorithm::Lz4].map(|codec| under(doublewrite, codec)).to_vec();
-    // Without emulation, nothing says that the drive writes pages atomically.
+    // Without emulation, the drive may not write pages atomically.
     if lab.device().is_emulated() {
         variants.push(under(atomic, Algorithm::Lz4).with_atomic_writes());
     }
@@ -241,7 +244,7 @@ pub fn write_amount(lab: &mut Lab<'_>) -> Result<()> {
     ))
 }
 
-/// The variant with pages in place under this protection, compressed by this algorithm.
+/// Returns the variant with pages in place under this protection, compressed by this algorithm.
 fn under(protection: ProtectionKind, algorithm: Algorithm) -> Variant {
     let set = move |config: &mut PagerConfig| {
         config.protection = protection;
@@ -258,7 +261,8 @@ fn under(protection: ProtectionKind, algorithm: Algorithm) -> Variant {
     )
 }
 
-/// Claims that compare the bytes of compressed pages with those of uncompressed pages under doublewrite.
+/// Returns claims that compare the bytes of compressed pages with those of uncompressed pages under
+/// doublewrite.
 fn claim_bytes(lab: &mut Lab<'_>, compared: &[Point]) -> Result<Vec<Claim>> {
     let Some(plain) = compared.iter().find(|point| name_of(point) == NONE) else { return Ok(Vec::new()) };
     let claim = |point: &Point| {
@@ -273,7 +277,7 @@ fn claim_bytes(lab: &mut Lab<'_>, compared: &[Point]) -> Result<Vec<Claim>> {
     compared.iter().filter(|point| name_of(point) != NONE).map(claim).collect()
 }
 
-/// Figures 13 to 15: throughput of LinkBench, by page size.
+/// Repeats figures 13 to 15: throughput of LinkBench, by page size.
 pub fn page_size(lab: &mut Lab<'_>) -> Result<()> {
     let workload = linkbench(lab)?;
     let codecs: &[Algorithm] = if lab.scale().is_full() {
@@ -300,8 +304,8 @@ pub fn page_size(lab: &mut Lab<'_>) -> Result<()> {
     lab.tell(&points, &claims)
 }
 
-/// The expected throughput for a page size: the paper has lz4 5 % below uncompressed pages at 16 KiB, and
-/// above them at larger sizes.
+/// Returns the expected throughput for a page size: the paper has lz4 5 % below uncompressed pages at 16 KiB,
+/// and above them at larger sizes.
 fn by_page_size(codec: &str, page_kib: usize) -> Expects {
     match (codec, page_kib) {
         ("lz4", 16) => Expects::Published(Some(LZ4_BY_16_KIB), Better::Higher),
@@ -310,7 +314,7 @@ fn by_page_size(codec: &str, page_kib: usize) -> Expects {
     }
 }
 
-/// Figure 5: seconds of a load of LinkBench's graph, by codec.
+/// Repeats figure 5: seconds of a load of LinkBench's graph, by codec.
 pub fn load(lab: &mut Lab<'_>) -> Result<()> {
     let rows = loads(lab)?;
     let Some(plain) = rows.first().map(|row| row.seconds) else { return Ok(()) };
@@ -322,7 +326,7 @@ pub fn load(lab: &mut Lab<'_>) -> Result<()> {
     lab.say(&format!("\n{table}"))
 }
 
-/// Figure 6: allocated bytes of LinkBench's graph, by codec.
+/// Repeats figure 6: allocated bytes of LinkBench's graph, by codec.
 pub fn space(lab: &mut Lab<'_>) -> Result<()> {
     let rows = loads(lab)?;
     let mut table =
@@ -343,7 +347,7 @@ pub fn space(lab: &mut Lab<'_>) -> Result<()> {
     ))
 }
 
-/// The combinations of layout and codec with which the graph is loaded.
+/// Returns the combinations of layout and codec with which the graph is loaded.
 fn loaded_so() -> Vec<(&'static str, Algorithm)> {
     let packed = [Algorithm::None, Algorithm::Lz4, Algorithm::Zstd].map(|codec| (PACKED, codec));
     Algorithm::ALL.map(|codec| (IN_PLACE, codec)).into_iter().chain(packed).collect()

@@ -76,12 +76,12 @@ const PARTS: [(Protects, Algorithm, Trim); 19] = [
     (OUT_OF_PLACE, Algorithm::Lz4, Trim::On),
 ];
 
-/// Figure 4: throughput of LinkBench for each combination. It is measured for TPC-C, too.
+/// Repeats figure 4: throughput of LinkBench for each combination. The throughput of TPC-C is measured, too.
 pub fn parts(lab: &mut Lab<'_>) -> Result<()> {
     let (graph, tpcc) = (linkbench(lab)?, Tpcc::new(lab.scale().tpcc));
     let mixes: [(&str, &dyn Workload, Sizes); 2] =
         [(LINKBENCH, &graph, sizes(lab, PAGE_BYTES, DATABASE_OF_POOL)), (TPCC, &tpcc, sizes_of_tpcc(lab))];
-    // Without emulation, variants with atomic writes are left out: nothing says that the drive writes pages
+    // Without emulation, variants with atomic writes are left out, because the drive may not write pages
     // atomically.
     let is_emulated = lab.device().is_emulated();
     let (device, mut points, mut claims) = (lab.device(), Vec::new(), Vec::new());
@@ -161,8 +161,8 @@ fn packed_lz4(config: &mut PagerConfig) {
     lay_out_packed(config);
 }
 
-/// Claims that compare each variant with the paper's baseline: uncompressed tables with doublewrite and one
-/// worker.
+/// Returns claims that compare each variant with the paper's baseline: uncompressed tables with doublewrite
+/// and one worker.
 fn claim_parts(lab: &mut Lab<'_>, compared: &[Point]) -> Result<Vec<Claim>> {
     let of = |point: &Point, name: &str| point.factors.get(name).map(tell::plain).unwrap_or_default();
     let key = |point: &Point| ["protection", "compression", "trim", "workers"].map(|name| of(point, name));
@@ -198,8 +198,8 @@ fn is_of_theirs(protection: &str) -> bool {
     THEIRS.map(name_of).contains(&protection)
 }
 
-/// Claims that compare each variant with trims with the same variant without. The paper has a value for
-/// compressed pages in place with doublewrite.
+/// Returns claims that compare each variant with trims with the same variant without. The paper has a value
+/// for compressed pages in place with doublewrite.
 fn claim_trim(lab: &mut Lab<'_>, compared: &[Point]) -> Result<Vec<Claim>> {
     let trims = |point: &Point, so: &str| point.factors.get("trim").is_some_and(|trim| trim == so);
     let rest = |point: &Point| {

@@ -85,7 +85,7 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// Whether the emulation was fast enough. On real drives a round always counts.
+    /// Returns whether the emulation was fast enough. On real drives a round always counts.
     pub fn counts(&self) -> bool {
         let rounds = std::slice::from_ref(&self.reports);
         Emulation::of_drives(rounds, 0.0).is_none_or(|emulation| emulation.counts)
@@ -140,23 +140,23 @@ impl Counts {
     }
 }
 
-/// Bytes that were written to all drives so far, for all purposes.
+/// Returns the bytes that were written to all drives so far, for all purposes.
 fn bytes_of(opened: &OpenStand) -> u64 {
     opened.drives.iter().map(|drive| moved_bytes(&drive.account)[1]).sum()
 }
 
-/// MiB a second that were read and written between two results of [`moved_bytes`].
+/// Returns the MiB a second that were read and written between two results of [`moved_bytes`].
 pub(super) fn mib_per_second(from: [u64; 2], to: [u64; 2], seconds: f64) -> [f64; 2] {
     std::array::from_fn(|way| (to[way] - from[way]) as f64 / f64::from(1 << 20) / seconds.max(1e-3))
 }
 
-/// Bytes that were read so far, and bytes that were written.
+/// Returns the bytes that were read so far, and bytes that were written.
 pub(super) fn moved_bytes(account: &Accounting) -> [u64; 2] {
     let rows = account.rows();
     [rows.iter().map(|row| row.read.bytes).sum(), rows.iter().map(|row| row.written.bytes).sum()]
 }
 
-/// Bytes that were written so far, by purpose.
+/// Returns the bytes that were written so far, by purpose.
 fn written_bytes<'a>(accounts: impl Iterator<Item = &'a Accounting>) -> BTreeMap<&'static str, u64> {
     let mut sums = BTreeMap::new();
     for row in accounts.flat_map(Accounting::rows).filter(|row| row.written.bytes > 0) {
@@ -225,12 +225,12 @@ pub fn round(stand: &Stand, on: Conditions<'_>, scale: Scale, number: u64) -> Re
     Ok(Measured { round, counts, configuration, reports, over_time, warmth, cache })
 }
 
-/// The emulated drives, with their names.
+/// Returns the emulated drives, with their names.
 fn emulated(opened: &OpenStand) -> impl Iterator<Item = (&'static str, &Emulated)> {
     opened.drives.iter().filter_map(|drive| Some((drive.name, &**drive.emulated.as_ref()?)))
 }
 
-/// The work of each drive for a transaction. It is empty if there is only one drive.
+/// Returns the work of each drive for a transaction. It is empty if there is only one drive.
 fn drives(
     rounds: &[Measured],
     transactions: f64,
@@ -312,7 +312,7 @@ pub fn point(
     }
 }
 
-/// Bytes written for each transaction in each tenth of a round, as means over the rounds.
+/// Returns the bytes written for each transaction in each tenth of a round, as means over the rounds.
 fn over_time(rounds: &[Measured]) -> Vec<f64> {
     let tenths = rounds.iter().map(|one| one.over_time.len()).min().unwrap_or(0);
     let mean = |at: usize| rounds.iter().map(|one| one.over_time[at]).sum::<f64>() / rounds.len() as f64;

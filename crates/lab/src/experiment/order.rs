@@ -30,7 +30,8 @@ pub struct RankedFigure {
 }
 
 impl RankedFigure {
-    /// The throughput of a point. `published` is its published ratio to the throughput of the point `under`.
+    /// Returns the throughput of a point. `published` is its published ratio to the throughput of the point
+    /// `under`.
     pub fn throughput(name: &str, point: &Point, under: &Point, published: f64) -> Self {
         let noise = if point.rounds == 1 { ROUND_NOISE / 2.0 } else { 0.0 };
         let ends = (point.tps.min * (1.0 - noise), point.tps.max * (1.0 + noise));
@@ -60,15 +61,16 @@ fn judge_pair(one: &RankedFigure, other: &RankedFigure) -> Verdict {
     }
 }
 
-/// The claim about the order of several points' figures. Returns `None` if there are fewer than two figures.
+/// Returns the claim about the order of several points' figures. Returns `None` if there are fewer than two
+/// figures.
 pub fn judge(says: &str, of: &Point, placed: Vec<RankedFigure>) -> Option<Claim> {
     let mut factors = of.factors.clone();
     ["design", "variant", "lambda"].iter().for_each(|name| drop(factors.remove(name)));
     judge_figures(says, &factors, of.rounds, placed)
 }
 
-/// The claim, with these factors, about the order of several figures. Returns `None` if there are fewer than
-/// two.
+/// Returns the claim, with these factors, about the order of several figures. Returns `None` if there are
+/// fewer than two.
 pub fn judge_figures(
     says: &str,
     factors: &Factors,

@@ -39,7 +39,7 @@ impl Interval {
         Self { pairs, mean, ends: half.map(|half| [mean - half, mean + half]) }
     }
 
-    /// The verdict on the goal that the mean is at least `bar`.
+    /// Returns the verdict on the goal that the mean is at least `bar`.
     pub fn at_least(&self, bar: f64) -> Verdict {
         match self.ends {
             None => Verdict::NotJudged("a single pair has no interval".to_owned()),

@@ -82,8 +82,8 @@ impl Emulation {
         Self::worst(&reports, flush_us)
     }
 
-    /// The reason why results of this emulation are not judged. `emulation` is `None` if real drives were
-    /// measured.
+    /// Returns the reason why results of this emulation are not judged, if there is one. `emulation` is
+    /// `None` if real drives were measured.
     pub fn not_judged(emulation: Option<&Self>) -> Option<String> {
         match emulation {
             None => Some("no device was emulated".to_owned()),
@@ -91,7 +91,8 @@ impl Emulation {
         }
     }
 
-    /// The text for an emulation that was not fast enough: its model error, and how busy the processors were.
+    /// Returns the text for an emulation that was not fast enough: its model error, and how busy the
+    /// processors were.
     pub fn spoilt(&self) -> String {
         format!(
             "model error {:.1} %, processors {:.0} % busy at dilation {}",
@@ -150,8 +151,9 @@ pub struct CacheStates {
 }
 
 impl CacheStates {
-    /// The reason why the throughput would not last: the number of dirty slots has grown. So fewer pages were
-    /// written to the data files than must be written in the long run.
+    /// Returns a reason if the throughput would not last in a longer run, else `None`. The reason is that the
+    /// number of dirty slots has grown. So fewer pages were written to the data files than must be written in
+    /// the long run.
     pub fn unsteady(&self) -> Option<String> {
         let (begin, end) = (self.begin.dirty_percent, self.end.dirty_percent);
         (end - begin > DIRTY_GROWTH_MAX)
@@ -169,7 +171,7 @@ pub struct KindLatency {
 }
 
 impl KindLatency {
-    /// The latencies of a run, divided by its dilation.
+    /// Returns the latencies of a run, divided by its dilation.
     pub fn of(latency_us: &Histogram<u64>, dilation: f64) -> Self {
         let p99_us = latency_us.value_at_quantile(0.99) as f64;
         Self { mean_us: latency_us.mean() / dilation, p99_us: p99_us / dilation }
@@ -238,9 +240,9 @@ pub struct Point {
 }
 
 impl Point {
-    /// Milliseconds that each drive, and the processors (`cpu`), are busy for a transaction. All channels of
-    /// a drive together count as one. The time from one transaction to the next can't be shorter than the
-    /// longest of these times.
+    /// Returns the milliseconds that each drive, and the processors (`cpu`), are busy for a transaction. All
+    /// channels of a drive together count as one. The time from one transaction to the next can't be shorter
+    /// than the longest of these times.
     pub fn demands_ms(&self) -> BTreeMap<&'static str, f64> {
         let rate = self.tps.median.max(f64::MIN_POSITIVE);
         let of = |share: f64| 1000.0 * share / rate;
@@ -252,48 +254,48 @@ impl Point {
         demands
     }
 
-    /// The drive (or the processors) that limits the throughput, and the bound: the transactions a second at
-    /// which it would never be idle.
+    /// Returns the drive (or the processors) that limits the throughput, and the bound: the transactions a
+    /// second at which it would never be idle.
     pub fn bound(&self) -> Option<(&'static str, f64)> {
         let demands = self.demands_ms();
         let (name, demand_ms) = demands.into_iter().max_by(|(_, one), (_, other)| one.total_cmp(other))?;
         (demand_ms > 0.0).then(|| (name, 1000.0 / demand_ms))
     }
 
-    /// The share of the pages that the flash cache had, among all pages that were requested from it.
+    /// Returns the share of the pages that the flash cache had, among all pages that were requested from it.
     pub fn flash_hit_rate(&self) -> Option<f64> {
         let (hits, misses) = (self.level("flash.read_hits"), self.level("flash.read_misses"));
         (hits + misses > 0.0).then(|| hits / (hits + misses))
     }
 
-    /// Bytes written to the drive for each transaction.
+    /// Returns the bytes written to the drive for each transaction.
     pub fn written_bytes_all(&self) -> f64 {
         self.written_bytes.values().sum()
     }
 
-    /// Bytes of pages written to their final places, for each transaction.
+    /// Returns the bytes of pages written to their final places, for each transaction.
     pub fn page_bytes(&self) -> f64 {
         ["data page", "undo page"].iter().filter_map(|purpose| self.written_bytes.get(purpose)).sum()
     }
 
-    /// A counter of a level for each transaction. Its name is, for example, `nvm.puts`.
+    /// Returns a counter of a level for each transaction. Its name is, for example, `nvm.puts`.
     pub fn level(&self, counter: &str) -> f64 {
         self.levels.get(counter).copied().unwrap_or(0.0)
     }
 
-    /// The share of the time for one purpose.
+    /// Returns the share of the time for one purpose.
     pub fn share(&self, what: &str) -> f64 {
         self.time_share.get(what).copied().unwrap_or(0.0)
     }
 
-    /// The text which says that the drive was idle, if the drive does not limit the throughput.
+    /// Returns the text which says that the drive was idle, if the drive does not limit the throughput.
     pub fn drive_idle(&self) -> Option<String> {
         let emulation = self.emulation.as_ref().filter(|emulation| !emulation.device_limits)?;
         let busy = 100.0 * emulation.busy_share;
         Some(format!("drive idle: {busy:.0} % busy under the slower one"))
     }
 
-    /// The reason why the point is not judged.
+    /// Returns the reason why the point is not judged, if there is one.
     pub fn not_judged(&self) -> Option<String> {
         let is_warm = self.warmth.as_ref().is_none_or(|warmth| warmth.is_steady);
         let cold = || (!is_warm).then(|| "the cache was neither full nor its hit rate flat".to_owned());
@@ -313,7 +315,7 @@ pub struct Judged<'p> {
 }
 
 impl<'p> Judged<'p> {
-    /// The point, with the reason why it is not judged.
+    /// Returns the point, with the reason why it is not judged.
     pub fn of(point: &'p Point) -> Self {
         Self { point, not_judged: point.not_judged() }
     }

@@ -92,19 +92,20 @@ impl Scale {
         rounds: 2,
     };
 
-    /// Whether the scale is [`Scale::FULL`], perhaps with other times.
+    /// Returns whether the scale is [`Scale::FULL`], perhaps with other times.
     pub fn is_full(&self) -> bool {
         self.name == Scale::FULL.name
     }
 }
 
-/// TPC-C with a twentieth of the specification's customers and items. So a small database has as many
-/// warehouses for each session as a large one, and sessions rarely wait for each other's rows.
+/// Returns a scale of TPC-C with a twentieth of the specification's customers and items. So a small database
+/// has as many warehouses for each session as a large one, and sessions rarely wait for each other's rows.
 const fn twentieths(warehouses: i64) -> tpcc::Scale {
     tpcc::Scale { warehouses, districts: 10, customers: 150, items: 5_000 }
 }
 
-/// TPC-C in a partition: with these items, and with the specification's ratio of customers to items.
+/// Returns the scale of TPC-C in a partition, with these items and with the specification's ratio of
+/// customers to items.
 pub const fn store_tpcc(warehouses: i64, items: i64) -> tpcc::Scale {
     tpcc::Scale { warehouses, districts: 10, customers: items * 3 / 100, items }
 }
@@ -119,7 +120,7 @@ pub struct ByScale<T> {
 }
 
 impl<T> ByScale<T> {
-    /// The value for `--full` if `is_full`, or the value for `--quick`.
+    /// Returns the value for `--full` if `is_full`, or the value for `--quick`.
     pub fn of(self, is_full: bool) -> T {
         if is_full { self.full } else { self.quick }
     }

@@ -134,12 +134,12 @@ enum Load {
 }
 
 impl Variant {
-    /// A variant with this name and these settings.
+    /// Returns a variant with this name and these settings.
     pub fn named(name: &str, configure: impl Fn(&mut PagerConfig) + Send + Sync + 'static) -> Self {
         Self::new(configure).with("variant", name)
     }
 
-    /// A variant with these settings. [`Variant::with`] adds its factors.
+    /// Returns a variant with these settings. [`Variant::with`] adds its factors.
     pub fn new(configure: impl Fn(&mut PagerConfig) + Send + Sync + 'static) -> Self {
         let (factors, configure) = (Factors::new(), Arc::new(configure));
         let (load, has_atomic_writes) = (Load::Shared, false);
@@ -177,7 +177,7 @@ impl Variant {
         self
     }
 
-    /// The number of transactions of the warm-up, if the variant has one.
+    /// Returns the number of transactions of the warm-up, if the variant has one.
     pub fn warm_transactions(&self) -> Option<u64> {
         self.warmed_by
     }
@@ -196,8 +196,8 @@ impl Variant {
         self
     }
 
-    /// The settings for loading the variant's database, and a name that distinguishes these settings from
-    /// others.
+    /// Returns the settings for loading the variant's database, and a name that distinguishes these settings
+    /// from others.
     fn loading(&self) -> (Variant, String) {
         match self.load {
             Load::Shared => (Self::new(|_| {}), String::new()),
@@ -212,18 +212,18 @@ impl Variant {
         self
     }
 
-    /// Whether the variant needs a drive with atomic writes of pages.
+    /// Returns whether the variant needs a drive with atomic writes of pages.
     pub fn has_atomic_writes(&self) -> bool {
         self.has_atomic_writes
     }
 
-    /// The variant's factors as one word, which can be the name of a directory.
+    /// Returns the variant's factors as one word, which can be the name of a directory.
     pub fn label(&self) -> String {
         let values: Vec<String> = self.factors.values().map(plain).collect();
         values.join("-").replace(|c: char| !c.is_ascii_alphanumeric() && c != '-' && c != '.', "_")
     }
 
-    /// The variant's configuration for a database in these directories.
+    /// Returns the variant's configuration for a database in these directories.
     fn config(&self, sizes: Sizes, on: &Drives, dilation: f64) -> Result<PagerConfig> {
         let mut config = PagerConfig::new(on.files.clone());
         config.temporary = on.temporary.clone();
@@ -286,8 +286,8 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// Bytes of compressible pages as they were stored, divided by their uncompressed bytes. It is 1 if no
-    /// page is to be compressed.
+    /// Returns the bytes of compressible pages as they were stored, divided by their uncompressed bytes. It
+    /// is 1 if no page is to be compressed.
     pub fn stored_share(&self) -> f64 {
         let of = |name: &str| self.levels.get(name).copied().unwrap_or(0) as f64;
         let plain = of("home.plain_bytes");
@@ -403,12 +403,13 @@ impl Stand {
         }
     }
 
-    /// Bytes of the blocks that the file system has allocated to the database's files, without the log.
+    /// Returns the bytes of the blocks that the file system has allocated to the database's files, without
+    /// the log.
     pub fn allocated_bytes(&self) -> Result<u64> {
         self.copy.allocated_bytes(|name| !name.starts_with("log"))
     }
 
-    /// A description of the stand, for the hash of the configuration.
+    /// Returns a description of the stand, for the hash of the configuration.
     pub fn describe(&self) -> String {
         let Sizes { page_bytes, pool_bytes, log_bytes, .. } = self.sizes;
         let Variant { nvm, flash, factors, warmed_by, .. } = &self.variant;
@@ -421,7 +422,7 @@ impl Stand {
     }
 }
 
-/// The name of the loaded database from which a variant gets its copy.
+/// Returns the name of the loaded database from which a variant gets its copy.
 fn base_name(workload: &dyn Workload, sizes: Sizes, variant: &Variant) -> String {
     let (_, how) = variant.loading();
     let Sizes { page_bytes, log_bytes, .. } = sizes;

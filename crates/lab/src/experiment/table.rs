@@ -10,7 +10,7 @@ pub struct TextTable {
 }
 
 impl TextTable {
-    /// A table with this head and no other lines.
+    /// Returns a table with this head and no other lines.
     pub fn headed(head: &[&str]) -> Self {
         Self { lines: vec![head.iter().map(|cell| (*cell).to_owned()).collect()] }
     }
@@ -22,18 +22,18 @@ impl TextTable {
     }
 }
 
-/// Whether a cell is a figure.
+/// Returns whether a cell is a figure.
 fn is_figure(cell: &str) -> bool {
     cell.starts_with(|c: char| c.is_ascii_digit() || c == '-')
 }
 
 impl TextTable {
-    /// Whether the table has only a head.
+    /// Returns whether the table has only a head.
     pub fn is_empty(&self) -> bool {
         self.lines.len() <= 1
     }
 
-    /// The table in Markdown. Columns whose first cell is a figure are right-aligned.
+    /// Returns the table in Markdown. Columns whose first cell is a figure are right-aligned.
     pub fn markdown(&self) -> String {
         let line = |cells: &[String]| {
             let cells: Vec<String> = cells.iter().map(|cell| cell.replace('|', "/")).collect();

@@ -12,7 +12,7 @@ use super::verdict::Verdict;
 const PURPOSES: [(&str, &str); 4] =
     [("doublewrite", "doublewrite"), ("log", "log"), ("data page", "data"), ("undo page", "undo")];
 
-/// The table of points. Bytes are averages for a transaction.
+/// Returns the table of points. Bytes are averages for a transaction.
 pub fn points(points: &[Point]) -> TextTable {
     let Some(first) = points.first() else { return TextTable::headed(&["no points"]) };
     let mut head: Vec<&str> = first.factors.keys().copied().collect();
@@ -45,7 +45,7 @@ pub fn points(points: &[Point]) -> TextTable {
     table
 }
 
-/// The table of times by purpose, in percent of the sum of all latencies.
+/// Returns the table of times by purpose, in percent of the sum of all latencies.
 pub fn times(points: &[Point]) -> TextTable {
     let Some(first) = points.first() else { return TextTable::headed(&["no points"]) };
     let mut head: Vec<&str> = first.factors.keys().copied().collect();
@@ -59,7 +59,7 @@ pub fn times(points: &[Point]) -> TextTable {
     table
 }
 
-/// The table of latencies: mean and 99th percentile of each kind of transaction, in milliseconds.
+/// Returns the table of latencies: mean and 99th percentile of each kind of transaction, in milliseconds.
 pub fn kinds(points: &[Point]) -> TextTable {
     let Some(first) = points.first() else { return TextTable::headed(&["no points"]) };
     let mut head: Vec<&str> = first.factors.keys().copied().collect();
@@ -76,7 +76,7 @@ pub fn kinds(points: &[Point]) -> TextTable {
     table
 }
 
-/// The table of KiB written for each transaction, in each tenth of a round.
+/// Returns the table of KiB written for each transaction, in each tenth of a round.
 pub fn over_time(points: &[Point]) -> TextTable {
     let Some(first) = points.first() else { return TextTable::headed(&["no points"]) };
     let tenths: Vec<String> = (1..=first.written_over_time.len()).map(|tenth| tenth.to_string()).collect();
@@ -91,12 +91,12 @@ pub fn over_time(points: &[Point]) -> TextTable {
     table
 }
 
-/// The table of claims as text. It is empty if there are no claims.
+/// Returns the table of claims as text. It is empty if there are no claims.
 pub fn claims(claims: &[Claim]) -> String {
     if claims.is_empty() { String::new() } else { format!("\n{}", claims_table(claims)) }
 }
 
-/// The table of claims.
+/// Returns the table of claims.
 pub fn claims_table(claims: &[Claim]) -> TextTable {
     let mut table = TextTable::headed(&["claim", "where", "ours", "of", "published", "bar", "verdict"]);
     for claim in claims {
@@ -116,18 +116,18 @@ pub fn claims_table(claims: &[Claim]) -> TextTable {
     table
 }
 
-/// The number of rounds from which a ratio was computed. A single round does not show how much the ratio
-/// varies.
+/// Returns the number of rounds from which a ratio was computed. A single round does not show how much the
+/// ratio varies.
 fn rounds(rounds: usize) -> String {
     if rounds == 1 { "1 round".to_owned() } else { format!("{rounds} rounds") }
 }
 
-/// A figure as text: with two digits after the point, or with five if the figure is small.
+/// Returns a figure as text: with two digits after the point, or with five if the figure is small.
 pub fn short(value: f64) -> String {
     if value.abs() >= 0.1 || value == 0.0 { format!("{value:.2}") } else { format!("{value:.5}") }
 }
 
-/// The factors as one line of text.
+/// Returns the factors as one line of text.
 pub fn place(factors: &Factors) -> String {
     let named: Vec<String> = factors.iter().map(|(name, value)| format!("{name} {}", plain(value))).collect();
     named.join(", ")
@@ -137,17 +137,17 @@ fn cell(factors: &Factors, name: &str) -> String {
     factors.get(name).map_or_else(String::new, plain)
 }
 
-/// A JSON value as text, without quotes.
+/// Returns a JSON value as text, without quotes.
 pub fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// A part of a whole, as text. It is empty if the whole is 0.
+/// Returns a part of a whole, as text. It is empty if the whole is 0.
 fn part(part: f64, whole: f64) -> String {
     if whole > 0.0 { format!("{:.2}", part / whole) } else { String::new() }
 }
 
-/// The text of a cell which says whether a row counts.
+/// Returns the text of a cell which says whether a row counts.
 pub fn counts(emulation: Option<&Emulation>) -> String {
     match emulation {
         None => "real".to_owned(),

@@ -1,4 +1,4 @@
-//! Requests of a space in time and address, as a row holds them for a chart.
+//! Time and address of the requests of a space, as a row has them for a chart.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +10,8 @@ pub const DRAWN_MAX: usize = 20_000;
 /// Bytes of a MiB.
 pub const MIB: f64 = (1 << 20) as f64;
 
-/// Of these requests every n-th one, so that at most [`DRAWN_MAX`] are left. `count` is at least their
-/// number.
+/// Leaves out requests: every n-th one stays, so that at most [`DRAWN_MAX`] are left. `count` is at least the
+/// number of requests.
 pub fn thinned<T>(requests: impl Iterator<Item = T>, count: usize) -> impl Iterator<Item = T> {
     requests.step_by(count.div_ceil(DRAWN_MAX).max(1))
 }
@@ -24,7 +24,7 @@ pub struct DrawnTrace {
 }
 
 impl DrawnTrace {
-    /// The trace of the requests to a space. If there are too many, only every n-th one is drawn.
+    /// Returns the trace of the requests to a space. If there are too many, only every n-th one is drawn.
     pub fn of(entries: &[TraceEntry], space: Space) -> Self {
         let mut drawn = Self::default();
         for entry in thinned(entries.iter().filter(|entry| entry.space == space), entries.len()) {

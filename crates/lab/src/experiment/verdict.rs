@@ -95,8 +95,8 @@ impl Verdict {
         }
     }
 
-    /// The verdict on a claim about several points, some of which could not be judged. A missed bar stays
-    /// missed.
+    /// Returns the verdict on a claim about several points, some of which could not be judged. A missed bar
+    /// stays missed.
     pub fn hidden_by(self, reason: Option<String>) -> Self {
         match (self, reason) {
             (missed @ (Self::Missed(_) | Self::Not(_)), _) => missed,

@@ -43,7 +43,7 @@ pub struct CacheState {
 }
 
 impl CacheState {
-    /// The state of a database's flash cache, if the database has one.
+    /// Returns the state of a database's flash cache, if the database has one.
     pub fn of(database: &Database) -> Option<Self> {
         let levels = levels(database);
         let of = |name: &str| levels.get(name).copied().map(|count| count as f64);
@@ -64,7 +64,7 @@ pub struct CacheReads {
 }
 
 impl CacheReads {
-    /// The reads since the database was opened. Both counts are 0 if it has no cache.
+    /// Returns the reads since the database was opened. Both counts are 0 if it has no cache.
     pub fn of(database: &Database) -> Self {
         Self::among(&levels(database))
     }
@@ -74,12 +74,12 @@ impl CacheReads {
         Self { hits: of("flash.read_hits"), misses: of("flash.read_misses") }
     }
 
-    /// The reads after an earlier moment.
+    /// Returns the reads after an earlier moment.
     pub fn since(self, before: Self) -> Self {
         Self { hits: self.hits - before.hits, misses: self.misses - before.misses }
     }
 
-    /// The share of the reads that the cache answered. It is `None` if there were no reads.
+    /// Returns the share of the reads that the cache answered. It is `None` if there were no reads.
     pub fn hit_rate(self) -> Option<f64> {
         let all = self.hits + self.misses;
         (all > 0).then(|| self.hits as f64 / all as f64)
@@ -133,7 +133,7 @@ pub fn up(
     Ok(Warmth { transactions, seconds: began.elapsed().as_secs_f64(), cache, hit_rates, is_steady })
 }
 
-/// The hit rates of the four quarters of a warm-up. Quarters without reads are left out.
+/// Returns the hit rates of the four quarters of a warm-up. Quarters without reads are left out.
 fn quarters(seen: &[(u64, CacheReads)]) -> Vec<f64> {
     let slices = seen.len().saturating_sub(1);
     let at = |quarter: usize| seen.get(slices * quarter / 4).map(|(_, asked)| *asked);

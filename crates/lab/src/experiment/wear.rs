@@ -70,7 +70,7 @@ impl Way {
         }
     }
 
-    /// Whether the way compresses pages. Only then the compressibility of values matters.
+    /// Returns whether the way compresses pages. Only then the compressibility of values matters.
     fn compresses(&self) -> bool {
         self.algorithm != Algorithm::None
     }
@@ -140,7 +140,7 @@ pub(super) struct WearRow {
 }
 
 impl WearRow {
-    /// The reason why the point doesn't count.
+    /// Returns the reason why the point doesn't count, if there is one.
     pub(super) fn not_judged(&self) -> Option<String> {
         (self.halves_differ > UNSTEADY).then(|| {
             format!("halves of the interval differ by {:.0} %: no steady state", 100.0 * self.halves_differ)
@@ -185,8 +185,8 @@ pub fn packed_wear(lab: &mut Lab<'_>) -> Result<()> {
     ))
 }
 
-/// All combinations of a way and values. A way without compression has only one kind of values, because it
-/// makes no difference there.
+/// Returns all combinations of a way and values. A way without compression has only one kind of values,
+/// because it makes no difference there.
 fn combinations(fillings: &[Filling]) -> impl Iterator<Item = (&'static Way, &Filling)> {
     let fits = |way: &Way, filling: &Filling| way.compresses() == filling.wanted.is_some();
     WAYS.iter().flat_map(move |way| {
@@ -199,9 +199,9 @@ const KEPT_BYTES: u64 = 2 * 8 * 64 * PAGE_BYTES as u64;
 /// The space that a device must have beyond its files, as a part of the files.
 const AIR: f64 = 0.02;
 
-/// The size of the drive, and the number of rows. Stored uncompressed and in place, the rows fill nine tenths
-/// of the drive. A file grows in large steps, so after a first load the data file has unused pages. Their
-/// number shows how many more rows a second load can have in a file of the same size.
+/// Returns the size of the drive, and the number of rows. Stored uncompressed and in place, the rows fill
+/// nine tenths of the drive. A file grows in large steps, so after a first load the data file has unused
+/// pages. Their number shows how many more rows a second load can have in a file of the same size.
 fn size(lab: &mut Lab<'_>, profile: &Profile, log_is_apart: bool) -> Result<(u64, u64)> {
     let wanted = (lab.scale().wear_bytes / ROW_CHARS as u64).max(1);
     let load = |rows: u64| {

@@ -43,7 +43,7 @@ const COMPARED: [Compared; 4] = [
 ];
 
 impl LogBytes {
-    /// The bytes of the log that are added to the figures of the baseline and of the row.
+    /// Returns the bytes of the log that are added to the figures of the baseline and of the row.
     fn added(self, base: &WearRow, row: &WearRow) -> (f64, f64) {
         let (of_base, of_row) = (base.log_apart_bytes, row.log_apart_bytes);
         match self {
@@ -53,8 +53,8 @@ impl LogBytes {
     }
 }
 
-/// Claims that compare every variant with its baselines. Without a row for plain doublewrite there are no
-/// claims, because this row shows how full the drive is.
+/// Returns claims that compare every variant with its baselines. Without a row for plain doublewrite there
+/// are no claims, because this row shows how full the drive is.
 pub fn claims_of(subject: Subject, rows: &[WearRow]) -> Vec<Claim> {
     let Some(plain) = rows.iter().find(|row| row.is(BASE)) else { return Vec::new() };
     let mut claims = Vec::new();
@@ -71,7 +71,7 @@ pub fn claims_of(subject: Subject, rows: &[WearRow]) -> Vec<Claim> {
     claims
 }
 
-/// Whether `base` is a baseline with which a row is compared.
+/// Returns whether `base` is a baseline with which a row is compared.
 fn is_base(base: &WearRow, row: &WearRow) -> bool {
     let values = |row: &WearRow| row.factors.get("values").cloned();
     let is_lz4 = base.is(LZ4) || base.is(LZ4_TRIM);
@@ -122,7 +122,7 @@ fn claim(
 mod tests {
     use super::*;
 
-    /// A row with these bytes. The tests use small numbers, because only ratios matter.
+    /// Returns a row with these bytes. The tests use small numbers, because only ratios matter.
     fn row(variant: &str, values: Option<f64>, log: &str, [host, flash, apart]: [f64; 3]) -> WearRow {
         let mut factors = Factors::from([("variant", variant.into()), ("log", log.into())]);
         factors.extend(values.map(|values| ("values", values.into())));

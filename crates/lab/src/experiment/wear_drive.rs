@@ -52,7 +52,7 @@ pub struct Drive {
 }
 
 impl Drive {
-    /// An empty drive of this capacity.
+    /// Returns an empty drive of this capacity.
     pub fn new(profile: &Profile, capacity_bytes: u64, log_is_apart: bool) -> Result<Self> {
         let mut profile = profile.clone().without_time();
         let Some(translation) = &mut profile.translation else {
@@ -75,12 +75,13 @@ impl Drive {
         Ok(Self { memory, emulated, log, block_bytes })
     }
 
-    /// The size of an extent of a packed layout. It is the size of an erase block, as on a large drive.
+    /// Returns the size of an extent of a packed layout. It is the size of an erase block, as on a large
+    /// drive.
     pub fn extent_bytes(&self) -> u64 {
         self.block_bytes.clamp(EXTENT_BYTES_MIN, PackedConfig::DEFAULT.extent_bytes)
     }
 
-    /// Bytes of the drive's files whose name is `wanted`.
+    /// Returns the bytes of the drive's files whose name is `wanted`.
     fn file_bytes(&self, wanted: impl Fn(&str) -> bool) -> u64 {
         let images = self.memory.images();
         images.iter().filter(|(name, _)| wanted(name)).map(|(_, image)| image.len_bytes()).sum()
@@ -136,7 +137,7 @@ impl Drive {
     }
 }
 
-/// The size of the pool for a database of this many bytes.
+/// Returns the size of the pool for a database of this many bytes.
 pub fn pool_bytes(database_bytes: u64) -> usize {
     let frames = (database_bytes / DATABASE_OF_POOL) as usize / PAGE_BYTES;
     frames.max(POOL_FRAMES_MIN) * PAGE_BYTES
@@ -219,12 +220,12 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// The value of a counter of the levels.
+    /// Returns the value of a counter of the levels.
     pub fn level(&self, name: &str) -> f64 {
         self.levels.get(name).copied().unwrap_or(0) as f64
     }
 
-    /// Bytes written to flash for each page that the database wrote.
+    /// Returns the bytes written to flash for each page that the database wrote.
     pub fn flash_of_a_page(&self) -> f64 {
         self.flash.flash_bytes as f64 / self.level("home.pages_written").max(1.0)
     }

@@ -50,7 +50,7 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// A graph of this many nodes. This function takes time linear in `nodes`.
+    /// Returns a graph of this many nodes. This function takes time linear in `nodes`.
     pub fn of(nodes: u64) -> Self {
         Self {
             nodes,
@@ -65,17 +65,17 @@ impl Graph {
         }
     }
 
-    /// The number of nodes.
+    /// Returns the number of nodes.
     pub fn nodes(&self) -> u64 {
         self.nodes
     }
 
-    /// The number of links of all nodes together.
+    /// Returns the number of links of all nodes together.
     pub fn links(&self) -> u64 {
         self.links
     }
 
-    /// The number of links of each type that the load makes for a node.
+    /// Returns the number of links of each type that the load makes for a node.
     pub fn links_of(&self, node: i64) -> [u64; 2] {
         let all = links_of_rank(self.by_links.rank(node as u64 - 1), self.nodes);
         [all.div_ceil(2), all / 2]
@@ -146,8 +146,8 @@ impl Graph {
     }
 }
 
-/// The number of links of a node. `rank` is the place of the node in the order by number of links, counted
-/// from 0.
+/// Returns the number of links of a node. `rank` is the place of the node in the order by number of links,
+/// counted from 0.
 fn links_of_rank(rank: u64, nodes: u64) -> u64 {
     let above = (rank as f64 + 0.5) / nodes as f64 * 1e6;
     let Some(place) = MORE_LINKS.iter().position(|(_, more)| *more <= above) else {

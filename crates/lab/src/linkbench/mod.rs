@@ -69,7 +69,7 @@ pub struct LinkBench {
 }
 
 impl LinkBench {
-    /// The workload on a graph of `nodes` nodes and about four times as many links.
+    /// Returns the workload on a graph of `nodes` nodes and about four times as many links.
     pub fn new(nodes: u64) -> Result<Self> {
         if nodes < 2 {
             return Err(BenchError::Arguments(format!("linkbench needs at least 2 nodes, not {nodes}")));

@@ -43,7 +43,7 @@ pub(super) fn load(bench: &LinkBench, c: &mut dyn Connection) -> Result<()> {
     load_counts(bench, c)
 }
 
-/// Each node and each type of which it has links, with the number of these links.
+/// Returns each pair of a node and a type of which the node has links, with the number of these links.
 fn lists(bench: &LinkBench) -> impl Iterator<Item = (i64, i64, u64)> + '_ {
     (1..=bench.graph.nodes() as i64).flat_map(move |node| {
         let counts = LINK_TYPES.into_iter().zip(bench.graph.links_of(node));
@@ -126,7 +126,7 @@ const TEXTS: [&str; GET_LINKS] = [
     "DELETE FROM nodetable WHERE id = $1 AND type = $2",
 ];
 
-/// All statements, in the order of the constants above.
+/// Returns all statements, in the order of the constants above.
 pub(super) fn statements() -> Vec<Statement> {
     let sizes = std::iter::successors(Some(1), |size| Some(size * 2)).take_while(|size| *size <= LINKS_MAX);
     TEXTS.iter().map(|text| (*text).to_owned()).chain(sizes.map(get_links)).collect()

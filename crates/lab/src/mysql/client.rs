@@ -202,8 +202,8 @@ impl Client {
     }
 }
 
-/// The body of the command that runs a prepared statement. It contains the types of the parameters. None of
-/// them is NULL.
+/// Returns the body of the command that runs a prepared statement. It contains the types of the parameters.
+/// None of them is NULL.
 fn execution(id: u32, params: &[Param<'_>]) -> Vec<u8> {
     let mut body = Vec::new();
     body.extend(id.to_le_bytes());
@@ -233,7 +233,7 @@ fn execution(id: u32, params: &[Param<'_>]) -> Vec<u8> {
     body
 }
 
-/// A number of ten-thousandths as a decimal number.
+/// Returns a number of ten-thousandths as a decimal number.
 fn decimal(value: i64) -> String {
     let (sign, value) = (if value < 0 { "-" } else { "" }, value.unsigned_abs());
     format!("{sign}{}.{:04}", value / 10_000, value % 10_000)

@@ -29,7 +29,7 @@ pub struct MySql {
 }
 
 impl MySql {
-    /// The server with this URL.
+    /// Returns the server with this URL.
     pub fn named(url: &str) -> Result<Self> {
         let parts = url.strip_prefix(PREFIX).and_then(|rest| {
             let (user, rest) = rest.split_once('@')?;
@@ -55,8 +55,8 @@ impl MeasuredDatabase for MySql {
         "mysql"
     }
 
-    /// The version that the server reports. It is part of the description, because two servers on one port
-    /// are two configurations.
+    /// Returns the version that the server reports. It is part of the description, because two servers on one
+    /// port are two configurations.
     fn describe(&self) -> String {
         let version = self.session().and_then(|mut client| client.query("SELECT version()"));
         let version = version.ok().flatten();

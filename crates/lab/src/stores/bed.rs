@@ -5,7 +5,7 @@
 //! 2. Times are measured without the modelled cache, and counts are taken with it. A count begins after the
 //!    load of the rows, as in the paper (section 5.3).
 //!
-//! What it does not know: published values.
+//! This module does not know published values.
 
 use std::path::Path;
 use std::sync::{Arc, Barrier};
@@ -55,7 +55,7 @@ pub struct Counted {
 impl Bed {
     /// Maps a region for each partition in a directory of a file system in memory.
     ///
-    /// Errors: there is no room for the regions.
+    /// Errors: the file system has no space for the regions.
     pub fn open(directory: &Path, partitions: usize, region_bytes: u64) -> Result<Vec<Arc<dyn Region>>> {
         let files = FileDirectory::open_or_create(directory, FileOptions::default()).map_err(refused)?;
         let map = |number| files.map(&format!("partition{number}"), region_bytes).map_err(refused);
@@ -72,12 +72,12 @@ impl Bed {
         Self { regions, cache, group, settings }
     }
 
-    /// The number of partitions.
+    /// Returns the number of partitions.
     pub fn partitions(&self) -> usize {
         self.regions.len()
     }
 
-    /// The region of a partition.
+    /// Returns the region of a partition.
     pub fn region(&self, partition: usize) -> Option<&Arc<dyn Region>> {
         self.regions.get(partition)
     }

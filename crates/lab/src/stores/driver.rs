@@ -4,7 +4,7 @@
 //! of such commits is complete, and at the end. So all engines answer durable commits only, and the number
 //! of commits in a group does not depend on the speed of the machine.
 //!
-//! What it does not know: engines.
+//! This module does not know engines.
 
 use std::time::Instant;
 

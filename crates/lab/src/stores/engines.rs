@@ -1,6 +1,6 @@
 //! The engines that are compared. An engine takes part if it has an entry in [`ENGINES`].
 //!
-//! What it does not know: loads.
+//! This module does not know loads.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,7 +56,7 @@ struct StoreRoot {
 /// How an engine finds the tuple of a key, if it can do without a cache that it could also have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lookups {
-    /// It searches its tree or its runs, as in the paper.
+    /// The engine searches its tree or its runs, as in the paper.
     Uncached,
     /// `nvm_inplace` asks a cache in DRAM first, as tables of SQL do (decision 0119). `log` keeps blocks of
     /// its runs in a cache that is as large as the page cache of `cow`.
@@ -64,7 +64,7 @@ pub enum Lookups {
 }
 
 impl Lookups {
-    /// The name in rows.
+    /// Returns the name in rows.
     pub fn name(self) -> &'static str {
         match self {
             Lookups::Uncached => "uncached",
@@ -120,7 +120,7 @@ impl Engine {
         (self.open)(StoreRoot { allocator, owner, settings }).map_err(refused)
     }
 
-    /// The engine with this name, if [`ENGINES`] has it.
+    /// Returns the engine with this name, if [`ENGINES`] has it.
     pub fn named(name: &str) -> Option<&'static Engine> {
         ENGINES.iter().find(|engine| engine.name == name)
     }

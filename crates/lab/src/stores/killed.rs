@@ -16,7 +16,7 @@
 //! 2. Between the settled load and the kill there is no checkpoint of `inplace` and no flush of `log`.
 //! 3. A child never outlives its parent: it ends when its standard input is closed.
 //!
-//! What it does not know: published values.
+//! This module does not know published values.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
@@ -73,7 +73,7 @@ pub enum LoadKind {
 }
 
 impl LoadKind {
-    /// The name of the load.
+    /// Returns the name of the load.
     pub fn name(self) -> &'static str {
         match self {
             LoadKind::Ycsb => "ycsb",
@@ -142,7 +142,7 @@ pub struct ChildArgs {
 }
 
 impl ChildArgs {
-    /// The arguments as words of a command line.
+    /// Returns the arguments as words of a command line.
     fn words(&self) -> Vec<String> {
         let role = if self.role == Role::Run { "run" } else { "start" };
         let numbers = [
@@ -175,7 +175,7 @@ impl ChildArgs {
         }
     }
 
-    /// Draws the load. It has one transaction more than the child commits.
+    /// Draws the load. The load has one transaction more than the child commits.
     fn drawn(&self) -> DrawnLoad {
         let transactions = self.transactions + 1;
         match self.load {
@@ -198,7 +198,7 @@ impl ChildArgs {
 
     /// Runs the child until its parent kills it or ends.
     ///
-    /// Errors: the store refuses; a tuple is not what the transactions left.
+    /// Errors: the store refuses a call, or a tuple differs from what the transactions left.
     pub fn execute(&self, out: &mut dyn Write) -> Result<()> {
         let engine = Engine::named(&self.engine)
             .ok_or_else(|| BenchError::Arguments(format!("there is no engine {}", self.engine)))?;
@@ -311,7 +311,8 @@ impl KilledProcess {
         Ok(Self { child, lines: BufReader::new(stdout), spawned })
     }
 
-    /// The numbers in the child's next line, which must begin with this word. `None` if the output has ended.
+    /// Returns the numbers in the child's next line, which must begin with this word. Returns `None` if the
+    /// output has ended.
     fn next(&mut self, word: &str) -> Result<Option<Vec<u64>>> {
         let mut line = String::new();
         if self.lines.read_line(&mut line)? == 0 {
@@ -334,8 +335,8 @@ impl KilledProcess {
         Ok(self.expect("acknowledged")?.first().copied().unwrap_or_default())
     }
 
-    /// Kills a child that runs transactions as soon as it has acknowledged this number. Returns how many
-    /// transactions it had acknowledged when it died.
+    /// Waits until the child has acknowledged `transactions` transactions, and then kills it. Returns how
+    /// many transactions the child had acknowledged when it died.
     pub fn kill_behind(mut self, transactions: usize) -> Result<usize> {
         let mut acknowledged = self.acknowledged()?;
         while acknowledged < transactions as u64 {
@@ -350,8 +351,8 @@ impl KilledProcess {
         usize::try_from(acknowledged).map_err(refused)
     }
 
-    /// Waits until a child has started and checked all tuples. Then the child is killed. Returns the times of
-    /// the start, and the number of transactions that the store has.
+    /// Waits until the child has started and checked all tuples, and then kills it. Returns the times of the
+    /// start, and the number of transactions that the store has.
     pub fn started(mut self) -> Result<(StartTimes, usize)> {
         let times = self.expect("started")?;
         let process_ms = self.spawned.elapsed().as_secs_f64() * 1e3;

@@ -1,13 +1,13 @@
 //! The load of a partition: initial rows, transactions, and a check of the rows that they leave.
 //!
-//! What it does not know: engines, and how times are taken.
+//! This module does not know engines or how times are taken.
 
 use std::fmt::Display;
 
 use varve_bench::{BenchError, Result};
 use varve_memory::Store;
 
-/// How a transaction is to end.
+/// The way in which a transaction is to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
     /// The caller commits the transaction.
@@ -21,7 +21,7 @@ pub trait PartitionLoad: Sync {
     /// Makes the tables and fills them. The caller syncs the store afterwards.
     fn load(&self, store: &mut dyn Store) -> Result<()>;
 
-    /// The number of transactions.
+    /// Returns the number of transactions.
     fn transactions(&self) -> usize;
 
     /// Makes a worker, which can run the transactions.
@@ -40,7 +40,7 @@ pub trait Worker {
     fn execute(&mut self, number: usize, store: &mut dyn Store) -> Result<Ending>;
 }
 
-/// The error of an engine, as an error of a measurement.
+/// Returns the error of an engine, as an error of a measurement.
 pub fn refused(error: impl Display) -> BenchError {
     BenchError::Io(std::io::Error::other(error.to_string()))
 }

@@ -1,6 +1,6 @@
 //! A partition: a region, an allocator in it, and the store of an engine.
 //!
-//! What it does not know: loads.
+//! This module does not know loads.
 
 use std::sync::Arc;
 
@@ -51,23 +51,23 @@ impl Partition {
         Ok(Self { store, allocator, cache: None })
     }
 
-    /// The allocator of the partition's region.
+    /// Returns the allocator of the partition's region.
     pub fn allocator(&self) -> &Arc<Allocator> {
         &self.allocator
     }
 
-    /// The modelled cache, if the partition has one.
+    /// Returns the modelled cache, if the partition has one.
     pub fn cache(&self) -> Option<&CachedRegion> {
         self.cache.as_deref()
     }
 }
 
-/// Allocated bytes of the region.
+/// Returns the allocated bytes of the region.
 pub fn used_bytes(allocator: &Allocator) -> u64 {
     allocator.capacity_bytes().saturating_sub(allocator.free_bytes())
 }
 
-/// The owner of a table's tuples and index nodes.
+/// Returns the owner of a table's tuples and index nodes.
 pub(super) fn table_owner(table: u16) -> Result<Owner> {
     Owner::new(FIRST_TABLE_OWNER + table).ok_or_else(|| refused("a store has too many tables"))
 }

@@ -4,7 +4,7 @@
 //! this part. So a log record that is written to a file counts for the log. In any other stack, the innermost
 //! function that has a part decides.
 //!
-//! What it does not know: how stacks are taken.
+//! This module does not know how stacks are taken.
 
 /// A part of an engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,7 +43,7 @@ impl Part {
         Part::Other,
     ];
 
-    /// The name of the part in rows.
+    /// Returns the name of the part in rows.
     pub fn name(self) -> &'static str {
         match self {
             Part::Tuple => "tuple",
@@ -58,8 +58,8 @@ impl Part {
         }
     }
 
-    /// The part of a stack in the format of `std::backtrace::Backtrace`. Returns `None` if the stack names no
-    /// function of the engines. Then the program has no symbols, or the call came from elsewhere.
+    /// Returns the part of a stack in the format of `std::backtrace::Backtrace`. Returns `None` if the stack
+    /// names no function of the engines. Then the program has no symbols, or the call came from elsewhere.
     pub fn of_stack(stack: &str) -> Option<Part> {
         let modules: Vec<String> = stack.lines().filter_map(module_of).collect();
         let ruled = |rules: &[(&str, Part)], module: &str| {
@@ -127,9 +127,9 @@ const INNERMOST: &[(&str, Part)] = &[
     ("pool", Part::Allocator),
 ];
 
-/// The module of the crate `memory` that a line of a stack names, followed by `::`. If the line has the path
-/// of a source file, the module comes from this path. The reason is that the name of an inlined function has
-/// no module, but its line has a path.
+/// Returns the module of the crate `memory` that a line of a stack names, followed by `::`. If the line has
+/// the path of a source file, the module comes from this path. The reason is that the name of an inlined
+/// function has no module, but its line has a path.
 fn module_of(line: &str) -> Option<String> {
     const SOURCES: &str = "/memory/src/";
     const CRATE: &str = "varve_memory::";
@@ -143,7 +143,7 @@ fn module_of(line: &str) -> Option<String> {
     function.strip_prefix(CRATE).map(str::to_owned)
 }
 
-/// Whether the path of a function begins with this module.
+/// Returns whether the path of a function begins with this module.
 fn is_in(path: &str, module: &str) -> bool {
     path.strip_prefix(module).is_some_and(|rest| rest.starts_with("::"))
 }

@@ -12,7 +12,7 @@
 //!    sampled, because taking the stack has displaced other data from the processor's caches.
 //! 2. Every call is passed to the region below without a change.
 //!
-//! What it does not know: which functions belong to which part of an engine (`parts.rs`).
+//! This module does not know which functions belong to which part of an engine (`parts.rs`).
 
 use std::backtrace::Backtrace;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -71,7 +71,7 @@ impl SampledRegion {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The amount that the meter shows.
+    /// Returns the amount that the meter shows.
     pub fn amount(&self) -> f64 {
         (self.meter)()
     }
@@ -81,7 +81,7 @@ impl SampledRegion {
         self.left.store(u64::MAX, Relaxed);
     }
 
-    /// The number of calls since [`SampledRegion::begin_counting`].
+    /// Returns the number of calls since [`SampledRegion::begin_counting`].
     pub fn calls(&self) -> u64 {
         u64::MAX - self.left.load(Relaxed)
     }

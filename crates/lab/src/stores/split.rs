@@ -4,7 +4,7 @@
 //!    spread evenly over the other transactions.
 //! 2. An interval in which another process ran is left out, because it says nothing about the engine.
 //!
-//! What it does not know: published values.
+//! This module does not know published values.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -81,7 +81,7 @@ impl Split {
         }
     }
 
-    /// The share of a part, between 0 and 1.
+    /// Returns the share of a part, between 0 and 1.
     pub fn share(&self, part: Part) -> f64 {
         let all: f64 = self.amounts.values().sum();
         if all > 0.0 { self.amounts.get(&part).copied().unwrap_or_default() / all } else { 0.0 }

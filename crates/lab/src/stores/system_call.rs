@@ -18,7 +18,8 @@ const BATCH: u32 = 500;
 /// The number of such batches. The median of their times counts.
 const BATCHES: usize = 9;
 
-/// The processor time of a call on a file in this directory: the mean of a write of one byte and of `fsync`.
+/// Returns the processor time of a call on a file in this directory: the mean of a write of one byte and of
+/// `fsync`.
 pub fn system_call(directory: &Path) -> Result<Duration> {
     let path = directory.join("system-call");
     let file = File::options().write(true).create(true).truncate(true).open(&path)?;

@@ -1,5 +1,5 @@
-//! YCSB as Arulraj, Pavlo and Dulloor (2015, section 5.1) run it: transactions that read a tuple or change one
-//! column of it, in four mixes, with a hotspot in each partition.
+//! YCSB as Arulraj, Pavlo and Dulloor (2015, section 5.1) run it: transactions that read a tuple or change
+//! one column of it, in four mixes, with a hotspot in each partition.
 //!
 //! | mix | reads | updates |
 //! |---|---:|---:|
@@ -19,7 +19,7 @@
 //! 1. The same seed gives the same transactions on every machine, and to every engine.
 //! 2. The texts of columns are drawn before a run. So a run does not measure random numbers.
 //!
-//! What it does not know: engines.
+//! This module does not know engines.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -127,7 +127,7 @@ impl Ycsb {
         self.texts.get(from..from + COLUMN_BYTES).unwrap_or_default()
     }
 
-    /// The tuple with this key, as the load inserts it.
+    /// Writes the tuple with this key, as the load inserts it.
     fn tuple(&self, key: u64, row: &mut Vec<u8>) {
         row.clear();
         row.extend_from_slice(&key.to_be_bytes());
@@ -137,9 +137,9 @@ impl Ycsb {
         }
     }
 
-    /// The number of transactions that a store has. It has at least `least` of them. Transactions commit in
-    /// their order. So the last transaction whose change is stored shows the number. [`PartitionLoad::check`]
-    /// must confirm it.
+    /// Returns the number of transactions that a store has. It has at least `least` of them. Transactions
+    /// commit in their order. So the last transaction whose change is stored shows the number.
+    /// [`PartitionLoad::check`] must confirm it.
     ///
     /// Errors: the store refuses; a tuple is missing.
     pub fn committed(&self, store: &dyn Store, least: usize) -> Result<usize> {
@@ -155,7 +155,7 @@ impl Ycsb {
         Ok(least)
     }
 
-    /// The places of the texts that the first `transactions` transactions left, by key and column.
+    /// Returns the places of the texts that the first `transactions` transactions left, by key and column.
     fn changed(&self, transactions: usize) -> HashMap<(u64, u8), u32> {
         let mut changed = HashMap::new();
         for operation in self.operations.iter().take(transactions) {
@@ -182,7 +182,7 @@ fn text_at(random: &mut Random) -> u32 {
     random.below((TEXT_BYTES - COLUMN_BYTES) as u64) as u32
 }
 
-/// The offset of a column in a tuple.
+/// Returns the offset of a column in a tuple.
 fn column_at(number: u8) -> usize {
     KEY_BYTES + usize::from(number) * COLUMN_BYTES
 }

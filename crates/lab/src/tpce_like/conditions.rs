@@ -30,7 +30,7 @@ const CONDITIONS: [(&str, &str, &str); 4] = [
     ),
 ];
 
-/// All conditions.
+/// Returns all conditions.
 pub(super) fn all() -> Vec<Condition> {
     CONDITIONS
         .iter()

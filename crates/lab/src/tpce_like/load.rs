@@ -148,7 +148,7 @@ fn broker_of(account: i64, brokers: i64) -> i64 {
     account % brokers + 1
 }
 
-/// A random number of pieces, from 100 to 800. It is negative for a sale.
+/// Returns a random number of pieces, from 100 to 800. It is negative for a sale.
 pub(super) fn signed(random: &mut Random) -> i64 {
     let pieces = 100 * random.between(1, 8);
     if random.below(2) == 0 { -pieces } else { pieces }

@@ -52,22 +52,23 @@ impl Scale {
         self.customers * Self::ACCOUNTS_OF_CUSTOMER
     }
 
-    /// The number of brokers: one for each hundred customers.
+    /// Returns the number of brokers: one for each hundred customers.
     fn brokers(&self) -> i64 {
         (self.customers / 100).max(1)
     }
 
-    /// The number of companies: half the number of customers.
+    /// Returns the number of companies: half the number of customers.
     fn companies(&self) -> i64 {
         (self.customers / 2).max(1)
     }
 
-    /// The number of securities: 685 for each thousand customers.
+    /// Returns the number of securities: 685 for each thousand customers.
     fn securities(&self) -> i64 {
         (self.customers * 685 / 1000).max(1)
     }
 
-    /// The number of trades that the load makes. All of them but the newest [`REQUESTS`] are completed.
+    /// Returns the number of trades that the load makes. All of them but the newest [`REQUESTS`] are
+    /// completed.
     fn trades(&self) -> i64 {
         self.customers * self.trades_of_customer
     }
@@ -82,7 +83,7 @@ const CUSTOMERS_MIN: u64 = 10;
 /// The number of loaded trades for each customer. TPC-E has 17,280.
 const TRADES_OF_CUSTOMER: i64 = 100;
 
-/// A random number in `0..count`. Some numbers are more frequent than others.
+/// Returns a random number in `0..count`. Some numbers are more frequent than others.
 fn skewed(random: &mut Random, count: i64) -> i64 {
     (random.between(0, 1_023) | random.between(0, count - 1)) % count
 }
@@ -96,7 +97,7 @@ pub struct TpceLike {
 }
 
 impl TpceLike {
-    /// The workload with this many customers.
+    /// Returns the workload with this many customers.
     pub fn new(customers: u64) -> Result<Self> {
         if !(CUSTOMERS_MIN..=10_000_000).contains(&customers) {
             return Err(BenchError::Arguments(format!(

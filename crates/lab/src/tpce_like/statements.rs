@@ -81,7 +81,7 @@ const TEXTS: [&str; 37] = [
     "SELECT wi_s_id FROM bench_e_watch WHERE wi_c_id = $1",
 ];
 
-/// All statements, in the order of the constants above.
+/// Returns all statements, in the order of the constants above.
 pub(super) fn all() -> Vec<Statement> {
     TEXTS.map(str::to_owned).into()
 }

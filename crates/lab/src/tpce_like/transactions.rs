@@ -23,7 +23,7 @@ const TICKER: usize = 20;
 /// The smallest step of a price, in ten-thousandths.
 const CENT: i64 = 100;
 
-/// The number of the newest trade. It is 0 if there is no trade.
+/// Returns the number of the newest trade. It is 0 if there is no trade.
 pub(super) fn newest_trade(c: &mut dyn Connection) -> Result<i64> {
     c.rows(NEWEST_TRADE, &[])?.first().map_or(Ok(0), |row| int(row, 0))
 }

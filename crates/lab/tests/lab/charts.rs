@@ -1,4 +1,4 @@
-//! Charts of experiments are well-formed and show what was measured.
+//! Tests that charts of experiments are well-formed and show what was measured.
 
 use clap::Parser;
 use varve_lab::experiment::{Device, ExperimentArgs, Lab, Scale, perform, run};
@@ -16,7 +16,8 @@ fn command(words: &[&str]) -> varve_bench::Result<String> {
     Ok(String::from_utf8(out).expect("UTF-8"))
 }
 
-/// Whether tags are closed in their order, names and attributes are where they belong, and no letter stands for itself that may not.
+/// Returns whether the text is well-formed: tags are closed in their order, names and attributes are where
+/// they belong, and special letters are escaped.
 fn is_well_formed(svg: &str) -> bool {
     let mut open: Vec<&str> = Vec::new();
     let mut rest = svg;
@@ -46,7 +47,8 @@ fn is_escaped(text: &str) -> bool {
     text.split('&').skip(1).all(|entity| entity.split_once(';').is_some_and(|(name, _)| name.len() < 6))
 }
 
-/// Each experiment draws what its rows have; and earlier rows are drawn again without measuring.
+/// Each experiment draws the charts for which its rows have figures. Earlier rows can be drawn again without
+/// a measurement.
 #[test]
 fn charts_of_experiments() {
     let folder = tempfile::tempdir().expect("a temporary directory");

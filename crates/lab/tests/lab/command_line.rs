@@ -1,4 +1,4 @@
-//! The program `varve-lab`: its lists, and its errors: one paragraph and exit code 1.
+//! Tests of the program `varve-lab`: its lists, and its errors (one paragraph and exit code 1).
 
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 

@@ -1,5 +1,5 @@
-//! Experiments on the memory-oriented engines, with a few rows. Each run compares the rows of every engine with
-//! what the transactions must have left, so these tests fail if an engine loses a change.
+//! Tests of the experiments on the memory-oriented engines, with a few rows. Each run compares the rows of
+//! every engine with what the transactions must have left, so these tests fail if an engine loses a change.
 
 use serde_json::Value;
 use varve_lab::stores::{ENGINES, VARIANTS};
@@ -46,7 +46,7 @@ fn ycsb_runs_on_every_engine() {
     assert!(text.contains("latencies are modelled") && text.contains("the paper has 8"), "{text}");
 }
 
-/// The same transactions have the same counts in each run, also in two partitions with a thread each.
+/// The same transactions have the same counts in each run, also in two partitions that each have a thread.
 #[test]
 fn counts_repeat() {
     let counts = || {
@@ -90,7 +90,8 @@ fn wear_and_footprint_are_counted_without_times() {
     }
 }
 
-/// Processes are killed by SIGKILL. The rows behind each start are compared with those of all commits before.
+/// Processes are killed by SIGKILL. After each start, the rows are compared with the rows of all earlier
+/// commits.
 #[test]
 fn every_engine_starts_behind_a_kill() {
     let (rows, _) = slice("nvm-recovery", 1);
@@ -107,7 +108,7 @@ fn every_engine_starts_behind_a_kill() {
     assert!(claims.iter().any(|claim| claim["bar"] == 20.0), "a start in less than 20 ms");
 }
 
-/// The conditions of TPC-C are checked behind each run, so an engine that loses an order fails here.
+/// The conditions of TPC-C are checked after each run, so an engine that loses an order fails here.
 #[test]
 fn tpcc_runs_on_every_engine() {
     let (rows, _) = slice("tpcc-engines", 1);
@@ -131,7 +132,7 @@ fn node_sizes_of_nvm_cow_differ_in_what_they_store() {
     let points = of_kind(&rows, "engine").into_iter();
     let stored: Vec<f64> = points.map(|row| number(row, "stored_bytes")).collect();
     assert_eq!(stored.len(), 6);
-    // With few rows, larger nodes mean fewer copied levels as well as longer copies.
+    // With few rows, larger nodes have two effects: fewer levels are copied, and each copy is longer.
     assert!(stored.first() != stored.last(), "{stored:?}");
 }
 
@@ -144,13 +145,15 @@ fn longer_syncs_make_changes_slower_and_reads_not() {
     for row in points {
         let tps = |model: &str| row["modelled_tps"][model]["median"].as_f64().expect("a model");
         let is_read = row["factors"]["load"] == "read-only";
-        // The engine nvm_cow waits once for a batch, so the difference is small where few transactions change.
+        // The engine nvm_cow waits once for each batch, so the difference is small if few transactions change
+        // rows.
         assert!(tps("10000 ns") < tps("10 ns") || is_read, "{row}");
         assert!(tps("10000 ns") > 0.9 * tps("10 ns") || !is_read, "{row}");
     }
 }
 
-/// Undo logs, write-ahead logs and directories take time under updates, and the categories are all of the time.
+/// Undo logs, write-ahead logs and directories take time under updates, and the categories together have all
+/// the time.
 #[test]
 fn the_time_of_every_engine_is_split() {
     let (rows, _) = slice_of("nvm-breakdown", 1, &["load=write-heavy"]);
@@ -161,7 +164,7 @@ fn the_time_of_every_engine_is_split() {
         let all: f64 = ["storage", "recovery", "index", "other"].into_iter().map(share).sum();
         assert!((all - 1.0).abs() < 1e-6, "{row}");
         assert!(share("index") > 0.0 && share("storage") > 0.0, "{row}");
-        // Other engines write their log once for a group, which a few samples can miss.
+        // Other engines write their log once for each group, and a few samples can miss this write.
         assert!(share("recovery") > 0.0 || row["factors"]["engine"] != "nvm_inplace", "{row}");
     }
     let claims = of_kind(&rows, "claim");
@@ -175,7 +178,7 @@ fn two_partitions_are_compared_with_one() {
     assert_eq!(partitions.len(), ENGINES.len());
     for row in partitions {
         assert_eq!(row["counts_repeat"], true, "{row}");
-        // A round of the slow engines may take long enough to be judged, on a slow machine.
+        // On a slow machine, a round of the slow engines may take long enough to be judged.
         let is_fast = row["factors"]["engine"] == "nvm_inplace";
         assert!(
             !is_fast || row["not_judged"].is_string(),
@@ -207,7 +210,7 @@ fn operations_are_compared_with_the_cost_model() {
         assert!(number(row, "stored_bytes") >= least, "{row}");
         let parts: f64 =
             row["stored_by_part"].as_object().expect("parts").values().filter_map(Value::as_f64).sum();
-        // Without a store among the samples, there is no split.
+        // If no sample has a store, there is no split.
         assert!(parts == 0.0 || (parts - number(row, "stored_bytes")).abs() < 1.0, "{row}");
     }
     let is_asked =

@@ -1,5 +1,5 @@
-//! A small part of each experiment runs to its end, on small files and without emulation. The result rows say
-//! that they are not valid measurements, and no verdict is given.
+//! Tests that a small part of each experiment runs to its end, on small files and without emulation. The
+//! result rows say that they are not valid measurements, and no verdict is given.
 
 use std::path::Path;
 
@@ -12,12 +12,12 @@ fn lab_in<'o>(folder: &Path, scale: Scale, device: Device, out: &'o mut Vec<u8>)
     Lab::new(scale, device, (place(), place()), out).expect("a lab")
 }
 
-/// What the experiment prints: rows, and the other lines.
+/// Runs an experiment. Returns its output: rows, and the other lines.
 pub fn slice(name: &str, rounds: usize) -> (Vec<Value>, String) {
     slice_of(name, rounds, &[])
 }
 
-/// The same of points with these values alone.
+/// Runs an experiment, but measures only points with these values. Returns its output.
 pub fn slice_of(name: &str, rounds: usize, only: &[&str]) -> (Vec<Value>, String) {
     let device = Device::named("none", None).expect("the device that is there");
     let scale = Scale { rounds, ..Scale::TINY };
@@ -69,7 +69,7 @@ fn doublewrite_cost() {
     assert!(text.contains("not about real devices") && text.contains("times the pool"), "{text}");
 }
 
-/// A point is judged only beside a published value and on an emulated device that kept up.
+/// A point is judged only if it has a published value, and if the emulation of the device was fast enough.
 #[test]
 fn the_emulation_decides_what_counts() {
     let folder = tempfile::tempdir().expect("a temporary directory");
@@ -115,7 +115,7 @@ fn figure(row: &Value, group: &str, name: &str) -> f64 {
     row[group][name].as_f64().unwrap_or(0.0)
 }
 
-/// What Kang's variants write to the drive and to persistent memory is what their names say.
+/// Kang's variants write to the drive and to persistent memory what their names say.
 fn writes_as_named(points: &[&Value]) {
     let of = |name: &str| {
         let found = points.iter().find(|point| point["factors"]["variant"] == name);
@@ -262,7 +262,8 @@ fn latency_and_bytes_of_compression() {
     assert!(text.contains("getlinklist"), "{text}");
     let (rows, text) = slice("compression-write-amount", 1);
     let claims = of_kind(&rows, "claim");
-    // The paper compresses under atomic writes, and a drive that is not emulated promises none.
+    // The paper compresses pages under atomic writes, and a drive that is not emulated does not promise
+    // atomic writes.
     assert_eq!(claims.len(), 1);
     assert!(claims[0]["published"].is_null(), "{claims:?}");
     for point in of_kind(&rows, "point") {
@@ -290,8 +291,8 @@ fn loads_by_codec() {
     }
 }
 
-/// Pages in place are written twice, packed ones once and shorter; flash is said to be modelled; and so short
-/// an interval is nobody's proof.
+/// Pages in place are written twice, and packed pages once and shorter. Rows say that flash is modelled. An
+/// interval that is too short gets no verdict.
 #[test]
 fn wear_of_flash() {
     let ways = ["doublewrite", "packed lz4"];
@@ -306,7 +307,8 @@ fn wear_of_flash() {
         assert!(of("flash_bytes") >= of("host_bytes") * 0.9 && of("host_bytes") > 0.0, "{row}");
         assert!(of("log_apart_bytes") > 0.0 && of("overwritten_before") >= 0.2, "{row}");
     }
-    // Pages are counted before their writes are: at the ends of so short an interval some are missing.
+    // Pages are counted before their writes. So at the ends of a short interval some pages have no counted
+    // write.
     let of_a_page = |at: usize| wear[at]["host_bytes_of_a_page"].as_f64().expect("a figure");
     assert!(of_a_page(0) > 1.9 * 8192.0 && of_a_page(1) < 8192.0, "{} {}", of_a_page(0), of_a_page(1));
     assert!(
@@ -318,12 +320,14 @@ fn wear_of_flash() {
     let bars: Vec<f64> = claims.iter().filter_map(|claim| claim["bar"].as_f64()).collect();
     assert_eq!(bars, [2.0, 6.0]);
     let verdicts: Vec<&str> = claims.iter().filter_map(|claim| claim["verdict"].as_str()).collect();
-    // So small a database leaves the drive empty; with all of the log there is no bar.
+    // The small database leaves most of the drive empty. There is no bar for ratios that include the whole
+    // log.
     assert_eq!(verdicts, ["not_judged", "not_judged", "no_bar", "no_bar"]);
     assert!(text.contains("modelled") && text.contains("plain and in place"), "{text}");
 }
 
-/// Pages of all drives are told apart, every design is warmed alike, and the baseline asks no flash.
+/// Rows have separate counts for each drive, each design has the same warm-up, and the baseline sends no
+/// request to flash.
 #[test]
 fn designs_of_the_flash_cache() {
     let only = ["workload=tpcc", "size=200", "design=off", "design=dual-write", "design=lazy-cleaning"];
@@ -350,7 +354,7 @@ fn designs_of_the_flash_cache() {
     assert!(text.contains("hdd-8") && text.contains("of bound"), "{text}");
 }
 
-/// Scans with look-ups change nothing; and a cache may lie on the machine's own disk.
+/// Scans with look-ups change no data, and a cache may be on the machine's own disk.
 #[test]
 fn other_loads_and_drives_of_the_flash_cache() {
     let two = ["design=off", "design=dual-write"];
@@ -370,7 +374,7 @@ fn other_loads_and_drives_of_the_flash_cache() {
     }
 }
 
-/// What the throttle refuses; the published value is that of its own limit.
+/// The throttle refuses pages. The published value is the value for the thesis' own limit.
 #[test]
 fn throttle_of_the_flash_cache() {
     let (rows, _) =
@@ -383,7 +387,8 @@ fn throttle_of_the_flash_cache() {
     assert_eq!((&over_off["factors"]["queued"], &over_off["published"]), (&800.into(), &Value::Null));
 }
 
-/// A database is shut down, or let go of; both times it comes up again, answers and works.
+/// A database is shut down, or dropped without a shutdown. In both cases it starts again, answers a query and
+/// runs the load.
 #[test]
 fn from_peak_to_peak() {
     let (rows, text) =
@@ -424,7 +429,7 @@ fn from_peak_to_peak() {
     );
 }
 
-/// What the thesis measured of other schemes stands beside, and is no bar.
+/// Values that the thesis measured for other schemes are shown beside ours, and are no bar.
 #[test]
 fn other_schemes_from_peak_to_peak() {
     let only = [
@@ -448,7 +453,7 @@ fn other_schemes_from_peak_to_peak() {
     assert_eq!(published, [Some(3.5), Some(0.62), Some(3.5), Some(0.93)]);
 }
 
-/// The first query after starts with a small cache and a large one.
+/// Tests the first query after starts with a small cache and with a large cache.
 #[test]
 fn first_query_after_a_start() {
     let only = ["design=lazy-cleaning", "design=dual-write", "log budget=12", "log budget=6"];
@@ -482,8 +487,8 @@ fn first_query_after_a_start() {
     assert!(text.contains("first query s"), "{text}");
 }
 
-/// Pairs of rounds on two open databases: a ratio with its interval, and what records are of the flash
-/// traffic.
+/// Tests pairs of rounds on two open databases: a ratio with its interval, and the share of slot records in
+/// the flash traffic.
 #[test]
 fn what_it_costs_to_keep_a_flash_cache() {
     let only = ["design=dual-write", "scheme=none", "scheme=lazy-verification", "scheme=memory-mapped"];
@@ -511,8 +516,8 @@ fn what_it_costs_to_keep_a_flash_cache() {
     assert!(text.contains("meta bytes %") && text.contains("2 rounds"), "{text}");
 }
 
-/// Lazy cleaning by its limit; a cache that fills; and a scan that reads all of its table while a hot set is
-/// asked for.
+/// Tests lazy cleaning by its limit, a cache that fills, and a scan that reads its whole table while a hot
+/// set is read.
 #[test]
 fn a_flash_cache_over_time() {
     let (rows, _) = slice_of("flash-dirty-limit", 1, &["lambda=10", "lambda=90"]);
@@ -544,7 +549,7 @@ fn a_flash_cache_over_time() {
     let (lazy, inclusive) = (Some("lazy-cleaning"), Some("inclusive"));
     assert_eq!(told, [(lazy, Some(50)), (inclusive, Some(50)), (lazy, Some(1))]);
     for row in scans {
-        // 420 units of 48 KiB in rows of a seventh of a page.
+        // The database has 420 units of 48 KiB, and seven rows fit into a page.
         assert_eq!(row["scanned_rows"], 420 * (48 << 10) / (8192 / 7), "{row}");
         assert!(
             row["hit_rate_after"].as_f64() > Some(0.0) && row["warmth"]["is_steady"].is_boolean(),
@@ -555,7 +560,8 @@ fn a_flash_cache_over_time() {
     assert_eq!(bars, [Some(0.03), Some(0.03), None, None, Some(0.03), Some(0.03)]);
 }
 
-/// What each drive moves, over time; and checkpoints that bring pages home.
+/// Tests the bytes that each drive reads and writes over time, and checkpoints that write pages to the data
+/// files.
 #[test]
 fn traffic_and_checkpoints_of_a_flash_cache() {
     let (rows, text) =
@@ -582,7 +588,7 @@ fn traffic_and_checkpoints_of_a_flash_cache() {
     assert!(text.contains("sharp ones every"), "{text}");
 }
 
-/// A small table goes, on the file system that is there; the bar is for a larger one.
+/// A small table is dropped, on the file system of the directory. The bar is for a larger table.
 #[test]
 fn a_table_is_dropped_in_both_layouts() {
     let (rows, text) = slice_of("drop-table", 1, &["file system=here", "aged=false"]);
@@ -603,7 +609,7 @@ fn a_table_is_dropped_in_both_layouts() {
     assert!(text.contains("pages free s"), "{text}");
 }
 
-/// What is not asked for is not measured; a factor that no point has is an error.
+/// Points that the user has not asked for are not measured. A factor that no point has is an error.
 #[test]
 fn points_are_chosen_by_their_factors() {
     let (rows, _) = slice_of("doublewrite-cost", 1, &["variant=none", "variant=original"]);

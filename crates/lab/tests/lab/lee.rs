@@ -1,4 +1,5 @@
-//! The experiments of Lee run to their ends without emulation, on small tables. No time is judged then.
+//! Tests that the experiments of Lee run to their ends without emulation, on small tables. No time is judged
+//! then.
 
 use serde_json::Value;
 

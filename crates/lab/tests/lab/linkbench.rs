@@ -1,5 +1,5 @@
-//! LinkBench: its requests work, and its consistency conditions hold afterwards, in this process and over the
-//! protocol.
+//! Tests of LinkBench: its requests work, and its consistency conditions hold afterwards, in this process and
+//! over the protocol.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
@@ -45,7 +45,7 @@ fn leaves_what_it_promises(target: &dyn MeasuredDatabase) {
     assert!(rounds[0].transactions > 0);
     workload.verify(connection.as_mut()).unwrap();
     assert_eq!(broken(&workload.conditions(), connection.as_mut()).unwrap(), []);
-    // The sum stays what it was.
+    // The sum of the counts does not change.
     connection.simple("UPDATE counttable SET count = count + 1 WHERE id = (SELECT min(id) FROM counttable WHERE count > 0)").unwrap();
     connection.simple("UPDATE counttable SET count = count - 1 WHERE id = (SELECT max(id) FROM counttable WHERE count > 0)").unwrap();
     assert_eq!(broken(&workload.conditions(), connection.as_mut()).unwrap().len(), 1);
@@ -66,7 +66,7 @@ fn one_node_is_no_graph() {
     assert!(LinkBench::new(1).is_err());
 }
 
-/// Each request once, with what it must leave behind; afterwards a wrong count is found.
+/// Runs each request once, and checks what it must change. Afterwards the check must find a wrong count.
 #[test]
 fn requests_do_what_they_say() {
     let folder = tempfile::tempdir().expect("a temporary directory");
@@ -102,7 +102,7 @@ fn requests_do_what_they_say() {
     assert!(workload.verify(c.as_mut()).is_err());
 }
 
-/// Half of the requests are this one: it must find its links in order, and read no more than them.
+/// Half of the requests are of this kind. Such a request must find its links in order, and read no others.
 #[test]
 fn lists_links_by_their_index() {
     let folder = tempfile::tempdir().expect("a temporary directory");
@@ -118,7 +118,7 @@ fn lists_links_by_their_index() {
     assert!(plan.contains("id1_type") && plan.contains("Backward") && !plan.contains("Sort"), "{plan}");
 }
 
-/// The shares are those of the properties file, a request's kind by a request's kind.
+/// The shares of all kinds of requests are those of the properties file.
 #[test]
 fn asks_in_facebooks_shares() {
     let workload = LinkBench::new(300).expect("enough nodes");

@@ -1,4 +1,4 @@
-//! `varve-lab trace` draws what the view `varve_io_trace` of a server shows.
+//! Tests that `varve-lab trace` draws the requests that the view `varve_io_trace` of a server shows.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -15,7 +15,7 @@ fn draw(csv: &Path, out: &Path, more: &[&str]) -> Output {
     lab.unwrap()
 }
 
-/// The view as CSV. Its texts need no quotes.
+/// Returns the view as CSV. Its texts need no quotes.
 fn csv_of(rows: &[Row]) -> String {
     let value = |value: &Value| match value {
         Value::Text(text) => text.clone(),

@@ -1,5 +1,6 @@
-//! The experiments on joins and sorts run to their ends on small inputs. Modelled times of I/O are sums over
-//! requests, so they do not depend on the load of the machine. No test looks at a time of the processor.
+//! Tests that the experiments on joins and sorts run to their ends on small inputs. Modelled times of I/O are
+//! sums over requests, so they do not depend on the load of the machine. No test looks at a time of the
+//! processor.
 
 use serde_json::Value;
 
@@ -13,7 +14,7 @@ fn number(row: &Value, path: &str) -> f64 {
     row.pointer(path).and_then(Value::as_f64).unwrap_or(f64::NAN)
 }
 
-/// The row of a join on a drive.
+/// Returns the row of a join on a drive.
 fn join<'r>(rows: &'r [Value], name: &str, drive: &str) -> &'r Value {
     let is_it = |row: &&&Value| text(row, "join") == name && text(row, "drive") == drive;
     let all = of_kind(rows, "join");
@@ -57,7 +58,7 @@ fn join_buffer_compares_four_joins_on_two_drives() {
     assert!(shown.contains("not about real devices"), "{shown}");
 }
 
-/// Without the join that table 2.5 has, nothing is said about a processor like the source's.
+/// If the join of table 2.5 is not measured, there is no row about a processor like the publication's.
 #[test]
 fn the_processor_of_the_source_needs_its_join() {
     let only = ["megabytes=500", "join=block nested loops,join=hybrid hash"];

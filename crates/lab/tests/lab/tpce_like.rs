@@ -1,4 +1,4 @@
-//! tpce-like: its transactions run without general queries, keep its sums, and come in TPC-E's shares.
+//! Tests of tpce-like: its transactions run without general queries, keep its sums, and have TPC-E's shares.
 
 use varve_bench::database::MeasuredDatabase;
 use varve_bench::driver::{Plan, run};
@@ -10,7 +10,8 @@ use varve_lab::tpce_like::TpceLike;
 const PLAN: Plan = Plan { threads: 3, rounds: 1, seconds: 1, warm_seconds: 0 };
 const POOL_BYTES: usize = 16 << 20;
 
-/// Every one of its transactions runs on the fast path and keeps the sums; a trade that nobody settled is noticed.
+/// Each transaction of tpce-like is a short statement or several of them, and keeps the sums. The check finds
+/// a trade that was not settled.
 #[test]
 fn tpce_like() {
     let folder = tempfile::tempdir().expect("a temporary directory");

@@ -159,7 +159,7 @@ impl Worker<'_> {
     }
 }
 
-/// The facts in the catalog, without tables and indexes.
+/// Returns the facts in the catalog, without tables and indexes.
 pub(super) fn facts(catalog: &Catalog) -> Vec<(String, String)> {
     let mut facts = Vec::new();
     facts.extend(catalog.views().map(|view| (format!("view/{}", view.name), view.text.clone())));
@@ -185,7 +185,7 @@ pub(super) fn facts(catalog: &Catalog) -> Vec<(String, String)> {
     facts
 }
 
-/// Names of objects that do not exist, and objects that are not found by their names.
+/// Returns names of objects that do not exist, and objects that are not found by their names.
 pub(super) fn contradictions(catalog: &Catalog) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut known: BTreeSet<ObjectId> = catalog.schemas().map(|s| s.id).collect();

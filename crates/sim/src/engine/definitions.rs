@@ -121,7 +121,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// A random fast algorithm, so that the tests take less time.
+    /// Returns a random fast algorithm, so that the tests take less time.
     fn some_storage(&mut self, now: StorageOptions) -> StorageOptions {
         let quick = [Algorithm::None, Algorithm::Lz4, Algorithm::Snappy, Algorithm::Zlib, Algorithm::Zstd];
         let algorithm = quick.get(self.dice(quick.len() as u64 + 1) as usize);
@@ -145,7 +145,7 @@ impl Worker<'_> {
     }
 }
 
-/// The text of the expected fact about a table's storage.
+/// Returns the text of the expected fact about a table's storage.
 pub(super) fn stored_as(storage: StorageOptions) -> Option<String> {
     storage.compression.map(|how| format!("{} {}", how.algorithm, how.level))
 }

@@ -84,7 +84,7 @@ impl Worker<'_> {
         }
     }
 
-    /// A parent that may exist. It is often one of the newest, so that sessions use the same parents.
+    /// Returns a parent that may exist. It is often one of the newest, so that sessions use the same parents.
     fn some_parent(&mut self) -> i64 {
         let newest = self.newest_parent(|_| true);
         if let Some(id) = newest.filter(|_| self.dice(8) > 0) {
@@ -169,7 +169,7 @@ impl Worker<'_> {
     }
 }
 
-/// Whether a child refers to a parent. The child may be committed, or the transaction's own.
+/// Returns whether a child refers to a parent. The child may be committed, or the transaction's own.
 fn has_child(txn: &mut Transaction, children: &Table, parent: i64) -> Result<bool, String> {
     let def = children.def();
     let mut lower = Vec::new();
@@ -188,7 +188,7 @@ fn has_child(txn: &mut Transaction, children: &Table, parent: i64) -> Result<boo
     Ok(found)
 }
 
-/// Children without their parents.
+/// Returns the children without their parents.
 pub(super) fn orphans(txn: &mut Transaction) -> Result<Vec<String>, String> {
     let catalog = txn.catalog();
     let (Some(parents), Some(children)) = (catalog.table(SCHEMA, PARENTS), catalog.table(SCHEMA, CHILDREN))
@@ -200,7 +200,7 @@ pub(super) fn orphans(txn: &mut Transaction) -> Result<Vec<String>, String> {
     Ok(orphans.map(|(id, child)| format!("child {id} has no parent {}", child.balance)).collect())
 }
 
-/// All rows of a table.
+/// Returns all rows of a table.
 pub(super) fn rows(txn: &mut Transaction, def: &TableDef) -> Result<Vec<(i64, Row)>, String> {
     let table = txn.table(def).map_err(text)?;
     let mut found = Vec::new();

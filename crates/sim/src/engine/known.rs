@@ -33,7 +33,7 @@ pub(super) fn read(db: &Arc<Database>) -> Result<Model, String> {
     Ok(model)
 }
 
-/// The last number of a key that each session has made.
+/// Returns the last number of a key that each session has made.
 pub(super) fn last_keys(model: &Model) -> [u64; SESSIONS] {
     let mut last = [0; SESSIONS];
     let tables = model.tables.iter().filter(|(name, _)| *name != NUMBERED);

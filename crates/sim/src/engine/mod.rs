@@ -41,7 +41,7 @@ const SESSIONS: usize = 3;
 /// The number of keys of one session.
 const KEYS: u64 = 120;
 const TABLES_MAX: u64 = 4;
-/// After a recovery there are 1, 2, 4, ... more commits.
+/// After a recovery, the workload makes 1, 2, 4, ... more commits.
 const COMMITS_AFTER_BITS: u64 = 6;
 /// The table whose keys come from a sequence, and the sequence.
 const NUMBERED: &str = "numbered";
@@ -97,7 +97,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// A workload with this number of commits.
+    /// Returns a workload with this number of commits.
     pub fn new(commits: usize) -> Engine {
         let (part, page_bytes) = (Part::Doublewrite, PAGE_BYTES);
         Engine { commits, load: None, part, pool_pages: 96, page_bytes, plant: Plant::Nothing }
@@ -107,8 +107,8 @@ impl Engine {
         Self::open_as(self.config(part, devices))
     }
 
-    /// Opens the devices after a crash, with the configuration that the part has at its end. A part that
-    /// moves the database may have to finish the move first.
+    /// Opens the database on its devices after a crash, with the configuration that the part has at its end.
+    /// A part that moves the database may have to finish the move first.
     fn open_again(&self, devices: &Devices) -> Result<Arc<Database>, String> {
         let config = self.config(self.part, devices);
         if self.part.moves() { open_or_drain(config, devices, Self::open_as) } else { Self::open_as(config) }
@@ -153,8 +153,8 @@ struct Worker<'a> {
     places: bool,
     plant: Plant,
     committed: Model,
-    /// Set if a commit failed because the database stopped. Whether it is committed is known only after a
-    /// restart.
+    /// Whether a commit failed because the database stopped. Only a restart shows whether the transaction is
+    /// committed.
     in_doubt: bool,
     sessions: [Option<Session>; SESSIONS],
     next_key: [u64; SESSIONS],
@@ -236,7 +236,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Writes pages from the pool, and sometimes from persistent memory home.
+    /// Writes pages from the pool, and sometimes from persistent memory to the data files.
     fn write_some(&mut self) -> Done {
         let pages = 1 + self.dice(20) as usize;
         self.db.pager().tick_write(pages).map_err(text)?;
@@ -276,7 +276,7 @@ impl Worker<'_> {
         self.read_back(session, slot)
     }
 
-    /// The tables into which any row may be written.
+    /// Returns the tables into which any row may be written.
     fn plain_tables(&self) -> impl Iterator<Item = &String> {
         self.committed.tables.keys().filter(|name| name.starts_with('t'))
     }
@@ -287,7 +287,7 @@ impl Worker<'_> {
         self.plain_tables().nth(at).cloned().unwrap_or_default()
     }
 
-    /// A key of this session. New keys ascend.
+    /// Returns a key of this session. With `fresh`, the key is new and higher than earlier ones.
     fn some_key(&mut self, slot: usize, fresh: bool) -> i64 {
         let number = if fresh {
             self.next_key[slot] += 1;
@@ -323,7 +323,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Inserts, updates or deletes one row, whatever is possible.
+    /// Inserts, updates or deletes one row, depending on what is possible.
     fn write_row(&mut self, session: &mut Session, slot: usize) -> Done {
         let name = self.some_table();
         let fresh = self.load == Load::Growing && self.dice(3) > 0 || self.dice(4) == 0;
@@ -440,8 +440,8 @@ fn image_of(def: &TableDef, id: i64, row: &Row) -> Result<RowImage, String> {
     RowImage::encode(def.row_schema(), &data_of(def, id, row)).map_err(text)
 }
 
-/// Digest of all tables and of the facts in the catalog. Adds a damage for each index that does not match its
-/// table.
+/// Returns the digest of all tables and of the facts in the catalog. Adds a damage for each index that does
+/// not match its table.
 fn digest(db: &Arc<Database>, damages: &mut Vec<String>) -> Result<u64, String> {
     let mut txn = db.begin(Isolation::ReadCommitted);
     txn.start_statement();

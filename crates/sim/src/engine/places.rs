@@ -1,4 +1,4 @@
-//! Tablespaces that come and go, and tables and indexes that move between them.
+//! A workload that creates and drops tablespaces, and moves tables and indexes between them.
 //!
 //! Invariants
 //! 1. A move changes no fact and no row of the model.
@@ -29,7 +29,7 @@ impl Worker<'_> {
         }
     }
 
-    /// A random tablespace, or none. None if there are no tablespaces in this run.
+    /// Returns a random tablespace, or `None`. If the run has no tablespaces, returns `None`.
     pub(super) fn some_tablespace(&mut self) -> Option<SpaceId> {
         if !self.places {
             return None;

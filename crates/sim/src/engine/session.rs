@@ -6,7 +6,7 @@
 //! 2. Under REPEATABLE READ a session sees the rows that were committed at its first statement, and its own
 //!    changes.
 //!
-//! The session does not know which other transactions have committed; the worker tells it.
+//! This module does not know which other transactions have committed. The worker passes the committed state.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ impl Session {
         }
     }
 
-    /// The row that this session should see.
+    /// Returns the row that this session should see.
     pub(super) fn expected<'a>(&'a self, committed: &'a Model, table: &str, id: i64) -> Option<&'a Row> {
         let own = self.effects.iter().rev().find_map(|effect| match effect {
             Effect::Put(name, key, row) if name == table && *key == id => Some(Some(row)),
@@ -51,7 +51,7 @@ impl Session {
         own.unwrap_or_else(|| seen.tables.get(table)?.rows.get(&id).map(|(row, _)| row))
     }
 
-    /// XOR of the hashes of the rows that this session should see in a table.
+    /// Returns the XOR of the hashes of the rows that this session should see in a table.
     pub(super) fn expected_sum(&self, committed: &Model, table: &str) -> u64 {
         let seen = self.snapshot.as_ref().unwrap_or(committed);
         let mut rows = seen.tables.get(table).map(|table| table.rows.clone()).unwrap_or_default();
@@ -75,7 +75,7 @@ impl Session {
     }
 }
 
-/// The key of a row.
+/// Returns the key of a row.
 pub(super) fn key(def: &TableDef, id: i64) -> Vec<u8> {
     let mut key = Vec::new();
     def.push_key(&mut key, 0, &Datum::Int8(id));
@@ -85,18 +85,18 @@ pub(super) fn key(def: &TableDef, id: i64) -> Vec<u8> {
 /// The number of columns of a new test table.
 pub(super) const COLUMNS: usize = 4;
 
-/// The columns of a row.
+/// Returns the columns of a row.
 pub(super) fn data(id: i64, row: &Row) -> [Datum<'_>; COLUMNS] {
     [Datum::Int8(id), Datum::Int4(row.group), Datum::Int8(row.balance), Datum::Text(&row.body)]
 }
 
-/// The columns of a row, for a table that may have more columns.
+/// Returns the columns of a row, for a table that may have more columns.
 pub(super) fn data_of<'a>(def: &TableDef, id: i64, row: &'a Row) -> Vec<Datum<'a>> {
     let more = def.columns.len().saturating_sub(COLUMNS);
     data(id, row).into_iter().chain(std::iter::repeat_n(Datum::Null, more)).collect()
 }
 
-/// The id and the row in a stored row, or an error.
+/// Returns the id and the row in a stored row, or an error.
 pub(super) fn stored(row: RowRef<'_>) -> Result<(i64, Row), String> {
     match (row.get(0), row.get(1), row.get(2), row.get(3)) {
         (Datum::Int8(id), Datum::Int4(group), Datum::Int8(balance), Datum::Text(body)) => {
@@ -106,12 +106,12 @@ pub(super) fn stored(row: RowRef<'_>) -> Result<(i64, Row), String> {
     }
 }
 
-/// The primary key of a test table.
+/// Returns the primary key of a test table.
 pub(super) fn primary_key(table: &str) -> PrimaryKey {
     PrimaryKey { name: format!("{table}_pkey"), columns: vec![0] }
 }
 
-/// A test table. Its name decides whether its rows lie by columns.
+/// Returns a test table. The name decides whether the leaves of the table are stored by columns.
 pub(super) fn new_table(name: &str, primary_key: Option<PrimaryKey>) -> NewTable {
     let column = |name, column_type| ColumnDef { not_null: true, ..ColumnDef::new(name, column_type) };
     let columns = vec![

@@ -42,7 +42,7 @@ fn mark(thread: usize, number: usize, acknowledged: bool) -> u64 {
     (thread as u64) << 40 | (number as u64) << 1 | u64::from(acknowledged)
 }
 
-/// The last commit of a thread that was acknowledged, or begun, before a cut.
+/// Returns the last commit of a thread that was acknowledged, or begun, before a cut.
 fn last(marks: &[u64], thread: usize, acknowledged: bool) -> usize {
     let of_thread = marks.iter().filter(|mark| (**mark >> 40) as usize == thread);
     let of_kind = of_thread.filter(|mark| (**mark & 1 == 1) == acknowledged);

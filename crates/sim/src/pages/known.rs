@@ -62,7 +62,7 @@ impl Known {
     }
 }
 
-/// The entries of the root page.
+/// Returns the entries of the root page.
 fn listed(pager: &Pager) -> Result<Vec<u64>, String> {
     let root = pager.fix_s(PageId::ROOT, Access::Random).map_err(text)?;
     Ok((0..PAGES_MAX as u64).map(|entry| word_of(&root, entry)).collect())
@@ -73,7 +73,7 @@ fn word_of(page: &[u8], word: u64) -> u64 {
     page.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_le_bytes)
 }
 
-/// Digest of all pages that the root lists.
+/// Returns the digest of all pages that the root lists.
 pub(super) fn digest(pager: &Pager) -> Result<u64, String> {
     let mut digest = 0;
     for (entry, number) in listed(pager)?.into_iter().enumerate().filter(|(_, number)| *number != 0) {

@@ -29,11 +29,11 @@ use crate::rng::Rng;
 use crate::search::{Recovered, Subject, WRONG, Workbench, guarded, outcome, went_on};
 
 pub(crate) const PAGE_BYTES: usize = 4096;
-/// After a recovery there are 1, 2, 4, ... more commits.
+/// After a recovery, the workload makes 1, 2, 4, ... more commits.
 const COMMITS_AFTER_BITS: u64 = 8;
 
-/// The number of commits after a recovery. It is usually small, because the pages that a recovery leaves in
-/// memory are soon evicted.
+/// Returns the number of commits after a recovery. It is usually small, because the pages that a recovery
+/// leaves in memory are soon evicted.
 fn commits_after(rng: &mut Rng) -> usize {
     let bits = 1 + rng.below(COMMITS_AFTER_BITS);
     1 << rng.below(bits)
@@ -43,7 +43,7 @@ fn commits_after(rng: &mut Rng) -> usize {
 /// of it matter.
 const PAGES_MAX: usize = 150;
 
-/// The number of words of a page with this size.
+/// Returns the number of words of a page with this size.
 fn words(page_bytes: usize) -> u64 {
     (page_bytes - PAGE_HEADER_BYTES) as u64 / 8
 }
@@ -92,13 +92,13 @@ pub struct Pages {
 }
 
 impl Pages {
-    /// A workload with this number of mini-transactions.
+    /// Returns a workload with this number of mini-transactions.
     pub fn new(commits: usize) -> Pages {
         Pages { commits, load: None, part: Part::Doublewrite, page_bytes: PAGE_BYTES, frames: FEW }
     }
 
-    /// A workload whose pages all fit into memory, so they are rarely written. After the crash there is less
-    /// memory.
+    /// Returns a workload whose pages all fit into memory, so they are rarely written. After the crash there
+    /// is less memory.
     pub fn hoard(commits: usize) -> Pages {
         Pages { load: Some(Load::Hoarding), frames: MANY_THEN_FEW, ..Pages::new(commits) }
     }
@@ -107,8 +107,8 @@ impl Pages {
         Self::open_as(self.config(part, devices, frames))
     }
 
-    /// Opens the devices after a crash, with the configuration that the part has at its end. A part that
-    /// moves the database may have to finish the move first.
+    /// Opens the database on its devices after a crash, with the configuration that the part has at its end.
+    /// A part that moves the database may have to finish the move first.
     fn open_again(&self, devices: &Devices) -> Result<Pager, String> {
         let config = self.config(self.part, devices, self.frames[1]);
         if self.part.moves() { open_or_drain(config, devices, Self::open_as) } else { Self::open_as(config) }
@@ -191,15 +191,16 @@ impl Pages {
 /// A part of a run, on one open pager.
 struct Stage {
     part: Part,
-    /// The number of commits at which it ends.
+    /// The number of commits at which the stage ends.
     commits: usize,
     /// Whether all pages are read and compared at the end.
     reads: bool,
-    /// Whether it ends with a crash and not with a clean shutdown.
+    /// Whether the stage ends with a crash instead of a clean shutdown.
     is_last: bool,
 }
 
-/// A configuration in which all events come soon: small pages, pool, log and files, and no threads.
+/// Returns a configuration in which all events happen soon: pages, pool, log and files are small, and there
+/// are no threads.
 pub fn small_config(devices: &Devices) -> PagerConfig {
     PagerConfig {
         page_size: PAGE_BYTES,
@@ -207,7 +208,7 @@ pub fn small_config(devices: &Devices) -> PagerConfig {
         log_segment_bytes: 64 << 10,
         log_capacity_bytes: 512 << 10,
         checkpoint: CheckpointConfig { kind: CheckpointKind::Indirect, interval_ms: 1000, log_fraction: 0.5 },
-        // Crash images are copies.
+        // A crash image is a copy of a database, which a start would refuse otherwise.
         accepts_copy: true,
         background: false,
         growth_extents: 1,
@@ -276,8 +277,8 @@ impl Subject for Pages {
         let mut pager = self.open_again(&bench.devices)?;
         bench.history.opened();
         Self::begin_empty(&pager, bench)?;
-        // One of three runs is shut down once, and may continue with another part. A part that moves then
-        // arrives at its place.
+        // One of three runs is shut down once, and may continue with another part. A part that moves the
+        // database completes the move then.
         let is_shut_down = bench.rng.one_in(3) || self.part.moves();
         let (stages, reads) = (1 + usize::from(is_shut_down), bench.rng.one_in(2));
         let mut part = self.part;

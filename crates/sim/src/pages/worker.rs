@@ -34,7 +34,7 @@ pub(super) struct Worker<'a> {
     /// Whether the pager may be shut down at the end of the workload. Otherwise the worker that continues
     /// with another part shuts it down.
     pub(super) is_last: bool,
-    /// Whether all pages of [`Load::Hoarding`] were made.
+    /// Whether all pages of [`Load::Hoarding`] were created.
     hoards: bool,
     /// Pages of the segment that will be dropped as a whole, and its owner.
     burst: Option<(u32, Vec<usize>)>,
@@ -116,7 +116,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Writes pages from the pool, and sometimes from persistent memory home.
+    /// Writes pages from the pool, and sometimes from persistent memory to the data files.
     fn write_some(&mut self) -> Done {
         let pages = 1 + self.bench.rng.below(20) as usize;
         self.pager.tick_write(pages).map_err(text)?;
@@ -135,7 +135,7 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    /// A random entry: of a listed page that is not in the burst, or an empty one.
+    /// Returns a random entry: of a listed page that is not in the burst, or an empty one.
     fn pick(&mut self, listed: bool) -> Option<usize> {
         let of_burst = |at: &usize| self.burst.as_ref().is_some_and(|(_, entries)| entries.contains(at));
         let fits = |at: &usize| (self.pages[*at] != 0) == listed && !of_burst(at);
@@ -155,10 +155,11 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Makes and drops a segment, in one of two situations. In the first, some of its pages are dirty, and
-    /// nothing older. Just before a checkpoint they no longer hold the redo position back, although nothing
-    /// of the drop is durable yet. In the second, the whole segment is stable and not in the log any more. A
-    /// crash that undoes the drop then finds the pages where they were written, or nowhere.
+    /// Makes and drops a segment, in one of two situations. In the first situation, some pages of the segment
+    /// are dirty, and no other page has older changes. Just before a checkpoint, these pages no longer hold
+    /// the redo position back, although nothing of the drop is durable yet. In the second situation, the
+    /// whole segment is stable, and the log no longer has its changes. If a crash undoes the drop, the pages
+    /// must still be where they were written.
     fn fleet(&mut self) -> Done {
         self.pager.tick_write(1000).map_err(text)?;
         let pages = 3 + self.bench.rng.below(6);

@@ -6,10 +6,10 @@ use varve_sim::engine::{Engine, covering_seeds};
 use varve_sim::pages::{Load, Pages};
 use varve_sim::{Part, Plan, SearchResult, search};
 
-/// Crash images: a slice of `VARVE_CRASH_IMAGES`, or this many.
+/// The number of crash images, unless `VARVE_CRASH_IMAGES` sets it. This test gets a fraction of that number.
 const IMAGES: usize = 700;
 
-/// What the workloads must come by, or the images show less than they seem to.
+/// Points in the code that the workloads must reach. Otherwise the images would test less than they seem to.
 const EVENTS: [&str; 6] = [
     "compressions: forms noted",
     "ddl: table rewritten",

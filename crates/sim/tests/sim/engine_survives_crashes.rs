@@ -1,17 +1,18 @@
-//! Two thousand crash images of the engine, under each workload. After recovery every acknowledged commit is
-//! there, no commit is there in part, and the database's own check finds no damage.
+//! Tries two thousand crash images of the engine, under each workload. After recovery every acknowledged
+//! commit is there, no commit is there in part, and the database's own check finds no damage.
 
 use std::io::Write;
 
 use varve_sim::engine::{Engine, covering_seeds};
 use varve_sim::{Plan, SearchResult, search};
 
-/// Crash images: half of `VARVE_CRASH_IMAGES`, or this many.
+/// The number of crash images, unless `VARVE_CRASH_IMAGES` sets it. This test gets half of that number.
 const IMAGES: usize = 2000;
-/// Mean processor time to open, recover and check one, in milliseconds.
+/// The most milliseconds of processor time that opening, recovering and checking an image may take on
+/// average.
 const EACH_MS_MAX: f64 = 20.0;
 
-/// What the workloads must come by, or the images show less than they seem to.
+/// Points in the code that the workloads must reach. Otherwise the images would test less than they seem to.
 const EVENTS: [&str; 27] = [
     "catalog: nothing is kept about an object any more",
     "checkpoint",
@@ -54,7 +55,8 @@ fn two_thousand_crash_images() {
         println!("seed {seed}: {}", one.summary());
         found.add(one);
     }
-    // Not through the macro, which the test runner would swallow: the average is to be seen.
+    // The test runner hides output of the macro `eprintln!`, and the average should be visible. So the test
+    // writes to standard error directly.
     let _ = writeln!(std::io::stderr(), "crash images of the engine: {}", found.summary());
     println!("reached: {:#?}", found.reached);
     assert!(found.failures.is_empty(), "{:#?}", found.failures);

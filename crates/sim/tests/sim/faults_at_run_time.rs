@@ -8,11 +8,11 @@ use varve_sim::pages::Pages;
 use varve_sim::sweep::{Make, Outcome, Row, kinds, sweep};
 use varve_sim::{Part, Rng, STOPPED, Subject, some_rule, try_fault, try_relieved_fault};
 
-/// Numbers left out between two that are tried.
+/// The distance between two operation numbers that are tried.
 const STEP: u64 = 97;
-/// The same for faults that are lifted, after which the database goes on.
+/// The same distance for faults that end, after which the database must continue.
 const STEP_LIFTED: u64 = 31;
-/// Faults of each part, chosen by their seeds.
+/// The number of faults for each part. Seeds choose them.
 const FAULTS_OF_A_PART: u64 = 8;
 
 fn slice(subject: &str, make: Make, seed: u64) {
@@ -59,8 +59,7 @@ fn anything_fails_anywhere() {
     assert!(hits > 20, "only {hits} of 60 faults ever came by");
 }
 
-/// A few of the faults that `make faults` tries one by one, over everything that a database can be put
-/// together from.
+/// Tries a few of the faults that `make faults` tries one by one, with all configurations.
 #[test]
 fn anything_fails_anywhere_in_any_part() {
     let (mut hits, mut tried) = (0, 0);
@@ -77,7 +76,7 @@ fn anything_fails_anywhere_in_any_part() {
     assert!(hits * 3 > tried, "only {hits} of {tried} faults ever came by");
 }
 
-/// Full devices that get room again, over the same.
+/// Tries full devices that get space again, with all configurations.
 #[test]
 fn any_part_goes_on_when_there_is_room_again() {
     let (mut hits, mut went_on) = (0, 0);
@@ -99,7 +98,8 @@ fn any_part_goes_on_when_there_is_room_again() {
     assert!(hits > 5 && went_on > 0, "{hits} came by, {went_on} met errors and went on");
 }
 
-/// A device that is full for some growths in a row and then has room again: whether that hit.
+/// Runs a workload on a device that is full for several growths of a file in a row, and then has space again.
+/// Returns whether the fault happened.
 fn goes_on(subject: &dyn Subject, commits: usize, space: Space, first: u64) -> bool {
     let when = When::Between(first, first + 4);
     let fault = Fault::Fails(ErrorKind::NoSpace);
@@ -112,17 +112,18 @@ fn goes_on(subject: &dyn Subject, commits: usize, space: Space, first: u64) -> b
     tried.fired
 }
 
-/// Found so: a file that could not be made shorter for lack of room stopped the database.
+/// Found by this test: a file that could not be shortened for lack of space stopped the database.
 #[test]
 fn once_there_is_room_again_the_database_goes_on_without_a_restart() {
-    // The first growths make the database itself.
+    // The first growths of files create the database itself.
     for (space, first) in [(Space::Data, 6), (Space::Rollback, 4), (Space::Log, 3)] {
         let mut hits = 0;
         for first in first..first + 4 {
             hits += usize::from(goes_on(&Engine::new(300), 300, space, first));
             hits += usize::from(goes_on(&Pages::new(2500), 2500, space, first));
             let packed = Pages { part: Part::Packed, ..Pages::new(2500) };
-            // Its maps are made, too, and room for the pages that its spaces promise.
+            // The creation of a packed database has more growths: for the page maps, and for the space that
+            // is reserved for pages.
             hits += usize::from(goes_on(&packed, 2500, space, first + 8));
         }
         assert!(hits > 0, "no growth of {} was ever refused", space.name());

@@ -1,15 +1,15 @@
-//! The crash tests on real files. They also test paths, descriptors, direct I/O and the kernel.
+//! Runs the crash tests on real files. They also test paths, descriptors, direct I/O and the kernel.
 
 use varve_device::{plant, planted_hits};
 use varve_sim::engine::Engine;
 use varve_sim::pages::Pages;
 use varve_sim::{Medium, Part, Plan, SearchResult, Subject, search};
 
-/// Crash images: a slice of `VARVE_CRASH_IMAGES`, or this many of raw pages, of the engine, and of logs of
-/// another capacity.
+/// The numbers of crash images of raw pages, of the engine, and of logs with another capacity, unless
+/// `VARVE_CRASH_IMAGES` is set. Then each number is a fraction of that one.
 const IMAGES: [usize; 3] = [120, 40, 60];
 
-/// Each has files, or a way to open them, that the others lack.
+/// Each of these parts has files, or a way to open files, that the other parts lack.
 const PARTS: [Part; 6] = [
     Part::Doublewrite,
     Part::FullPageLog,
@@ -68,7 +68,8 @@ fn a_log_of_another_capacity() {
     judge("logs", &found, images, &events);
 }
 
-/// A whole path given to a directory for a name: in memory all names were plain once, and nothing complained.
+/// A caller passes a whole path where a directory expects a name. Found earlier: directories in memory
+/// accepted such a path, so no test failed.
 #[test]
 fn a_path_that_is_taken_for_a_name_is_found() {
     plant(Some("log: a file beyond the capacity is removed by its path"));

@@ -1,11 +1,13 @@
 //! A database moves into persistent memory, out of it, or to another region, and crashes at any step of the
-//! move. It then opens in the old or the new place, can finish the move, and has the same contents.
+//! move. After the crash, the database opens in the old or the new place, can finish the move, and has the
+//! same contents.
 
 use varve_sim::engine::{Engine, Load};
 use varve_sim::pages::Pages;
 use varve_sim::{Part, Plan, SearchResult, search};
 
-/// Crash images: a slice of `VARVE_CRASH_IMAGES`, or this many of raw pages and of the engine.
+/// The numbers of crash images of raw pages and of the engine, unless `VARVE_CRASH_IMAGES` is set. Then each
+/// number is a fraction of that one.
 const IMAGES: [usize; 2] = [420, 210];
 
 fn images(at: usize) -> usize {
@@ -26,7 +28,7 @@ fn raw_pages() {
     let (images, mut found) = (images(0), SearchResult::default());
     for (seed, part) in (0..).zip(Part::MOVES) {
         let commits = [60, 300, 900][seed as usize % 3];
-        // Some with more to redo, behind a move, than fits into memory.
+        // In some runs, redo after a move changes more pages than fit into memory.
         let pages = if seed % 2 == 0 { Pages::new(commits) } else { Pages::hoard(commits) };
         found.add(search(&Pages { part, ..pages }, Plan::new(seed, images / Part::MOVES.len())));
     }
@@ -42,7 +44,7 @@ fn raw_pages() {
     judge("pages", &found, images, &events);
 }
 
-/// With transactions that the crash ended: the region is left before they are undone.
+/// The crash ends transactions. The database leaves the region before these transactions are undone.
 #[test]
 fn the_engine() {
     let (images, mut found) = (images(1), SearchResult::default());

@@ -5,11 +5,12 @@ use varve_sim::engine::{Engine, covering_seeds};
 use varve_sim::pages::Pages;
 use varve_sim::{Part, Plan, SearchResult, search};
 
-/// Crash images: `VARVE_CRASH_IMAGES`, or so many, of which the engine's share is this.
+/// The number of crash images, unless `VARVE_CRASH_IMAGES` sets it, and the number of these images that are
+/// of the engine.
 const IMAGES: usize = 2000;
 const ENGINE_IMAGES: usize = 600;
 
-/// What the workloads must come by, or the images show less than they seem to.
+/// Points in the code that the workloads must reach. Otherwise the images would test less than they seem to.
 const EVENTS: [&str; 12] = [
     "doublewrite: batch",
     "doublewrite: single page",
@@ -25,7 +26,7 @@ const EVENTS: [&str; 12] = [
     "region files: written durably",
 ];
 
-/// Under the engine some come by too seldom.
+/// The points that the engine reaches often enough. It reaches the others too rarely.
 const EVENTS_OF_ENGINE: [&str; 5] = [
     "log: segment recycled",
     "nvm: flushed home",
@@ -34,7 +35,7 @@ const EVENTS_OF_ENGINE: [&str; 5] = [
     "region files: written durably",
 ];
 
-/// A share of the images asked for.
+/// Returns the number of images for a test whose part of `IMAGES` is `share`.
 fn images(share: usize) -> usize {
     let asked = std::env::var("VARVE_CRASH_IMAGES").ok().and_then(|count| count.parse().ok());
     asked.map_or(share, |count: usize| count * share / IMAGES)
@@ -54,7 +55,7 @@ fn raw_pages() {
     let seeds = (5 * images.div_ceil(5000)) as u64;
     let mut found = SearchResult::default();
     for seed in 0..seeds {
-        // Long runs go round the log several times, short ones look closely at the beginning.
+        // Long runs reuse each log segment several times. Short runs test the beginning closely.
         let commits = [100, 600, 2500, 2500, 5000][seed as usize % 5];
         let subject = Pages { part: Part::of_seed(&Part::IN_NVM, seed), ..Pages::new(commits) };
         found.add(search(&subject, Plan::new(seed, images.div_ceil(seeds as usize))));
@@ -62,8 +63,8 @@ fn raw_pages() {
     judge("pages", &found, images, &EVENTS);
 }
 
-/// Found here (seed 5): recovery gave away the slot of a page that was freed; after a crash of that recovery
-/// redo came by the page's earlier life again, and home had never had it.
+/// Found by this test (seed 5): recovery reused the slot of a page that was freed. After a crash of this
+/// recovery, redo met earlier changes of the page again, and the data file had never had the page.
 #[test]
 fn the_engine() {
     let images = images(ENGINE_IMAGES);
@@ -77,7 +78,7 @@ fn the_engine() {
     judge("engine", &found, images, &EVENTS_OF_ENGINE);
 }
 
-/// A fence is one thread's: what another has written back it does not wait for.
+/// A fence is for one thread: it does not wait for cache lines that another thread has written back.
 #[test]
 fn threads_that_commit_together() {
     let mut found = SearchResult::default();

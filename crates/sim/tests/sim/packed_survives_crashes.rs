@@ -4,7 +4,7 @@ use varve_sim::engine::Engine;
 use varve_sim::pages::Pages;
 use varve_sim::{Part, Plan, SearchResult, search};
 
-/// Crash images: a slice of `VARVE_CRASH_IMAGES`, or this many.
+/// The number of crash images, unless `VARVE_CRASH_IMAGES` sets it. This test gets a fraction of that number.
 const IMAGES: usize = 600;
 const SEEDS: usize = 4;
 

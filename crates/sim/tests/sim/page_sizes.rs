@@ -6,9 +6,10 @@ use varve_sim::pages::Pages;
 use varve_sim::trees::Trees;
 use varve_sim::{Plan, SearchResult, Subject, search};
 
-/// Crash images of trees and of the engine at each size: a slice of `VARVE_CRASH_IMAGES`, or this many.
+/// The number of crash images of trees and of the engine at each page size, unless `VARVE_CRASH_IMAGES` sets
+/// it. This test gets a fraction of that number.
 const IMAGES: usize = 60;
-/// Raw pages are quick, and a torn page is rare.
+/// Raw pages get more images by this factor, because they are fast and a torn page is rare.
 const TIMES_FOR_PAGES: usize = 3;
 
 const SIZES: [usize; 4] = [8192, 16384, 32768, 65536];
@@ -18,7 +19,7 @@ fn images() -> usize {
     asked.map_or(IMAGES, |count: usize| count / 40)
 }
 
-/// Searches one subject at all sizes; `events` must be reached at each.
+/// Searches one subject at all page sizes. The search must reach `events` at each size.
 fn check(name: &str, images: usize, events: &[&str], subject: impl Fn(usize) -> Box<dyn Subject>) {
     for (number, page_bytes) in SIZES.into_iter().enumerate() {
         let mut found = SearchResult::default();

@@ -1,10 +1,11 @@
-//! After any crash the recovered mini-transactions are a prefix of the commit order, with all acknowledged
-//! ones.
+//! Tests that after any crash the recovered mini-transactions are a prefix of the commit order, and include
+//! all acknowledged ones.
 
 use varve_sim::pages::{Load, Pages};
 use varve_sim::{Part, Plan, SearchResult, search};
 
-/// Crash images of the pager: a slice of `VARVE_CRASH_IMAGES`, or this many.
+/// The number of crash images of the pager, unless `VARVE_CRASH_IMAGES` sets it. This test gets a fraction of
+/// that number.
 const IMAGES: usize = 1000;
 const SEEDS: usize = 5;
 
@@ -13,7 +14,7 @@ fn images_asked(usually: usize) -> usize {
     asked.map_or(usually, |count: usize| count / 4)
 }
 
-/// The same without a copy of any page but that in the log.
+/// The only copies of pages are those in the log.
 #[test]
 fn three_hundred_crash_images_under_full_page_log() {
     let images = images_asked(300);
@@ -27,15 +28,15 @@ fn three_hundred_crash_images_under_full_page_log() {
     assert!(found.images >= images, "{}", found.summary());
 }
 
-/// What a crash left torn is mended by the protection that was in force, whichever the database is opened
-/// under.
+/// Torn pages are repaired by the protection that was in force at the crash, even if the database is opened
+/// with another one.
 #[test]
 fn three_hundred_crash_images_between_two_protections() {
     let images = images_asked(300);
     let mut found = SearchResult::default();
     for seed in 0..6 {
         let part = [Part::Switching, Part::SwitchingBack][seed % 2];
-        // Under the load that writes most, copies of several ages lie about.
+        // The load that writes most pages leaves copies of different ages in the doublewrite file.
         let load = (seed < 4).then_some(Load::Cleaning);
         let subject = Pages { part, load, ..Pages::new([300, 900, 2000][seed / 2]) };
         found.add(search(&subject, Plan::new(seed as u64, images / 6)));
@@ -93,7 +94,7 @@ fn a_thousand_crash_images_of_raw_pages() {
     let images = images_asked(IMAGES);
     let mut found = SearchResult::default();
     for seed in 0..SEEDS {
-        // Long runs go round the log several times, short ones look closely at the beginning.
+        // Long runs reuse each log segment several times. Short runs test the beginning closely.
         let commits = [100, 600, 2500, 2500, 5000][seed % 5];
         found.add(search(&Pages::new(commits), Plan::new(seed as u64, images / SEEDS)));
     }

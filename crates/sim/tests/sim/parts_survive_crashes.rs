@@ -6,8 +6,9 @@ use varve_sim::pages::{Load, Pages};
 use varve_sim::trees::Trees;
 use varve_sim::{Part, Plan, SearchResult, search};
 
-/// Crash images: a slice of `VARVE_CRASH_IMAGES`, or this many of raw pages, of trees, of the engine, of
-/// segments that come and go in persistent memory, and of tablespaces.
+/// The numbers of crash images of raw pages, of trees, of the engine, of segments that are made and dropped
+/// in persistent memory, and of tablespaces, unless `VARVE_CRASH_IMAGES` is set. Then each number is a
+/// fraction of that one.
 const IMAGES: [usize; 5] = [480, 120, 100, 160, 600];
 
 fn images(at: usize) -> usize {
@@ -45,7 +46,7 @@ fn raw_pages() {
     judge("pages", &found, images, &events);
 }
 
-/// Home never had most of the pages that are freed.
+/// The data files never had most of the pages that are freed.
 #[test]
 fn segments_that_come_and_go_in_persistent_memory() {
     let (images, mut found) = (images(3), SearchResult::default());
@@ -66,7 +67,7 @@ fn trees() {
     judge("trees", &found, images, &["tree: split", "tree: merge"]);
 }
 
-/// Tables and indexes are in tablespaces that come and go.
+/// Tables and indexes are in tablespaces that are made and dropped.
 #[test]
 fn tablespaces() {
     let (images, mut found) = (images(4), SearchResult::default());

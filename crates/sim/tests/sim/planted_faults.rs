@@ -1,4 +1,5 @@
-//! The harness finds each planted fault. Otherwise a test that finds nothing would prove nothing.
+//! Tests that the harness finds each planted fault. Otherwise a search that finds nothing would prove
+//! nothing.
 
 use varve_sim::engine::Engine;
 use varve_sim::nvm::{Nvm, NvmFlaw};

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use varve_sim::planted::{HUNTED_ELSEWHERE, NOT_HUNTED, switches};
 
-/// The crates that faults are planted in.
+/// The crates in whose code faults are planted.
 const CRATES: [&str; 3] = ["device", "pager", "engine"];
 
 fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
@@ -27,7 +27,7 @@ fn texts() -> Vec<String> {
     found.iter().map(|path| std::fs::read_to_string(path).expect("a source can be read")).collect()
 }
 
-/// The texts that stand between `before` and a quotation mark.
+/// Returns the texts between `before` and the next quotation mark.
 fn quoted<'a>(text: &'a str, before: &'a str) -> impl Iterator<Item = &'a str> {
     text.split(before).skip(1).filter_map(|rest| rest.split('"').next())
 }
@@ -37,7 +37,7 @@ fn the_lists_have_what_is_in_the_code_and_nothing_else() {
     let texts = texts();
     let rooms: BTreeSet<&str> = switches().filter_map(|name| name.split(": ").next()).collect();
     let is_fault = |name: &&str| name.split_once(": ").is_some_and(|(room, _)| rooms.contains(room));
-    // One that is asked for at several places has a name of its own.
+    // A switch that is used at several places is a constant with a name.
     let by_name =
         |text: &str| quoted(text, ": &str = \"").filter(is_fault).map(str::to_owned).collect::<Vec<_>>();
     let of = |text: &str| {

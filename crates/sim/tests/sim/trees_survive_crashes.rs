@@ -3,7 +3,8 @@
 use varve_sim::trees::Trees;
 use varve_sim::{Plan, SearchResult, search};
 
-/// Crash images of the tree: a slice of `VARVE_CRASH_IMAGES`, or this many.
+/// The number of crash images of the tree, unless `VARVE_CRASH_IMAGES` sets it. This test gets a fraction of
+/// that number.
 const IMAGES: usize = 1000;
 const SEEDS: usize = 5;
 

@@ -27,8 +27,7 @@ pub fn run(arguments: &BenchArgs) -> Result<(), CommandError> {
     Ok(varve_bench::cli::run(arguments, &open, Arc::new(queries), &mut std::io::stdout())?)
 }
 
-/// Opens a database as `varve serve` would: locked, as configured, on the devices that the configuration
-/// names.
+/// Opens and locks a database as `varve serve` does, on the devices that the configuration names.
 fn open(wanted: &DatabaseRequest<'_>) -> Result<OpenedDatabase, OpenError> {
     let place = Where {
         directory: wanted.directory.to_owned(),

@@ -1,4 +1,4 @@
-//! `varve check`.
+//! The command `varve check`.
 
 use super::{CheckArgs, CommandError, say, warn};
 use crate::Embedded;

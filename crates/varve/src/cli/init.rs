@@ -1,4 +1,4 @@
-//! `varve init`.
+//! The command `varve init`.
 
 use std::path::Path;
 
@@ -37,7 +37,7 @@ pub fn run(arguments: &InitArgs) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// The statements that give the first role a password.
+/// Returns the statements that give the first role a password.
 pub fn how_to_log_in(directory: &Path, database: &Embedded) -> String {
     let role = database.sql().first_role();
     format!("varve sql {} -c \"ALTER ROLE {role} PASSWORD '...'\"", directory.display())

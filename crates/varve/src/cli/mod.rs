@@ -38,7 +38,7 @@ pub enum CommandError {
     /// The check found damage; it was printed.
     #[error("{0}")]
     Damaged(String),
-    /// Some pages could not be written home from persistent memory.
+    /// Some pages could not be written from persistent memory to the data files.
     #[error(
         "The pages could not be written to the data files: {0}. Nothing is lost. Repair that, and run the command again."
     )]
@@ -197,13 +197,14 @@ fn listen_address(text: &str) -> Result<std::net::SocketAddr, String> {
 }
 
 impl Where {
-    /// The settings: defaults, then the file, then what ALTER SYSTEM has changed, then flags.
+    /// Returns the settings. Four sources override each other in this order: defaults, the file, changes by
+    /// ALTER SYSTEM, flags.
     fn settings(&self) -> Result<Settings, OpenError> {
         Ok(self.with_flags(self.system(Misfit::Told)?.settings().clone()))
     }
 
-    /// As `settings`, without settings of ALTER SYSTEM that no start would accept. `varve nvm drain` must
-    /// work even with such settings.
+    /// Does the same as `settings`, but ignores settings of ALTER SYSTEM that no start would accept. `varve
+    /// nvm drain` must work even with such settings.
     fn settings_that_fit(&self) -> Result<Settings, OpenError> {
         Ok(self.with_flags(self.system(Misfit::LeftOut)?.settings().clone()))
     }
@@ -214,7 +215,7 @@ impl Where {
         settings
     }
 
-    /// The settings without flags, and the file of ALTER SYSTEM.
+    /// Reads the settings without flags, and the file of ALTER SYSTEM.
     fn system(&self, misfit: Misfit) -> Result<SystemFile, OpenError> {
         let in_directory = self.directory.join(FILE_NAME);
         let settings = match &self.config {
@@ -233,7 +234,7 @@ impl Where {
         inspect(&self.directory)
     }
 
-    /// An error, if there is no database in the directory.
+    /// Returns an error if there is no database in the directory.
     fn must_be_database(&self) -> Result<(), OpenError> {
         match self.state() {
             Ok(DirectoryState::Database) => Ok(()),
@@ -253,7 +254,7 @@ fn read_settings(file: &std::path::Path) -> Result<Settings, OpenError> {
         .map_err(|error| OpenError::Config(ConfigError { file: Some(file.display().to_string()), ..error }))
 }
 
-/// Runs a command line; the result is the exit code.
+/// Runs a command line. Returns the exit code.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     let program = match Program::try_parse_from(arguments) {
         Ok(program) => program,

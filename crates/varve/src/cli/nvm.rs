@@ -114,8 +114,9 @@ fn drain(arguments: &RegionArgs) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// The region that the database needs. If it is missing or another region is in its place, and the user has
-/// not named a region, the result is an error that says how to name it.
+/// Returns the region that the database needs. The user may not have named a region, and the needed one may
+/// be missing or replaced by another one. Then the function returns an error that says how to name the
+/// region.
 fn needed<'f>(arguments: &RegionArgs, found: &'f NvmFound) -> Result<Option<&'f RegionFound>, CommandError> {
     match (&found.region, &arguments.region) {
         (Some(Err(why)), None) => {
@@ -126,7 +127,7 @@ fn needed<'f>(arguments: &RegionArgs, found: &'f NvmFound) -> Result<Option<&'f 
     }
 }
 
-/// The command line that drains the region, with the arguments of this one.
+/// Returns the command line that drains the region, with the arguments of this one.
 fn drain_command(arguments: &RegionArgs) -> String {
     let mut command = format!("varve nvm drain {}", arguments.place.directory.display());
     for (option, path) in [("--config", &arguments.place.config), ("--region", &arguments.region)] {
@@ -137,7 +138,7 @@ fn drain_command(arguments: &RegionArgs) -> String {
     command
 }
 
-/// The file with the tables of a stopped database, on any of its devices.
+/// Returns the file with the tables of a stopped database, on any of its devices.
 fn stopped_tables(home: &DatabaseDevices) -> Result<Option<StoppedTables>, OpenError> {
     let Some(control) = Control::open(&*home.directory(MAIN_DEVICE))? else { return Ok(None) };
     let devices = home.devices.iter().map(|device| Arc::clone(&device.directory));
@@ -183,7 +184,7 @@ fn no_database(directory: &Path) -> Result<(), CommandError> {
     Err(OpenError::NoDatabase { path: directory.to_owned() }.into())
 }
 
-/// The locked devices of the database, including the one of its region.
+/// Returns the locked devices of the database, including the one of its region.
 fn open(arguments: &RegionArgs, configured: &Settings) -> Result<DatabaseDevices, CommandError> {
     let place = &arguments.place;
     place.must_be_database()?;
@@ -195,8 +196,8 @@ fn open(arguments: &RegionArgs, configured: &Settings) -> Result<DatabaseDevices
     Ok(home)
 }
 
-/// The settings with the device on which there is a region's file: the one of `--region`, the configured one,
-/// or any other.
+/// Returns the settings with the device that has a region's file: the device of `--region`, the configured
+/// device, or any other.
 fn looking(arguments: &RegionArgs, configured: &Settings) -> Settings {
     let mut settings = configured.clone();
     let main = (MAIN_DEVICE, arguments.place.directory.as_path());

@@ -1,9 +1,10 @@
-//! `varve serve`.
+//! The command `varve serve`.
 //!
 //! Invariants
 //! 1. `listening on ADDRESS:PORT` is printed on a separate line when clients can connect.
 //! 2. After a signal the server accepts no new sessions, ends the existing sessions, and then closes the
-//!    database. A session that still runs would otherwise write into a closed database.
+//!    database. The order matters, because a session that still runs could otherwise write into a closed
+//!    database.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +27,7 @@ use crate::system_file::Misfit;
 const STOP_PATIENCE: Duration = Duration::from_secs(15);
 /// The longest delay of a notice.
 const NOTICE_PAUSE: Duration = Duration::from_millis(100);
-/// The number of descriptors in addition to those of connections: files, rings, the listener.
+/// The number of file descriptors for files, rings and the listener. Each connection needs one more.
 const DESCRIPTORS_BESIDE: u64 = 256;
 
 pub fn run(arguments: &ServeArgs) -> Result<(), CommandError> {
@@ -84,7 +85,7 @@ fn tell_recovery(database: &Embedded) {
     ));
 }
 
-/// The options of the server.
+/// Returns the options of the server.
 fn options(settings: &ServerSettings) -> Result<Options, CommandError> {
     let encryption = match &settings.tls {
         None => Encryption::Off,
@@ -101,7 +102,7 @@ fn options(settings: &ServerSettings) -> Result<Options, CommandError> {
     })
 }
 
-/// The result reads the first SIGINT or SIGTERM. The second one ends the process.
+/// Returns an iterator that reads the first SIGINT or SIGTERM. The second signal ends the process.
 fn catch_signals() -> Result<Signals, CommandError> {
     let fail = |error| CommandError::System { what: "Cannot catch signals", error };
     let again = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
@@ -120,7 +121,7 @@ fn raise_descriptor_limit(connections: u64) {
     let possible = limit.maximum.map_or(wanted, |maximum| wanted.min(maximum));
     if limit.current.is_some_and(|current| current < possible) {
         limit.current = Some(possible);
-        // If this is refused, the old limit applies.
+        // If the system refuses the new limit, the old one applies.
         let _ = setrlimit(Resource::Nofile, limit);
     }
 }

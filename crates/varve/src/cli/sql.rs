@@ -1,4 +1,4 @@
-//! `varve sql`.
+//! The command `varve sql`.
 
 use std::path::Path;
 
@@ -25,7 +25,8 @@ pub fn run(arguments: &SqlArgs) -> Result<(), CommandError> {
     done
 }
 
-/// Whether a missing directory is created. A directory that the user named may be a wrong name, so it is not.
+/// Returns whether a missing directory is created. Without `--create`, a directory that the user named is not
+/// created, because the name may be wrong.
 fn may_create(arguments: &SqlArgs) -> bool {
     arguments.create || arguments.place.directory == Path::new(DEFAULT_DIRECTORY)
 }

@@ -47,14 +47,14 @@ impl CheckpointSettings {
         },
     ];
 
-    /// These settings, overridden by those of the section.
+    /// Returns these settings, overridden by those of the section.
     pub(super) fn overlaid(mut self, mut section: SectionReader<'_>) -> Result<Self, ConfigError> {
         section.declared(Self::TABLE, &mut self)?;
         section.finish()?;
         Ok(self)
     }
 
-    /// The pager's configuration with these settings.
+    /// Returns the pager's configuration with these settings.
     pub fn over(self, now: CheckpointConfig) -> CheckpointConfig {
         CheckpointConfig { kind: self.kind, interval_ms: self.interval_seconds as u64 * 1000, ..now }
     }

@@ -24,7 +24,7 @@ pub enum SettingKind {
     Word,
 }
 
-/// The value of a setting, as SHOW prints it.
+/// Returns the value of a setting, as SHOW prints it.
 pub fn show<S>(form: &Form<S>, from: &S) -> String {
     match form {
         Form::Bytes { get, .. } => show_bytes(get(from)),
@@ -35,7 +35,7 @@ pub fn show<S>(form: &Form<S>, from: &S) -> String {
     }
 }
 
-/// The form of a setting's value in the file.
+/// Returns the form of a setting's value in the file.
 pub fn kind<S>(form: &Form<S>) -> SettingKind {
     match form {
         Form::Bytes { .. } | Form::Limit { .. } => SettingKind::Bytes,
@@ -45,7 +45,7 @@ pub fn kind<S>(form: &Form<S>) -> SettingKind {
     }
 }
 
-/// The words that a setting can have.
+/// Returns the words that a setting can have.
 pub fn choices<S>(form: &Form<S>) -> Vec<&'static str> {
     match form {
         Form::Word { words, .. } => words(),
@@ -53,7 +53,7 @@ pub fn choices<S>(form: &Form<S>) -> Vec<&'static str> {
     }
 }
 
-/// The unit of a setting's number, as in pg_settings.
+/// Returns the unit of a setting's number, as in pg_settings.
 pub fn unit<S>(form: &Form<S>) -> Option<&'static str> {
     match form {
         Form::Count { unit: Unit::Seconds, .. } => Some("s"),
@@ -61,7 +61,7 @@ pub fn unit<S>(form: &Form<S>) -> Option<&'static str> {
     }
 }
 
-/// The least and the greatest value of a setting's number. Sizes are text with a unit, and have none.
+/// Returns the least and the greatest value of a setting's number. Sizes are text with a unit, and have none.
 pub fn bounds<S>(form: &Form<S>) -> Option<(u64, u64)> {
     match form {
         Form::Count { bounds, .. } => Some((*bounds.start() as u64, *bounds.end() as u64)),
@@ -80,7 +80,7 @@ mod tests {
     const DOCUMENTED: &str = include_str!("../../../../docs/settings.md");
     const COMMENTED: &str = include_str!("settings.toml");
 
-    /// A description of the values that a setting can have.
+    /// Returns a description of the values that a setting can have.
     fn values<S>(form: &Form<S>) -> String {
         match form {
             Form::Bytes { bounds, .. } | Form::Limit { bounds, .. } => {
@@ -99,7 +99,7 @@ mod tests {
         }
     }
 
-    /// The lines of the documentation about a table.
+    /// Returns the lines of the documentation about a table.
     fn documentation<S>(section: &str, table: &[Setting<S>], default: &S) -> String {
         let lines = |setting: &Setting<S>| {
             let when = if setting.is_online { "while the server runs" } else { "at the next start" };

@@ -19,7 +19,8 @@ pub struct Fit {
 }
 
 impl Fit {
-    /// All entries are possible with varve.toml. `next` are the resulting settings.
+    /// Makes a result for the case that all entries are possible with varve.toml. `next` are the resulting
+    /// settings.
     pub fn whole(next: Settings, said: &Table) -> Fit {
         Fit { next, kept: said.clone(), left: Vec::new() }
     }
@@ -28,7 +29,8 @@ impl Fit {
     pub fn of(base: &Settings, directory: &Path, said: &Table) -> Fit {
         let mut pending: Vec<&'static Key> = KEYS.iter().filter(|key| key.said_in(said).is_some()).collect();
         let mut fit = Fit { next: base.clone(), kept: Table::new(), left: Vec::new() };
-        // Some settings depend on each other, so the others are tried again whenever one was used.
+        // Some settings depend on each other. So each time a setting was used, the remaining ones are tried
+        // again.
         loop {
             fit.left.clear();
             for key in &pending {
@@ -45,18 +47,18 @@ impl Fit {
         }
     }
 
-    /// Whether this setting is ignored.
+    /// Returns whether a setting is ignored.
     pub fn leaves_out(&self, key: &Key) -> bool {
         self.left.iter().any(|(left, _)| left.name == key.name)
     }
 
-    /// Whether all ignored settings could be possible with another varve.toml.
+    /// Returns whether all ignored settings could be possible with another varve.toml.
     pub fn all_left_lean(&self) -> bool {
         self.left.iter().all(|(key, _)| key.leans())
     }
 }
 
-/// Names in the file that are not settings of ALTER SYSTEM.
+/// Returns names in the file that are not settings of ALTER SYSTEM.
 pub fn unknown_of(said: &Table) -> Vec<String> {
     let mut unknown = Vec::new();
     for (section, value) in said {
@@ -70,7 +72,7 @@ pub fn unknown_of(said: &Table) -> Vec<String> {
     unknown
 }
 
-/// A copy of `kept` with this key of `said`.
+/// Returns a copy of `kept` with one more key, which comes from `said`.
 fn with(kept: &Table, key: &Key, said: &Table) -> Table {
     let mut with = kept.clone();
     let section = with.entry(key.section).or_insert_with(|| Value::Table(Table::new()));

@@ -26,8 +26,8 @@ const POSTGRES: &[(&str, &str, &str)] = &[
 const OF_ANOTHER_KIND: &[&str] =
     &["listen_addresses", "port", "ssl", "checkpoint_timeout", "full_page_writes"];
 
-/// The same line `name = value` in the form of varve.toml, if the name is one of PostgreSQL or of ALTER
-/// SYSTEM.
+/// Returns the line `name = value` in the form of varve.toml, if the name is a setting of PostgreSQL or of
+/// ALTER SYSTEM.
 pub fn advice(name: &str, value: &str) -> Option<String> {
     let of_postgres = POSTGRES.iter().find(|(known, ..)| known.eq_ignore_ascii_case(name));
     let (section, key) = match of_postgres {
@@ -43,13 +43,13 @@ pub fn advice(name: &str, value: &str) -> Option<String> {
     Some(format!("varve.toml is TOML: write {shown}"))
 }
 
-/// The TOML value for PostgreSQL's words for flags.
+/// Returns the TOML value for one of PostgreSQL's words for flags, such as `on`.
 pub fn flag(value: &str) -> Option<bool> {
     let words = [("on", true), ("off", false), ("yes", true), ("no", false)];
     words.iter().find(|(word, _)| value.eq_ignore_ascii_case(word)).map(|(_, flag)| *flag)
 }
 
-/// A size with its unit in quotes, or a number or a flag without quotes.
+/// Returns a size with its unit in quotes, or a number or a flag without quotes.
 fn quoted(value: &str) -> String {
     if let Some(flag) = flag(value) {
         return flag.to_string();
@@ -62,7 +62,7 @@ fn quoted(value: &str) -> String {
     format!("\"{}\"", meant.unwrap_or_else(|| value.to_owned()))
 }
 
-/// Name and value of a line, without a comment.
+/// Returns name and value of a line, without a comment.
 pub fn name_and_value(line: &str) -> Option<(&str, &str)> {
     let line = line.split('#').next().unwrap_or_default().trim();
     let (name, value) = line.split_once('=')?;

@@ -27,15 +27,15 @@ pub struct Key {
     pub kind: SettingKind,
     /// A description of the setting.
     pub description: &'static str,
-    /// Whether a change waits for the next start.
+    /// Whether a change takes effect only at the next start.
     pub needs_restart: bool,
     /// Returns the value as SHOW prints it.
     pub shown: Shown,
-    /// The words that it can have.
+    /// The words that the setting can have.
     pub choices: Vec<&'static str>,
-    /// The unit of its number, as in pg_settings.
+    /// The unit of the setting's number, as in pg_settings.
     pub unit: Option<&'static str>,
-    /// The least and the greatest value of its number.
+    /// The least and the greatest value of the setting's number.
     pub bounds: Option<(u64, u64)>,
 }
 
@@ -43,12 +43,12 @@ pub struct Key {
 type Shown = Box<dyn Fn(&Settings) -> String + Send + Sync>;
 
 impl Key {
-    /// The value of the setting in a file.
+    /// Returns the value of the setting in a file.
     pub fn said_in<'f>(&self, file: &'f Table) -> Option<&'f toml::Value> {
         file.get(self.section)?.get(self.key)
     }
 
-    /// Whether the valid values depend on other settings in varve.toml.
+    /// Returns whether the valid values depend on other settings in varve.toml.
     pub fn leans(&self) -> bool {
         let on_others = ["home_compression_level", "log_capacity", "protection_kind"];
         ["flash", "nvm"].contains(&self.section) || on_others.contains(&self.name)
@@ -73,7 +73,7 @@ const fn key(
     Plain { names, kind, description, needs_restart: true, shown }
 }
 
-/// As `key`, for a setting that can change while the database runs.
+/// Does the same as `key`, for a setting that can change while the database runs.
 const fn on_line(
     names: [&'static str; 3],
     kind: SettingKind,
@@ -101,12 +101,12 @@ impl Plain {
     }
 }
 
-/// The unit of the number of a setting that no table declares.
+/// Returns the unit of the number of a setting that no table declares.
 fn unit(name: &str) -> Option<&'static str> {
     (name == "server_authentication_timeout").then_some("s")
 }
 
-/// The least and the greatest number of a setting that no table declares.
+/// Returns the least and the greatest number of a setting that no table declares.
 fn bounds(name: &str) -> Option<(u64, u64)> {
     let range = match name {
         "home_compression_level" => {
@@ -123,7 +123,7 @@ fn bounds(name: &str) -> Option<(u64, u64)> {
     Some((*range.start() as u64, *range.end() as u64))
 }
 
-/// The words of a setting that no table declares.
+/// Returns the words of a setting that no table declares.
 fn choices(name: &str) -> Vec<&'static str> {
     match name {
         "home_compression" => Algorithm::ALL.map(Algorithm::name).to_vec(),
@@ -134,14 +134,14 @@ fn choices(name: &str) -> Vec<&'static str> {
     }
 }
 
-/// The settings of a section that a table declares. `of` returns the section's settings.
+/// Returns the settings of a section that a table declares. `of` returns the section's settings.
 fn declared<S: Sync>(
     section: &'static str,
     table: &'static [Setting<S>],
     of: fn(&Settings) -> &S,
 ) -> impl Iterator<Item = Key> {
     table.iter().map(move |setting| Key {
-        // This memory is never freed. There is one name for each setting.
+        // The memory of the name is never freed. It stays small, because there is one name for each setting.
         name: String::leak(format!("{section}_{}", setting.key)),
         section,
         key: setting.key,
@@ -155,17 +155,19 @@ fn declared<S: Sync>(
     })
 }
 
-/// The settings of the flash cache, or the values that are shown if there is none.
+/// Returns the settings of the flash cache, or the values that are shown if there is no flash cache.
 fn flash(settings: &Settings) -> &FlashSettings {
     settings.flash.as_ref().map_or(&FlashSettings::NO_CACHE, |flash| &flash.settings)
 }
 
-/// When pages are written home from persistent memory. The defaults if there is none.
+/// Returns the settings that say when pages are written from persistent memory to the data files. If there is
+/// no persistent memory, returns the defaults.
 fn flush(settings: &Settings) -> &NvmFlush {
     settings.nvm.as_ref().map_or(&NvmFlush::DEFAULT, |nvm| &nvm.flush)
 }
 
-/// The region for tables in persistent memory. The defaults if there is none.
+/// Returns the settings of the region for tables in persistent memory. If there is no region, returns the
+/// defaults.
 fn tables(settings: &Settings) -> &TablesSettings {
     settings.nvm.as_ref().map_or(&TablesSettings::DEFAULT, |nvm| &nvm.tables)
 }

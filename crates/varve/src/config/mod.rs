@@ -55,7 +55,7 @@ pub use units::{parse_bytes, show_bytes};
 pub const FILE_NAME: &str = "varve.toml";
 /// The name of the file that ALTER SYSTEM writes, within a data directory.
 pub const AUTO_FILE_NAME: &str = "varve.auto.toml";
-/// The name under which the next version of that file is written.
+/// The name under which the next version of `varve.auto.toml` is written.
 pub const AUTO_FILE_NEW: &str = "varve.auto.new";
 /// The device that every configuration has: the data directory.
 pub const MAIN_DEVICE: &str = "main";
@@ -64,7 +64,8 @@ const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 const TIB: u64 = 1 << 40;
 
-/// The most sessions. Each is a thread with a stack, and Linux allows a process this many.
+/// The highest limit of sessions. Each session is a thread with a stack, and Linux allows a process 32,768
+/// threads.
 const CONNECTIONS_MAX: usize = 32_768;
 
 /// The most pages of one doublewrite batch, and the most pages that threads with inline eviction write at the
@@ -75,7 +76,7 @@ const NVM_FOR_NOTHING: &str = "holds nothing: give the log a part of it with log
 
 const SIZE_FOR_NOTHING: &str = "has a size for the log and pages, and neither is there: remove size, give the log a part of it with log, or choose kind = \"nvm\" or \"nvm-dwb\" in [protection]";
 
-/// The limit of PostgreSQL.
+/// The longest time limit of a login, in seconds, which is also PostgreSQL's limit.
 const AUTHENTICATION_SECONDS_MAX: usize = 600;
 
 /// All settings of a configuration.
@@ -93,7 +94,7 @@ pub struct Settings {
     pub smart: SmartSettings,
     /// Checkpoints.
     pub checkpoint: CheckpointSettings,
-    /// What is kept of undo.
+    /// How long undo records are kept.
     pub undo: UndoSettings,
     /// The trace of requests to the devices.
     pub trace: TraceSettings,
@@ -108,7 +109,7 @@ pub struct Settings {
     pub layout: Option<HomeLayout>,
     /// The space of packed files.
     pub packed: PackedSettings,
-    /// How pages are compressed at home.
+    /// How pages are compressed in the data files.
     pub compression: Compression,
     /// The space that is returned to the devices as holes in files.
     pub trim: Trim,
@@ -116,8 +117,8 @@ pub struct Settings {
     pub protection: ProtectionKind,
     /// The server.
     pub server: ServerSettings,
-    /// Whether a copy that was taken while the database ran is opened. Otherwise it is refused. This is not a
-    /// setting of the file, because it applies to one start.
+    /// Whether the start opens a copy of a data directory that was taken while the database ran. Otherwise
+    /// the start refuses such a copy. This setting is not in the file, because it applies to one start.
     pub accepts_copy: bool,
 }
 
@@ -130,7 +131,7 @@ pub struct DeviceSettings {
     pub profile: Option<String>,
     /// The capacity of the emulated device in bytes; `None` means no limit.
     pub capacity_bytes: Option<u64>,
-    /// Whether I/O bypasses the page cache.
+    /// Whether I/O bypasses the page cache of the operating system.
     pub direct: bool,
 }
 
@@ -141,7 +142,7 @@ pub struct SpaceSettings {
     pub data: String,
     /// The log.
     pub log: String,
-    /// Undo versions.
+    /// Older versions of rows, for undo.
     pub rollback: String,
     /// Sort runs and hash partitions.
     pub temporary: String,
@@ -156,7 +157,7 @@ pub struct PoolSettings {
     pub replacement: Replacement,
     /// The number of threads that write pages; `None` means one, or more if pages are compressed.
     pub page_writers: Option<usize>,
-    /// The way in which they keep frames free; `None` means as needed.
+    /// The way in which page writers keep frames free. `None` means as needed.
     pub pacing: Option<Pacing>,
     /// Bytes of a page. `None`: the default for a new directory, the existing size for an old one.
     pub page_size_bytes: Option<u64>,
@@ -183,7 +184,7 @@ pub struct LogSettings {
 /// The server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerSettings {
-    /// The address on which it listens.
+    /// The address on which the server listens.
     pub listen: SocketAddr,
     /// The limit of sessions.
     pub max_connections: usize,
@@ -204,9 +205,9 @@ pub struct ServerSettings {
 pub struct TlsSettings {
     /// File of the certificate.
     pub certificate: PathBuf,
-    /// File of its key.
+    /// File of the certificate's key.
     pub key: PathBuf,
-    /// Whether sessions without it are refused.
+    /// Whether sessions without encryption are refused.
     pub required: bool,
 }
 
@@ -256,7 +257,7 @@ impl Settings {
         Self::default().overlaid(text, home)
     }
 
-    /// These settings, overridden by those of the text.
+    /// Returns these settings, overridden by those of the text.
     pub fn overlaid(mut self, text: &str, home: &Path) -> Result<Self, ConfigError> {
         let mut file = SectionReader::parse(text)?;
         self.devices.extend(devices(file.section("devices")?, home)?);
@@ -398,7 +399,7 @@ impl Settings {
         let algorithm = section.choice("compression", &algorithms)?.unwrap_or(before.algorithm);
         let at = section.position("compression_level");
         let level = section.count("compression_level", 0..=usize::from(u8::MAX))?;
-        // Another algorithm has other levels.
+        // The levels of another algorithm differ, so the level is not kept.
         let kept = if algorithm == before.algorithm { before.level } else { 0 };
         self.compression = Compression { algorithm, level: level.map_or(kept, |level| level as u8) };
         if !self.compression.is_valid() {
@@ -469,7 +470,7 @@ impl Settings {
     }
 }
 
-/// Reads the keys about when page writers work.
+/// Reads the keys that say when page writers work.
 fn pacing(section: &mut SectionReader<'_>, before: Option<Pacing>) -> Result<Option<Pacing>, ConfigError> {
     let at = section.position("writer_frames");
     let interval_ms = section.count("writer_interval_ms", 0..=60_000)?.map(|ms| ms as u64);
@@ -484,7 +485,7 @@ fn pacing(section: &mut SectionReader<'_>, before: Option<Pacing>) -> Result<Opt
     Ok(Some(Pacing { interval_ms, free_frames }))
 }
 
-/// Batch slots and single-page slots of a doublewrite.
+/// Returns the numbers of batch slots and single-page slots of a doublewrite.
 fn slots(protection: ProtectionKind) -> Option<(u32, u32)> {
     match protection {
         ProtectionKind::Doublewrite { batch_slots, single_slots }
@@ -496,7 +497,7 @@ fn slots(protection: ProtectionKind) -> Option<(u32, u32)> {
     }
 }
 
-/// Whether the protection keeps its copies or pages in persistent memory.
+/// Returns whether the protection keeps its copies or pages in persistent memory.
 fn is_in_nvm(protection: ProtectionKind) -> bool {
     matches!(protection, ProtectionKind::NvmDoublewrite { .. } | ProtectionKind::Nvm)
 }

@@ -32,7 +32,7 @@ pub struct NvmSettings {
     pub tables: TablesSettings,
     /// Name of the emulated medium, if any.
     pub emulate: Option<String>,
-    /// When pages in it are written home.
+    /// When pages are written from persistent memory to the data files.
     pub flush: NvmFlush,
 }
 
@@ -95,14 +95,14 @@ impl TablesSettings {
         },
     ];
 
-    /// Bytes and partitions of the region; `None` means no region.
+    /// Returns the bytes and partitions of the region; `None` means no region.
     pub fn form(self) -> Option<(u64, u16)> {
         // The bounds of the setting are within those of the type.
         let partitions = u16::try_from(self.partitions).unwrap_or(u16::MAX);
         (self.size_bytes > 0).then_some((self.size_bytes, partitions))
     }
 
-    /// Reads the section. Its values override the earlier ones.
+    /// Reads the section. The values of the section override those of `self`.
     fn read(mut self, section: &mut SectionReader<'_>) -> Result<Self, ConfigError> {
         let at = ["tables", "default_access_method"].map(|key| section.position(key));
         section.declared(Self::TABLE, &mut self)?;
@@ -121,7 +121,7 @@ impl TablesSettings {
 }
 
 impl NvmSettings {
-    /// Reads the section. Its values override the earlier ones.
+    /// Reads the section. The values of the section override the earlier ones.
     pub(super) fn read(
         before: Option<&Self>,
         devices: &BTreeMap<String, DeviceSettings>,
@@ -150,15 +150,15 @@ impl NvmSettings {
         Ok(NvmSettings { device, region, tables, emulate, flush })
     }
 
-    /// Whether the log is in persistent memory.
+    /// Returns whether the log is in persistent memory.
     pub fn has_log(&self) -> bool {
         self.region.is_some_and(|region| region.log_bytes > 0)
     }
 }
 
 impl RegionSettings {
-    /// Reads the section. Its values override the earlier ones. `is_optional` means that the section has
-    /// another file.
+    /// Reads the section. The values of the section override the earlier ones. With `is_optional`, the region
+    /// may be missing, because the section has another file.
     fn read(
         before: Option<Self>,
         is_optional: bool,
@@ -190,7 +190,7 @@ impl RegionSettings {
     }
 }
 
-/// Reads the keys about when pages are written home from persistent memory.
+/// Reads the keys that say when pages are written from persistent memory to the data files.
 fn flush(section: &mut SectionReader<'_>, before: NvmFlush) -> Result<NvmFlush, ConfigError> {
     let at = section.position("high_water");
     let mut flush = before;

@@ -20,7 +20,7 @@ impl Default for PackedSettings {
 }
 
 impl PackedSettings {
-    /// These settings, overridden by those of the section.
+    /// Returns these settings, overridden by those of the section.
     pub(super) fn overlaid(self, mut section: SectionReader<'_>) -> Result<Self, ConfigError> {
         let (fills, extents) = (PackedConfig::FILL_PERCENT, PackedConfig::EXTENT_BYTES);
         let fill = section.count("fill", usize::from(*fills.start())..=usize::from(*fills.end()))?;
@@ -33,7 +33,7 @@ impl PackedSettings {
         Ok(Self { fill_percent: fill.map_or(self.fill_percent, |fill| fill as u8), extent_bytes })
     }
 
-    /// The configuration of packed spaces with these settings. The others are those of `now`.
+    /// Returns the configuration of packed spaces with these settings. The other settings are those of `now`.
     pub fn over(self, now: PackedConfig) -> PackedConfig {
         PackedConfig {
             fill_percent: self.fill_percent,

@@ -22,7 +22,7 @@ pub struct ConfigError {
     pub file: Option<String>,
     /// The line, from 1.
     pub line: usize,
-    /// The mistake, and the right form.
+    /// The mistake, and the correct form.
     pub message: String,
 }
 
@@ -60,12 +60,12 @@ impl<'i> SectionReader<'i> {
         Self { text, path, at, entries, known: Vec::new() }
     }
 
-    /// Whether the table has a key.
+    /// Returns whether the table has a key.
     pub fn has(&self, key: &str) -> bool {
         self.find(key).is_some()
     }
 
-    /// The table with this key. If it is missing, an empty table.
+    /// Returns the table with this key, or an empty table if the key is missing.
     pub fn section(&mut self, key: &'static str) -> Result<SectionReader<'i>> {
         let at = self.key_position(key);
         match self.take(key) {
@@ -74,7 +74,7 @@ impl<'i> SectionReader<'i> {
         }
     }
 
-    /// All tables within this one.
+    /// Returns all tables within this one.
     pub fn all_sections(mut self) -> Result<Vec<(String, SectionReader<'i>)>> {
         let entries = std::mem::take(&mut self.entries);
         let named = entries.into_iter().map(|(key, value)| {
@@ -221,13 +221,13 @@ impl<'i> SectionReader<'i> {
         Ok(())
     }
 
-    /// The position of a key's value, or of its table if the key is missing. Used for errors that are found
-    /// later.
+    /// Returns the position of a key's value, or of its table if the key is missing. The caller needs the
+    /// position for errors that it finds later.
     pub fn position(&self, key: &str) -> usize {
         self.find(key).map_or(self.at, |(_, value)| value.span().start)
     }
 
-    /// The position of a key.
+    /// Returns the position of a key.
     pub fn key_position(&self, key: &str) -> usize {
         self.find(key).map_or(self.at, |(name, _)| name.span().start)
     }
@@ -236,7 +236,7 @@ impl<'i> SectionReader<'i> {
         self.entries.iter().find(|(name, _)| name.get_ref() == key)
     }
 
-    /// An error about a key.
+    /// Returns an error about a key.
     pub fn error(&self, key: &str, at: usize, problem: &str) -> ConfigError {
         let message = format!("{} {problem}", self.full(key));
         ConfigError { file: None, line: line_at(self.text, at), message }
@@ -274,10 +274,10 @@ impl<'i> SectionReader<'i> {
     }
 }
 
-/// The text of a file.
+/// Returns the text of a file.
 ///
 /// # Errors
-/// The first byte that is not UTF-8, with its line.
+/// The text is not UTF-8. The error has the line of the first wrong byte.
 pub fn text_of(bytes: Vec<u8>) -> Result<String> {
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
@@ -288,7 +288,7 @@ pub fn text_of(bytes: Vec<u8>) -> Result<String> {
     })
 }
 
-/// The right form of a line that is not TOML: a PostgreSQL setting, or a value without quotes.
+/// Returns the correct form of a line that is not TOML: a PostgreSQL setting, or a value without quotes.
 fn no_toml(line: &str) -> Option<String> {
     let (name, value) = foreign::name_and_value(line)?;
     if let Some(advice) = foreign::advice(name, value) {
@@ -301,13 +301,13 @@ fn no_toml(line: &str) -> Option<String> {
     is_bare.then(|| format!("{name}: text and sizes stand in quotes: write {name} = \"{value}\""))
 }
 
-/// The message for a key or a section that the file has twice. `line` has the second one.
+/// Returns the message for a key or a section that the file has twice. `line` has the second one.
 fn twice(line: &str) -> String {
     let name = line.split(['=', '#']).next().unwrap_or(line).trim();
     format!("{name} is set twice: remove one of the two")
 }
 
-/// The line at a byte.
+/// Returns the line that has the byte at position `at`.
 fn whole_line(text: &str, at: usize) -> &str {
     let at = at.min(text.len());
     let bytes = text.as_bytes();

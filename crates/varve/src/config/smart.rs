@@ -64,7 +64,8 @@ impl SmartSettings {
         },
     ];
 
-    /// The device, for general queries. Reads the files of its key and of its profile.
+    /// Returns the device for general queries. To do this, it reads the files with the device's key and
+    /// profile.
     pub fn options(&self) -> Result<Option<Arc<SmartOptions>>, SmartError> {
         let (Some(address), Some(key_file)) = (&self.address, &self.key_file) else { return Ok(None) };
         let patience = Duration::from_secs(self.timeout_seconds as u64);

@@ -17,7 +17,7 @@ const EXTENT: &str = "packed_extent";
 /// The setting for the size of a log file.
 pub const SEGMENT: &str = "log_segment";
 
-/// The type in pg_settings. Sizes are text with their unit.
+/// Returns the type in pg_settings. The type of sizes is text, because they have a unit.
 pub fn kind(kind: SettingKind) -> &'static str {
     match kind {
         SettingKind::Bytes | SettingKind::CountOrAuto => "string",
@@ -27,7 +27,8 @@ pub fn kind(kind: SettingKind) -> &'static str {
     }
 }
 
-/// For a setting that depends on the open database: its value in force, and after the next start.
+/// Returns the value in force and the value after the next start, for a setting that depends on the open
+/// database.
 pub fn decided(name: &str, next: &Settings, now: &PagerConfig) -> Option<(String, String)> {
     match name {
         PROTECTION => Some(protection(now, next.protection)),
@@ -41,13 +42,13 @@ fn protection(now: &PagerConfig, wished: ProtectionKind) -> (String, String) {
     (now.protection.name().to_owned(), next.name().to_owned())
 }
 
-/// Whether the layout needs no protection, so that this one changes nothing.
+/// Returns whether the wished protection changes nothing, because the layout needs no protection.
 fn changes_nothing(layout: HomeLayout, wished: ProtectionKind) -> bool {
     let is_in_nvm = matches!(wished, ProtectionKind::NvmDoublewrite { .. } | ProtectionKind::Nvm);
     matches!(layout, HomeLayout::Packed(_)) && !is_in_nvm
 }
 
-/// A warning about the value of a setting in `next`, if there is one.
+/// Returns a warning about the value of a setting in `next`, if there is one.
 pub fn warning(name: &str, next: &Settings, pager: &Pager) -> Option<String> {
     let (layout, wished) = (pager.config().layout, next.protection);
     match name {

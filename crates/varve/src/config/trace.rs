@@ -8,7 +8,7 @@ const ENTRIES_MAX: usize = 1_000_000;
 /// What is recorded of requests to the devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TraceSettings {
-    /// The most requests to a device that are recorded. 0: none.
+    /// The most requests to a device that are recorded. 0 means that nothing is recorded.
     pub entries: usize,
 }
 

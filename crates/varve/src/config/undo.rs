@@ -4,18 +4,18 @@ use std::time::Duration;
 
 use varve_pager::{Form, Setting, Unit};
 
-/// Most seconds that undo is kept: 30 days.
+/// The longest time in seconds for which undo records are kept: 30 days.
 const SECONDS_MAX: usize = 30 * 86_400;
 
-/// What is kept of undo.
+/// How long undo records are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UndoSettings {
-    /// The seconds that the undo of a transaction is kept after its commit.
+    /// The seconds for which the undo records of a transaction are kept after its commit.
     pub retention_seconds: usize,
 }
 
 impl UndoSettings {
-    /// The default: undo is kept only for transactions that run.
+    /// The default: undo records are kept only as long as running transactions need them.
     pub const DEFAULT: Self = Self { retention_seconds: 0 };
 
     /// All settings of the section.
@@ -31,7 +31,7 @@ impl UndoSettings {
         help: "How long old versions of rows are kept for queries with AS OF, in seconds.",
     }];
 
-    /// How long undo is kept.
+    /// Returns the time for which undo records are kept.
     pub fn retention(self) -> Duration {
         Duration::from_secs(self.retention_seconds as u64)
     }

@@ -16,7 +16,7 @@ const UNITS: &[(&str, u64)] = &[
     ("tb", 1 << 40),
 ];
 
-/// Reads a size in bytes. The text of an error is a part of a sentence, which follows the text.
+/// Reads a size in bytes. The text of an error is the end of a sentence that begins with the wrong text.
 pub fn parse_bytes(text: &str) -> Result<u64, String> {
     let text = text.trim();
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();

@@ -79,9 +79,9 @@ fn unquoted(text: &str) -> &str {
     text.strip_prefix('\'').and_then(|rest| rest.strip_suffix('\'')).unwrap_or(text)
 }
 
-/// `TABLE [(COLUMNS)] from 'FILE' [OPTIONS]`, or `to`. Before `to`, a query in parentheses may replace the
-/// table. The name of the file is in quotes or has no blanks. STDIN and STDOUT without quotes mean the same
-/// as in COPY.
+/// Reads `TABLE [(COLUMNS)] from 'FILE' [OPTIONS]`, or the same with `to`. Before `to`, a query in
+/// parentheses may replace the table. The name of the file is in quotes or has no blanks. STDIN and STDOUT
+/// without quotes mean the same as in COPY.
 fn copy(text: &str) -> Result<Command, String> {
     let usage = || "write \\copy TABLE from 'FILE' [with (OPTIONS)], or to 'FILE'".to_owned();
     let (at, word) = direction(text).ok_or_else(usage)?;
@@ -104,7 +104,8 @@ fn copy(text: &str) -> Result<Command, String> {
     })
 }
 
-/// The position of the first `from` or `to` outside of quotes, comments and parentheses, and the word.
+/// Returns the position of the first `from` or `to` outside of quotes, comments and parentheses, and the
+/// word.
 fn direction(text: &str) -> Option<(usize, &'static str)> {
     let (mut scan, mut is_free) = (Scan::default(), false);
     while let Some(plain) = scan.next(text) {
@@ -121,7 +122,8 @@ fn direction(text: &str) -> Option<(usize, &'static str)> {
     None
 }
 
-/// The name of a file at the beginning of a text, and the rest of the text. Two quotes within quotes are one.
+/// Returns the name of a file at the beginning of a text, and the rest of the text. Two quotes within quotes
+/// are one.
 fn file_name(text: &str) -> Option<(String, &str)> {
     let Some(mut rest) = text.strip_prefix('\'') else {
         let (file, options) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
@@ -159,7 +161,7 @@ fn list(kinds: &[&str]) -> Command {
     Command::Ask(vec![("", sql)])
 }
 
-/// The statements of `\d NAME`.
+/// Returns the statements of `\d NAME`.
 fn describe(name: &str) -> Vec<(&'static str, String)> {
     let table = format!("'{}'::regclass", name.replace('\'', "''"));
     let ask = |heading, sql: String| (heading, sql);

@@ -90,7 +90,7 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// The terminal of this process. Names are read from the database.
+    /// Returns the terminal of this process. Names are read from the database.
     pub fn open(database: &Arc<SqlDatabase>, user: &str) -> io::Result<Terminal> {
         let config =
             Config::builder().max_history_size(HISTORY_LINES).map_err(lost)?.auto_add_history(true).build();
@@ -98,7 +98,7 @@ impl Terminal {
         editor.set_helper(Some(Names { database: database.clone(), user: user.to_owned() }));
         let history = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(HISTORY_FILE));
         if let Some(file) = &history {
-            // The file does not exist at the first time.
+            // Before the first use of the shell, the file does not exist.
             let _ = editor.load_history(file);
         }
         Ok(Terminal { editor, history })
@@ -169,7 +169,7 @@ impl Completer for Names {
 }
 
 impl Names {
-    /// The names of the catalog and the words that begin with `word`.
+    /// Returns the names of the catalog and the words that begin with `word`.
     fn fitting(&self, word: &str) -> Vec<String> {
         let mut found = self.of_catalog(word).unwrap_or_default();
         let upper = word.to_ascii_uppercase();
@@ -179,8 +179,8 @@ impl Names {
         found
     }
 
-    /// Names of tables and columns. Those of the system catalog are included only after their prefix was
-    /// entered.
+    /// Returns names of tables and columns. Names of the system catalog are included only if the user has
+    /// typed their prefix.
     fn of_catalog(&self, word: &str) -> Result<Vec<String>, SqlError> {
         let params = SessionParams {
             user: self.user.clone(),

@@ -10,14 +10,14 @@ use std::path::Path;
 
 /// A source of lines.
 pub trait Lines {
-    /// The next line, without its line feed; `None` at the end of the input. `goes_on` says that a statement
-    /// has begun.
+    /// Reads the next line, without its line feed. `goes_on` says that the line continues a statement.
     fn next_line(&mut self, goes_on: bool) -> io::Result<Next>;
 
-    /// The next line of the data of a COPY, with its end. Ctrl-C is an error of kind `Interrupted`.
+    /// Reads the next line of the data of a COPY, with its line feed. Ctrl-C is an error of kind
+    /// `Interrupted`.
     fn next_data(&mut self) -> io::Result<Option<Vec<u8>>>;
 
-    /// Whether a person types these lines.
+    /// Returns whether a person types these lines.
     fn is_typed(&self) -> bool;
 }
 
@@ -46,7 +46,7 @@ impl FileLines {
         Ok(FileLines { file: Some(BufReader::new(File::open(path)?)) })
     }
 
-    /// Standard input.
+    /// Reads lines from standard input.
     pub fn standard_input() -> FileLines {
         FileLines { file: None }
     }
@@ -83,7 +83,7 @@ pub struct TextLines<'t> {
 }
 
 impl TextLines<'_> {
-    /// Lines of this text.
+    /// Returns the lines of this text.
     pub fn new(text: &str) -> TextLines<'_> {
         TextLines { lines: text.split('\n'), data: FileLines::standard_input() }
     }

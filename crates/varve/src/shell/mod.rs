@@ -54,7 +54,7 @@ pub enum Work {
     StandardInput,
 }
 
-/// The shell ended early. The error was printed.
+/// The error of a shell that ended early. The shell has printed the reason.
 #[derive(Debug)]
 pub struct Failed;
 
@@ -71,7 +71,7 @@ pub struct Shell {
     user: String,
     format: Format,
     has_timing: bool,
-    /// False while a statement runs. Then Ctrl-C cancels it.
+    /// Whether no statement is running. Ctrl-C cancels a running statement.
     is_idle: Arc<AtomicBool>,
     include_depth: u32,
 }
@@ -102,7 +102,7 @@ impl Shell {
         }
     }
 
-    /// Runs a text as a whole, so several statements are one transaction.
+    /// Runs a text as a whole, so that several statements in it are one transaction.
     fn text(&mut self, text: &str) -> Result<(), Failed> {
         if text.trim_start().starts_with('\\') {
             return self.lines(&mut TextLines::new(text), true).map(|_| ());
@@ -292,7 +292,7 @@ fn report(error: &SqlError, sql: &str) -> Failed {
     Failed
 }
 
-/// The line of a position (characters from 1), and a mark below it.
+/// Returns the line of a position (characters from 1), and a mark below it.
 fn marked(sql: &str, position: usize) -> Option<String> {
     let mut left = position.checked_sub(1)?;
     for (number, line) in sql.split('\n').enumerate() {
@@ -342,7 +342,7 @@ impl<'d> Results<'d> {
         }
     }
 
-    /// Begins a result with a heading when its first row arrives.
+    /// Prints the heading of a result when its first row arrives.
     fn begin_waiting(&mut self) -> io::Result<()> {
         let Some(columns) = self.waiting.take() else { return Ok(()) };
         if self.has_tags || self.heading.is_some() {

@@ -33,13 +33,13 @@ pub struct Printer {
     columns: Vec<Column>,
     /// Rows of a table that are kept until the widths are known.
     waiting: Vec<Vec<Option<String>>>,
-    /// Known after the head was written.
+    /// The widths of the columns. They are known after the head was written.
     widths: Option<Vec<usize>>,
     row_count: u64,
 }
 
 impl Printer {
-    /// A printer without a result.
+    /// Returns a printer without a result.
     pub fn new(format: Format) -> Printer {
         Printer { format, columns: Vec::new(), waiting: Vec::new(), widths: None, row_count: 0 }
     }
@@ -185,7 +185,7 @@ impl Printer {
     }
 }
 
-/// A value as text; `None` for NULL.
+/// Returns a value as text, or `None` for NULL.
 fn shown(value: Datum<'_>, forms: &TimeForms) -> Option<String> {
     if value.is_null() {
         return None;
@@ -195,8 +195,8 @@ fn shown(value: Datum<'_>, forms: &TimeForms) -> Option<String> {
     Some(String::from_utf8(out).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned()))
 }
 
-/// A text without control characters, as psql shows it. Tabs become blanks, and other control characters
-/// become their numbers.
+/// Returns a text without control characters, as psql shows it. Tabs become blanks, and other control
+/// characters become their numbers.
 fn visible(text: String) -> String {
     if !text.contains(|c: char| c.is_control() && c != '\n') {
         return text;
@@ -222,7 +222,7 @@ fn is_number(type_oid: oid::Oid) -> bool {
     [oid::INT2, oid::INT4, oid::INT8, oid::FLOAT4, oid::FLOAT8, oid::NUMERIC, oid::OID].contains(&type_oid)
 }
 
-/// Whether a value is a number in JSON. Infinity and NaN are not.
+/// Returns whether a value is a number in JSON. Infinity and NaN are not.
 fn is_json_number(type_oid: oid::Oid, text: &str) -> bool {
     is_number(type_oid) && text.ends_with(|c: char| c.is_ascii_digit())
 }

@@ -62,7 +62,7 @@ impl Splitter {
         self.text.push_str(line);
     }
 
-    /// The next whole statement, with its semicolon.
+    /// Returns the next whole statement, with its semicolon.
     pub fn next(&mut self) -> Option<String> {
         while let Some(plain) = self.scan.next(&self.text) {
             if plain.byte == b';' && plain.depth == 0 {
@@ -81,13 +81,13 @@ impl Splitter {
         None
     }
 
-    /// The statement that has no semicolon yet.
+    /// Returns the statement that has no semicolon yet.
     pub fn rest(&mut self) -> String {
         let all = std::mem::take(self);
         all.text[all.begin..].trim_start().to_owned()
     }
 
-    /// Whether there is no statement without a semicolon, except blanks and line comments.
+    /// Returns whether the text after the last semicolon has only blanks and line comments.
     pub fn is_empty(&self) -> bool {
         !self.has_begun
     }
@@ -172,13 +172,14 @@ fn is_name_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80
 }
 
-/// Whether a string that begins here has backslash escapes: E'...'.
+/// Returns whether a string that begins here has backslash escapes: E'...'.
 fn has_escapes(before: &[u8]) -> bool {
     let [rest @ .., b'e' | b'E'] = before else { return false };
     rest.last().is_none_or(|byte| !is_name_byte(*byte))
 }
 
-/// Bytes of `$tag$` at the beginning of a text, if it is not part of a name or a parameter.
+/// Returns the length of `$tag$` at the beginning of a text in bytes, if it is not part of a name or a
+/// parameter.
 fn dollar_tag(text: &[u8], before: &[u8]) -> Option<usize> {
     if before.last().is_some_and(|byte| is_name_byte(*byte)) {
         return None;

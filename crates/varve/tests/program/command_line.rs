@@ -57,7 +57,7 @@ fn foreign_files_are_left_alone() {
     assert_eq!(names(directory.path()), ["a.txt", "b.txt", "c.txt", "d.txt"]);
 }
 
-/// The error was about varve.auto.toml, which is not there.
+/// Found earlier: the error named varve.auto.toml, which did not exist.
 #[test]
 fn a_file_is_no_data_directory() {
     let directory = tempfile::tempdir().unwrap();
@@ -80,8 +80,8 @@ fn a_database_without_its_control_file_is_not_initialised_over() {
     assert_eq!(std::fs::read(directory.path().join("data.varve")).unwrap(), b"rows");
 }
 
-/// A start that is killed while it makes the region of persistent memory leaves that, and no control file:
-/// the next one goes on. A region with something in it is a database's.
+/// A start that is killed while it makes the region of persistent memory leaves the region and no control
+/// file. The next start accepts this. A region that has data belongs to a database, so a start refuses it.
 #[test]
 fn what_a_killed_start_left_of_a_region_is_nobodys() {
     let settings = "[nvm]\ndevice = 'main'\nsize = '4MiB'\n[protection]\nkind = 'nvm-dwb'\n";
@@ -102,7 +102,7 @@ fn what_a_killed_start_left_of_a_region_is_nobodys() {
     assert_eq!(std::fs::read(directory.path().join("nvm.varve")).unwrap(), used);
 }
 
-/// A command that must succeed; what it says.
+/// Runs a command that must succeed. Returns its output.
 fn said(arguments: &[&str]) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_varve")).args(arguments).output().unwrap();
     let error = String::from_utf8(output.stderr).unwrap();
@@ -110,8 +110,8 @@ fn said(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Before this command, a database that had a region of persistent memory needed the region for ever, with
-/// the same length.
+/// Before this command existed, a database that had a region of persistent memory needed the region for ever,
+/// with the same length.
 #[test]
 fn a_database_leaves_persistent_memory() {
     for (kind, log, inside) in [
@@ -157,7 +157,7 @@ fn a_database_leaves_persistent_memory() {
     }
 }
 
-/// The device of the region is gone from the configuration: somebody has to say where it is.
+/// The configuration has the device of the region no more, so the user must name the directory of the region.
 #[test]
 fn a_region_is_found_where_it_is_said_to_be() {
     let directory = tempfile::tempdir().unwrap();
@@ -204,7 +204,7 @@ fn nothing_to_check() {
     assert!(names(directory.path()).is_empty());
 }
 
-/// A mistyped name was a new database, and the tables were gone.
+/// Found earlier: a mistyped name created a new database, in which the user's tables were missing.
 #[test]
 fn a_shell_makes_a_database_only_where_it_is_meant() {
     let directory = tempfile::tempdir().unwrap();
@@ -256,7 +256,7 @@ fn a_missing_device_is_named_with_its_space() {
     );
 }
 
-/// A new user found: it was refused only once a space was placed on it.
+/// A new user found: a missing device was refused only when a space was placed on it.
 #[test]
 fn a_missing_device_is_refused_before_anything_is_on_it() {
     let directory = tempfile::tempdir().unwrap();
@@ -269,7 +269,8 @@ fn a_missing_device_is_refused_before_anything_is_on_it() {
     );
 }
 
-/// The layout is settled when the database is made: another one is refused, and none is needed.
+/// The layout is chosen when the database is made. A start refuses another layout, and needs none in the
+/// configuration.
 #[test]
 fn a_layout_does_not_change() {
     for (made, other) in [("packed", "in-place"), ("in-place", "packed")] {
@@ -310,7 +311,8 @@ fn a_device_needs_a_directory_of_its_own() {
     check(directory.path(), &["init", "DIR"], expect);
 }
 
-/// They opened any directory without a lock and dropped what bore the names of their tables.
+/// Found earlier: measurements opened any directory without a lock, and dropped tables that had the names of
+/// theirs.
 #[test]
 fn measurements_leave_databases_of_others_alone() {
     let directory = tempfile::tempdir().unwrap();
@@ -446,7 +448,8 @@ fn wrong_usage_is_exit_code_2_and_help_teaches() {
     }
 }
 
-/// The sections and keys that the configuration's reader asks for. `[query]` was missing from the help.
+/// Returns the sections and keys that the configuration's reader asks for. `[query]` was missing from the
+/// help.
 fn keys() -> Vec<&'static str> {
     const READER: &str = include_str!("../../src/config/mod.rs");
     let calls = [".section(\"", ".text(\"", ".flag(\"", ".count(\"", ".bytes(\"", ".choice(\""];

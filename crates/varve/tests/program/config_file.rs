@@ -14,8 +14,8 @@ fn an_empty_file_means_the_defaults() {
     assert_eq!(parse("[pool]\n[server]\n"), Ok(Settings::default()));
 }
 
-/// What `varve help serve` shows, long comments wrapped into lines that were none; a new user found it was no
-/// file.
+/// The configuration that `varve help serve` shows. A new user found that it was not a valid file, because
+/// wrapped comments continued on lines without a comment sign.
 const SHOWN: &str = include_str!("../../src/config/settings.toml");
 
 #[test]
@@ -32,7 +32,7 @@ fn the_settings_that_help_shows_are_a_file_with_the_defaults() {
     assert!(SHOWN.lines().all(|line| line.len() < 80), "a line is wrapped at 80 columns");
 }
 
-/// Every key, with a value that isn't its default.
+/// Every key, with a value that is not its default.
 const FULL: &str = r#"
 [devices.fast]
 path = "nvme"
@@ -255,8 +255,8 @@ fn mistakes_are_named() {
     assert!(parse("[pool]\nsize=1\nsize=2").unwrap_err().starts_with("line 3: "));
 }
 
-/// Found by the fuzz target `config`: an error about a key that is absent said line 1, wherever its table
-/// was.
+/// Found by the fuzz target `config`: an error about a missing key named line 1 instead of the line of its
+/// table.
 #[test]
 fn a_missing_key_is_said_at_its_table() {
     let missing = "devices.fast.path is missing: the directory of this device";
@@ -264,7 +264,7 @@ fn a_missing_key_is_said_at_its_table() {
     assert_eq!(parse("[pool]\n[devices]\nfast = { direct = true }"), Err(format!("line 3: {missing}")));
 }
 
-/// Whatever is done to the file, reading it ends with settings or with one line that says where.
+/// Reading a damaged file gives settings, or an error of one line that names the position.
 #[test]
 fn damaged_files_are_read_or_refused() {
     let mut state = 42_u64;

@@ -10,7 +10,7 @@ use std::process::Command;
 
 use varve::Embedded;
 
-/// Runs the program under a umask that takes nothing away; its exit code and all that it said.
+/// Runs the program under a umask that removes no permission. Returns its exit code and its output.
 fn varve(arguments: &[&str]) -> (Option<i32>, String) {
     let mut shell = Command::new("sh");
     shell.args(["-c", "umask 000; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_varve")]).args(arguments);
@@ -45,14 +45,14 @@ fn copy(from: &Path, to: &Path) {
     set_mode(to, 0o700);
     for entry in std::fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();
-        // What queries spill comes and goes.
+        // Temporary files of queries may disappear meanwhile.
         if entry.path().is_file() {
             std::fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
         }
     }
 }
 
-/// Rows of the table `t` of a copy, by a program that accepts it or not.
+/// Counts the rows of the table `t` in a copy with the program. Returns its exit code and its output.
 fn count(directory: &Path, more: &[&str]) -> (Option<i32>, String) {
     let directory = directory.to_str().unwrap();
     let select = ["sql", directory, "--pool", "16MiB", "--format", "csv", "-c", "select count(*) from t"];
@@ -92,7 +92,7 @@ fn what_is_made_is_its_owners() {
         assert!(open_files(directory).is_empty(), "{}: {:?}", directory.display(), open_files(directory));
     }
     assert!(memory.join("nvm.varve").exists() && cache.join("flash.varve").exists());
-    // A directory that was made for it before is closed, too.
+    // A directory that existed before the database was made is closed, too.
     let made = scratch.path().join("made");
     std::fs::create_dir(&made).unwrap();
     set_mode(&made, 0o777);
@@ -124,7 +124,7 @@ fn a_directory_that_others_may_write_in_is_refused() {
     assert_eq!(mode(&data), 0o750, "a group may be let in to read");
 }
 
-/// An older program left the directory and its files open to readers.
+/// An older program left the directory and its files open to other users.
 #[test]
 fn an_older_directory_is_closed_and_that_is_told() {
     let scratch = tempfile::tempdir().unwrap();
@@ -157,7 +157,7 @@ fn a_copy_of_a_running_database_is_told() {
     assert!(code == Some(1) && text.contains("is a copy") && text.contains("--accept-copy"), "{text}");
     let (code, text) = count(&hot, &["--accept-copy"]);
     assert!(code == Some(0) && text.contains("100"), "{text}");
-    // From then on it is a database like others.
+    // From then on, the copy opens as any other database.
     assert_eq!(count(&hot, &[]).0, Some(0));
     assert_eq!(count(&cold, &[]), (Some(0), "count\n100\n".to_owned()));
 }
@@ -168,7 +168,7 @@ fn a_crash_is_no_copy() {
     let [data, moved] = ["data", "moved"].map(|name| scratch.path().join(name));
     let database = Embedded::open(&data).unwrap();
     database.session().unwrap().run("create table t (a int primary key); insert into t values (1)").unwrap();
-    // As a killed process leaves it.
+    // This leaves the directory as a killed process does.
     drop(database);
     std::fs::rename(&data, &moved).unwrap();
     assert_eq!(count(&moved, &[]), (Some(0), "count\n1\n".to_owned()));

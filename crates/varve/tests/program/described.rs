@@ -10,7 +10,7 @@ use postgres::{Client, NoTls};
 use varve::Embedded;
 use varve_server::{Listener, Server};
 
-/// A server of a new database, and a client under this name.
+/// Starts the server of a new database, and connects a client with this user name.
 fn client_as(user: &str, directory: &Path) -> (Embedded, Server, Client) {
     let db = Embedded::open(directory).unwrap();
     let listener = Listener::open("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -20,7 +20,8 @@ fn client_as(user: &str, directory: &Path) -> (Embedded, Server, Client) {
     (db, server, client)
 }
 
-/// A name that is no role is let in as the first one: `current_user` said a name that SET ROLE did not know.
+/// A client with an unknown user name gets a session of the first role. Found earlier: `current_user`
+/// returned a name that SET ROLE did not know.
 #[test]
 fn a_name_that_is_no_role_acts_as_the_first_one() {
     let directory = tempfile::tempdir().unwrap();
@@ -34,8 +35,8 @@ fn a_name_that_is_no_role_acts_as_the_first_one() {
     server.stop(Duration::from_secs(5));
 }
 
-/// A database of an earlier version. Its first role gets the name that it has in a new database, unless a
-/// client proves the old name.
+/// The database comes from an earlier version. Its first role gets the name that it has in a new database,
+/// unless a client has logged in with the old name.
 #[test]
 fn the_first_role_of_an_older_database_is_renamed_where_nobody_proves_its_name() {
     let directory = tempfile::tempdir().unwrap();
@@ -53,8 +54,8 @@ fn the_first_role_of_an_older_database_is_renamed_where_nobody_proves_its_name()
     assert_eq!(first_after(&format!("{rename}; alter role varve password 'secret'")), "varve");
 }
 
-/// sqlx's `query!` and updatable result sets look a column up by what RowDescription says of it: it said 0
-/// and 0.
+/// sqlx's `query!` and updatable result sets find a column by the table and the number in RowDescription.
+/// Found earlier: both were 0.
 #[test]
 fn columns_say_which_table_they_are_of_and_sessions_where_they_come_from() {
     let directory = tempfile::tempdir().unwrap();

@@ -24,14 +24,14 @@ fn connect(port: u16, database: &str) -> Result<Client, postgres::Error> {
     Client::connect(&format!("host=127.0.0.1 port={port} user=postgres dbname={database}"), NoTls)
 }
 
-/// What is on stderr after these statements.
+/// Runs statements. Returns what the server wrote on stderr.
 fn logged(statements: &[&str]) -> String {
     let directory = tempfile::tempdir().unwrap();
     let (mut process, port) = serve(directory.path());
     assert!(connect(port, "nosuch").is_err());
     let mut client = connect(port, "postgres").unwrap();
     for statement in statements {
-        // Some are meant to fail.
+        // Some statements are meant to fail.
         let _ = client.simple_query(statement);
     }
     client.execute("select $1::text", &[&"prepared"]).unwrap();
@@ -43,7 +43,7 @@ fn logged(statements: &[&str]) -> String {
     text
 }
 
-/// Neither was a setting.
+/// Found earlier: neither name was a setting.
 #[test]
 fn connections_are_in_the_log_if_that_is_asked_for() {
     let directory = tempfile::tempdir().unwrap();
@@ -60,7 +60,7 @@ fn connections_are_in_the_log_if_that_is_asked_for() {
     assert_eq!(refused.code().unwrap().code(), "55P02");
     drop(client);
     drop(connect(port, "postgres").unwrap());
-    // The first session began when nothing was asked for.
+    // The first session began before its connection was to be logged.
     let mut lines = BufReader::new(process.stderr.take().unwrap()).lines().map_while(Result::ok);
     let wanted = [
         "LOG:  connection received: host=127.0.0.1 port=",
@@ -71,7 +71,7 @@ fn connections_are_in_the_log_if_that_is_asked_for() {
     let first = lines.next().unwrap();
     let number = &first[first.find('[').unwrap()..=first.find(']').unwrap()];
     let of_session = std::iter::once(first.clone()).chain(lines.filter(|line| line.contains(number)));
-    // In this order: after the last wanted line, no other one is waited for.
+    // The order matters, because the test does not wait for lines after the last wanted one.
     for (wanted, line) in wanted.into_iter().zip(of_session) {
         assert!(line.contains(wanted), "{line}");
     }
@@ -79,7 +79,8 @@ fn connections_are_in_the_log_if_that_is_asked_for() {
     process.wait().unwrap();
 }
 
-/// `SET log_statement` and its kin answered SET and did nothing, and nobody learned of refused sessions.
+/// Found earlier: `SET log_statement` and similar settings had no effect, and refused sessions were not
+/// logged.
 #[test]
 fn what_was_asked_for_is_in_the_log() {
     let quiet = logged(&["create table t (a int)", "select 1/0"]);

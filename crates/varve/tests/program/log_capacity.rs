@@ -11,7 +11,7 @@ use varve::Embedded;
 use varve::config::Settings;
 
 const MIB: u64 = 1 << 20;
-/// Of 1 MiB each; one more is made ahead.
+/// The log may have one more segment than its capacity, because one is made in advance. A segment has 1 MiB.
 const SEGMENTS_OVER: usize = 1;
 
 fn settings(capacity_mib: u64) -> Settings {
@@ -28,7 +28,7 @@ fn log_files(directory: &Path) -> usize {
     names.filter(|name| name.starts_with("log.")).count()
 }
 
-/// Changes that fill some segments; the number of rows.
+/// Makes changes that fill some segments. Returns the number of rows.
 fn load(database: &Embedded, round: usize) {
     let mut session = database.session().unwrap();
     let rows = 6000;
@@ -62,7 +62,8 @@ fn capacities_come_and_go() {
     made.session().unwrap().run("create table t (id int primary key, v text)").unwrap();
     made.close().unwrap();
     let mut counts = Vec::new();
-    // Lowered below what there is, raised, the same again; each after a clean stop and after a crash.
+    // The capacity is lowered below the size of the log, raised, and set to the same value again. Each
+    // happens after a clean stop and after a crash.
     for (round, capacity_mib) in [16, 16, 4, 4, 24, 24, 6, 16, 5, 5, 5, 24].into_iter().enumerate() {
         let before = log_files(directory);
         let database = Embedded::open_with(directory, &settings(capacity_mib)).unwrap();

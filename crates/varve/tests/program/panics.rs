@@ -44,7 +44,7 @@ impl Drop for Served {
     }
 }
 
-/// The XX000 of a result, as its message.
+/// Returns the message of a result that must be the error XX000.
 fn internal<T>(result: Result<T, postgres::Error>) -> String {
     let error = result.err().unwrap();
     let told = error.as_db_error().unwrap_or_else(|| panic!("no error of the server: {error}"));
@@ -74,7 +74,8 @@ fn a_panic_is_an_error_at_every_step_of_both_protocols() {
     let served = Served::start(directory.path());
     let mut client = served.connect();
     client.batch_execute(TABLE).unwrap();
-    // Each in a transaction of its own, then in a block: it is aborted, and ends with it.
+    // Each panic happens first in a transaction of its own, and then in a transaction block. The block is
+    // then aborted.
     for (place, simple) in [
         ("execute", "select v from t where id = 3"),
         ("row", "select v from t where id = 3"),
@@ -153,13 +154,13 @@ fn in_the_middle_of_copy_at_commit_and_at_rollback() {
     arm(&mut client, "commit");
     internal(client.batch_execute("commit"));
     client.batch_execute("rollback").unwrap();
-    // What is sent after the setting, and not known yet, is parsed.
+    // A statement that is sent after the setting and is not in the cache must be parsed.
     client.batch_execute("begin").unwrap();
     arm(&mut client, "parse");
     internal(client.batch_execute("select 'never seen'"));
     client.batch_execute("rollback").unwrap();
     assert_eq!(count(&mut other, "select count(*) from t"), 9);
-    // The rollback itself: within the session, then within the engine, which undoes the rest in the
+    // The rollback itself panics: first in the session, then in the engine, which undoes the rest in the
     // background.
     for place in ["rollback", "undo"] {
         client.batch_execute("begin; update t set v = 100 where id = 1; savepoint s").unwrap();

@@ -7,13 +7,13 @@ use varve::Embedded;
 
 const README: &str = include_str!("../../../../README.md");
 
-/// The first fenced block of a language.
+/// Returns the first fenced block of a language.
 fn block(language: &str) -> &'static str {
     let (_, rest) = README.split_once(&format!("```{language}\n")).unwrap();
     rest.split_once("```").unwrap().0
 }
 
-/// The string that follows `before` in a block.
+/// Returns the string that follows `before` in a block.
 fn quoted<'a>(block: &'a str, before: &str) -> &'a str {
     let (_, rest) = block.split_once(before).unwrap_or_else(|| panic!("README lost {before}"));
     rest.split('"').nth(1).unwrap()

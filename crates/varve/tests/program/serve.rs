@@ -57,13 +57,13 @@ impl Served {
 
     fn signal(&self, signal: &str) {
         let pid = self.process.id().to_string();
-        // The shell's own kill: a bare Debian has no program of that name.
+        // The test uses the shell's built-in `kill`, because a minimal Debian has no program of this name.
         assert!(
             Command::new("sh").args(["-c", "kill \"$0\" \"$1\"", signal, &pid]).status().unwrap().success()
         );
     }
 
-    /// Stops with a signal; returns the exit code and the last words.
+    /// Stops the server by a signal. Returns the exit code and the rest of the output.
     pub fn stop(mut self, signal: &str) -> (Option<i32>, String) {
         self.signal(signal);
         let mut last_words = String::new();
@@ -141,7 +141,7 @@ fn there_is_one_database_and_any_user() {
     assert_eq!(served.stop("-TERM").0, Some(0));
 }
 
-/// A new user found: a new database that asks for passwords has no role with one, and nothing said so.
+/// A new user found: in a new database that asks for passwords no role had one, and no message said so.
 #[test]
 fn a_server_says_that_nobody_can_log_in() {
     let directory = tempfile::tempdir().unwrap();
@@ -187,7 +187,7 @@ fn the_first_password_comes_from_a_file() {
     assert_eq!(served.stop("-TERM").0, Some(0));
 }
 
-/// Some settings of the process, `*` behind those that wait for the next start.
+/// Returns some settings of the process, with `*` after those that wait for the next start.
 fn settings(client: &mut Client) -> String {
     let sql =
         "select name || '=' || setting || case when pending_restart then '*' else '' end from pg_settings
@@ -196,7 +196,7 @@ fn settings(client: &mut Client) -> String {
     rows.iter().map(|row| row.get::<_, String>(0)).collect::<Vec<_>>().join(" ")
 }
 
-/// SHOW said what was wished: doublewrite in the layout packed, full-page-log although it had to wait.
+/// Found earlier: SHOW returned the configured protection instead of the protection in force.
 #[test]
 fn settings_show_what_is_in_force() {
     let directory = tempfile::tempdir().unwrap();
@@ -279,7 +279,7 @@ fn what_packed_files_take_is_set() {
     client.batch_execute("alter system reset packed_fill").unwrap();
     assert_eq!(fill(&mut client), "70 integer false configuration file 60");
     assert_eq!(served.stop("-TERM").0, Some(0));
-    // Four pages fit in no such extent.
+    // An extent of this length has no room for four pages.
     let other = tempfile::tempdir().unwrap();
     let text = "[pool]\npage_size = '64KiB'\n[home]\nlayout = 'packed'\n[packed]\nextent = '128KiB'\n";
     std::fs::write(other.path().join("varve.toml"), text).unwrap();
@@ -295,7 +295,7 @@ fn altered_settings_outlive_the_server() {
     std::fs::write(directory.path().join("varve.toml"), "[pool]\npage_writers = 2\n").unwrap();
     let served = Served::start(directory.path());
     let mut client = served.connect();
-    // The flag says 16 MiB, whatever the files say.
+    // The flag sets 16 MiB and overrides the files.
     let first = "log_capacity=1 GiB pool_page_writers=2 pool_size=16 MiB query_temporary=unlimited";
     assert_eq!(settings(&mut client), first);
     for statement in [
@@ -353,7 +353,7 @@ fn what_the_next_start_would_refuse_is_not_altered() {
     }
     assert_eq!(settings(&mut client), before);
     assert_eq!(served.stop("-TERM").0, Some(0));
-    // A mistake in the file is told as one of the other, with its line.
+    // A mistake in varve.auto.toml is reported like one in varve.toml, with its line.
     std::fs::write(directory.path().join("varve.auto.toml"), "[pool]\nsize = 1\n").unwrap();
     let place = directory.path().to_str().unwrap();
     let refused = Command::new(env!("CARGO_BIN_EXE_varve")).args(["serve", place]).output().unwrap();
@@ -361,7 +361,7 @@ fn what_the_next_start_would_refuse_is_not_altered() {
     assert!(told.contains("varve.auto.toml, line 2: pool.size must be between"), "{told}");
 }
 
-/// Found by a new user: another length in varve.toml was passed over without a word, and pg_settings showed it as if it were in force.
+/// Found by a new user: a changed segment length was ignored without a message, and pg_settings showed it.
 #[test]
 fn files_of_a_log_keep_their_length_and_it_is_said() {
     let directory = tempfile::tempdir().unwrap();
@@ -378,7 +378,7 @@ fn files_of_a_log_keep_their_length_and_it_is_said() {
     assert_eq!(served.stop("-TERM").0, Some(0));
 }
 
-/// It was ignored in silence, and the next ALTER SYSTEM wrote over it.
+/// Found earlier: a start ignored such a file without a message, and the next ALTER SYSTEM overwrote it.
 #[test]
 fn altered_settings_that_cannot_be_read_are_refused() {
     let directory = tempfile::tempdir().unwrap();
@@ -386,7 +386,7 @@ fn altered_settings_that_cannot_be_read_are_refused() {
     let place = directory.path().to_str().unwrap();
     for text in ["[pool\nsize=", "[foo]\n", "[nvm]\n"] {
         std::fs::write(&file, text).unwrap();
-        // A server that starts is ended by `timeout`, with 124.
+        // If the server starts after all, `timeout` ends it with exit code 124.
         let refused = Command::new("timeout")
             .args(["10", env!("CARGO_BIN_EXE_varve"), "serve", place, "--listen", "127.0.0.1:0"])
             .output()
@@ -400,7 +400,7 @@ fn altered_settings_that_cannot_be_read_are_refused() {
     }
 }
 
-/// Doublewrite's copies alone, and pages with a log in files.
+/// Persistent memory has only the copies of doublewrite, or it has pages while the log is in files.
 #[test]
 fn pages_and_copies_lie_in_persistent_memory() {
     for kind in ["nvm-dwb", "nvm"] {
@@ -434,7 +434,7 @@ fn pages_and_copies_lie_in_persistent_memory() {
     }
 }
 
-/// ALTER SYSTEM took what the next start of this database would refuse, and after a crash even what it could have taken.
+/// Found earlier: ALTER SYSTEM accepted a protection that the next start of this database would refuse.
 #[test]
 fn a_protection_that_the_database_cannot_have_is_not_altered() {
     let directory = tempfile::tempdir().unwrap();
@@ -443,7 +443,7 @@ fn a_protection_that_the_database_cannot_have_is_not_altered() {
         "[nvm]\ndevice = 'main'\nsize = '4MiB'\nlog = '512KiB'\n[pool]\npage_size = '4KiB'\n[protection]\nkind = 'nvm'\n",
     );
     drop(Served::start(directory.path()).stop("-TERM"));
-    // The page size is that of the database, wherever it is said: with others the log was said to be too small.
+    // Found earlier: this check used another page size, and reported that the log was too small.
     place("[nvm]\ndevice = 'main'\nsize = '4MiB'\nlog = '512KiB'\n[protection]\nkind = 'nvm'\n");
     let served = Served::start(directory.path());
     let mut client = served.connect();
@@ -495,7 +495,7 @@ fn a_cache_on_flash_is_configured_and_changed_on_line() {
     let served = Served::start(directory.path());
     let mut client = served.connect();
     client.batch_execute("create table item (id integer primary key, name text); insert into item select n, repeat('a', 900) from generate_series(1, 24000) n").unwrap();
-    // More than the pool of these tests holds.
+    // The rows have more bytes than the pool of these tests.
     let sum = "select sum(id + length(name)) from item";
     let read = |client: &mut postgres::Client| {
         for id in (1..=24_000).step_by(16) {
@@ -516,7 +516,7 @@ fn a_cache_on_flash_is_configured_and_changed_on_line() {
         });
         found.unwrap()
     };
-    // Threads write what is queued: how much of one round is on flash depends on them.
+    // Threads write the queue, so the number of pages of one round that are on flash varies.
     for _ in 0..20 {
         assert_eq!(read(&mut client), expected);
         if counter(&mut client, "read_hits") > 0 {
@@ -540,7 +540,7 @@ fn a_cache_on_flash_is_configured_and_changed_on_line() {
     client.batch_execute("alter system reset flash_design").unwrap();
     assert_eq!(read(&mut client), expected);
     drop(served.stop("-KILL"));
-    // Its file is lost, and then the section.
+    // First the file of the cache is removed, and then the section of the configuration.
     std::fs::remove_file(directory.path().join("flash.varve")).unwrap();
     let served = Served::start(directory.path());
     assert_eq!(read(&mut served.connect()), expected);
@@ -599,7 +599,7 @@ fn how_a_cache_on_flash_is_cleaned_is_configured() {
     );
     client.batch_execute("alter system reset flash_dirty_limit").unwrap();
     client.batch_execute("alter system set flash_size = '8MiB'").unwrap();
-    // What there is no room for is refused, and stands in nobody's way.
+    // A size for which the drive has no room is refused, and later changes still work.
     let refused = client.batch_execute("alter system set flash_size = '65TiB'").unwrap_err();
     assert!(
         refused.as_db_error().unwrap().message().starts_with("flash.size must be between"),
@@ -615,7 +615,7 @@ fn how_a_cache_on_flash_is_cleaned_is_configured() {
     assert_eq!(served.stop("-TERM").0, Some(0));
 }
 
-/// Changed pages were only there: the database stops and says why, and the next start has all that was committed.
+/// The lost cache had the only copies of changed pages: the database stops. The next start has all commits.
 #[test]
 fn a_lost_cache_is_told() {
     let directory = tempfile::tempdir().unwrap();
@@ -623,11 +623,11 @@ fn a_lost_cache_is_told() {
     std::fs::write(directory.path().join("varve.toml"), text).unwrap();
     let mut served = Served::start(directory.path());
     let mut client = served.connect();
-    // More than the pool of these tests holds.
+    // The rows have more bytes than the pool of these tests.
     let rows = "insert into item select n, repeat('a', 900) from generate_series(1, 24000) n";
     client.batch_execute("create table item (id integer primary key, name text)").unwrap();
     client.batch_execute(rows).unwrap();
-    // At once: an idle database brings its pages home.
+    // The file is damaged at once, because an idle database writes its changed pages to the data files.
     let file = std::fs::OpenOptions::new().write(true).open(directory.path().join("flash.varve")).unwrap();
     file.set_len(4096).unwrap();
     let sum = "select sum(id + length(name)) from item";
@@ -656,7 +656,7 @@ fn a_lost_cache_is_told() {
     assert_eq!(served.stop("-TERM").0, Some(0));
 }
 
-/// The cache is found again when its drive is; a drive with anything else bars the start.
+/// A start needs each drive but the cache's. When the drive of the cache is back, the cache is used again.
 #[test]
 fn a_cache_whose_drive_is_missing_is_done_without() {
     let directory = tempfile::tempdir().unwrap();
@@ -665,7 +665,7 @@ fn a_cache_whose_drive_is_missing_is_done_without() {
         format!("[devices.fast]\npath = 'fast'\n[flash]\ndevice = 'fast'\nsize = '4MiB'\n{more}")
     };
     let place = |more: &str| std::fs::write(directory.path().join("varve.toml"), text(more)).unwrap();
-    // Whether there is a cache, and what is said on stderr.
+    // Returns whether there is a cache, and the output on stderr.
     let serve = |sql: &str| {
         let mut served = Served::start(directory.path());
         let has_cache = served.said.contains("flash cache: 4 MiB on fast");
@@ -686,7 +686,7 @@ fn a_cache_whose_drive_is_missing_is_done_without() {
     };
     let nothing = (true, String::new());
     place("");
-    // In a new database, too.
+    // The same holds for a new database.
     let made = "create table item (id integer primary key, name text); insert into item values (1, 'lamp')";
     is_told(serve(made), "doesn't exist");
     std::fs::create_dir(&fast).unwrap();
@@ -706,7 +706,7 @@ fn a_cache_whose_drive_is_missing_is_done_without() {
     assert_eq!(serve(""), nothing);
 }
 
-/// Found by a new user: the configuration was blamed, and the way out that was advised did not work either.
+/// Found by a new user: the error blamed the configuration, and the advised command failed, too.
 #[test]
 fn a_missing_region_is_not_the_fault_of_the_configuration() {
     let directory = tempfile::tempdir().unwrap();
@@ -721,7 +721,7 @@ fn a_missing_region_is_not_the_fault_of_the_configuration() {
     assert!(!said.contains("says something else"), "{said}");
 }
 
-/// What ALTER SYSTEM said of persistent memory barred the way out of it, and every start afterwards.
+/// Found earlier: settings of ALTER SYSTEM about persistent memory made `varve nvm drain` and starts fail.
 #[test]
 fn what_was_altered_does_not_bar_the_way_out_of_persistent_memory() {
     let directory = tempfile::tempdir().unwrap();
@@ -754,13 +754,13 @@ fn what_was_altered_does_not_bar_the_way_out_of_persistent_memory() {
     assert!(served.said.contains("(ALTER SYSTEM) says: pool_page_writers\n"), "{}", served.said);
     assert_eq!(names(&mut served.connect()), ["a"]);
     assert_eq!(served.stop("-TERM").0, Some(0));
-    // What leans on nothing is an error as before, but not for the way out.
+    // A wrong setting that does not depend on others is still an error, but `varve nvm drain` works.
     std::fs::write(directory.path().join("varve.auto.toml"), "[pool]\nsize = 1\n").unwrap();
     assert_eq!(run(&["serve"]).0, Some(1));
     assert_eq!(run(&["nvm", "drain"]).0, Some(0));
 }
 
-/// A server that is killed before its clean stop starts again, with what it had.
+/// A server that is killed before a clean stop starts again with the old protection.
 #[test]
 fn full_page_log_waits_for_a_clean_stop() {
     let directory = tempfile::tempdir().unwrap();
@@ -795,7 +795,7 @@ fn the_log_lies_in_persistent_memory() {
     client
         .batch_execute("create table item (id integer, name text); insert into item values (1, 'a')")
         .unwrap();
-    // Arulraj, table 1: 10^10 writes of a cell, 2 pJ a bit, of which a line has 512.
+    // Arulraj 2015, table 1: a cell lasts 10^10 writes, a bit takes 2 pJ. A cache line has 512 bits.
     let cell = "select cell_endurance_writes, modelled_write_joules / written_back_lines from varve_nvm";
     let cell = client.query_one(cell, &[]).unwrap();
     let (endurance, joules): (i64, f64) = (cell.get(0), cell.get(1));
@@ -813,7 +813,7 @@ fn the_log_lies_in_persistent_memory() {
     );
 }
 
-/// A session that others end, through all layers.
+/// Another session ends this session. The test uses all layers.
 #[test]
 fn a_session_is_ended_by_another_one() {
     let directory = tempfile::tempdir().unwrap();
@@ -843,7 +843,7 @@ fn clients_are_told_of_the_stop() {
     assert!(told || error.is_closed(), "{error}");
 }
 
-/// A cross join below an aggregate went on, and the stop left without a checkpoint.
+/// Found earlier: a cross join below an aggregate did not stop, so the server ended without a checkpoint.
 #[test]
 fn a_stop_ends_a_join_of_many_rows() {
     let directory = tempfile::tempdir().unwrap();
@@ -870,7 +870,7 @@ fn damage_is_found_and_named() {
     assert_eq!(served.stop("-TERM").0, Some(0));
     let file = directory.path().join("data.varve");
     let mut bytes = std::fs::read(&file).unwrap();
-    // A bit in the middle of every page that isn't empty.
+    // One bit in the middle of each page that is not empty is changed.
     for page in bytes.chunks_mut(8192).filter(|page| page.iter().any(|byte| *byte != 0)) {
         page[4000] ^= 1;
     }

@@ -1,4 +1,4 @@
-//! `varve sql`: scripts, commands, formats, loading, errors, Ctrl-C, exit codes.
+//! Tests of `varve sql`: scripts, commands, formats, loading, errors, Ctrl-C, exit codes.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
@@ -27,7 +27,7 @@ fn finish(child: Child) -> Done {
     (done.status.code(), text(done.stdout), text(done.stderr))
 }
 
-/// Runs with this on standard input.
+/// Runs the shell with `input` on standard input.
 fn run(directory: &Path, arguments: &[&str], input: &str) -> Done {
     let mut child = start(directory, arguments);
     child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
@@ -158,7 +158,7 @@ fn files_and_lines_are_loaded() {
     let inline =
         "copy t (a, b) from stdin;\n-1\tone\n-2\t\\N\n\\.\nselect b from t where a < 0 order by a;\n";
     check(home.path(), &[], inline, (0, "COPY 2\n  b  \n-----\n \n one\n(2 rows)\n\n", ""));
-    // The data of a COPY that fails are not taken for statements.
+    // If a COPY fails, its data must not run as statements.
     let (code, out, err) = run(home.path(), &[], "copy t from stdin;\nx\ty\n1\tz\n\\.\nselect 1;\n");
     assert_eq!((code, out.as_str()), (Some(1), ""));
     assert!(err.starts_with("ERROR:  22P02") && err.contains("CONTEXT:  COPY t, line 1"), "{err}");
@@ -176,7 +176,7 @@ fn files_and_lines_are_loaded() {
     assert!(err.starts_with("varve: missing.csv cannot be read: "), "{err}");
 }
 
-/// Returns before a line feed vanished, in data and in literals (review 10, P7).
+/// Found earlier: carriage returns before a line feed were lost, in data and in literals.
 #[test]
 fn carriage_returns_arrive() {
     let home = tempfile::tempdir().unwrap();
@@ -184,7 +184,7 @@ fn carriage_returns_arrive() {
                   insert into t values ('p\r\nq');\r\nselect a, length(a) from t order by a;\r\n";
     let expect = "a,length\n\"p\r\nq\",4\n\"x\r\ny\",4\n";
     check(home.path(), &["--format", "csv"], script, (0, expect, ""));
-    // Lines that end so are lines, and data need not be text.
+    // A line may end with a carriage return and a line feed, and COPY data need not be text.
     let lines = "copy t from stdin;\r\none\r\ntwo\r\n\\.\r\nselect count(*), max(length(a)) from t;\r\n";
     check(home.path(), &["--format", "csv"], lines, (0, "count,max\n4,4\n", ""));
     let mut child = start(home.path(), &["-c", "\\copy t from stdin"]);
@@ -262,7 +262,7 @@ fn ctrl_c_cancels_the_statement() {
     check(home.path(), &["--format", "csv", "-c", "select 7 as a"], "", (0, "a\n7\n", ""));
 }
 
-/// Reads the first result, so that the next statement runs or is about to.
+/// Waits for the first result. Then the next statement is running, or will run soon.
 fn wait_for_output(child: &mut Child) {
     use std::io::Read;
     let mut seen = String::new();

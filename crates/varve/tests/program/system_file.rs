@@ -1,4 +1,4 @@
-//! `varve.auto.toml` after varve.toml was changed.
+//! Tests of `varve.auto.toml` after varve.toml was changed.
 
 use std::path::Path;
 
@@ -17,7 +17,8 @@ fn file(directory: &Path) -> String {
     std::fs::read_to_string(directory.join(AUTO_FILE_NAME)).unwrap()
 }
 
-/// It was lost: the next ALTER SYSTEM wrote only what the start had taken.
+/// Found earlier: ignored settings were lost, because the next ALTER SYSTEM wrote only the settings that the
+/// start had used.
 #[test]
 fn what_is_left_out_stays_in_the_file() {
     let directory = tempfile::tempdir().unwrap();
@@ -34,7 +35,7 @@ fn what_is_left_out_stays_in_the_file() {
     assert!(without.left_out().iter().any(|why| why.starts_with("nvm_high_water is left out: ")));
     let text = file(place);
     assert!(text.contains("high_water = 85") && text.contains("kind = \"nvm\""), "{text}");
-    // What it goes with again, it is in force with.
+    // When varve.toml fits the setting again, the setting is in force.
     let again = read(place, NVM, Misfit::Told).unwrap();
     assert_eq!(again.left_out(), [""; 0]);
     let altered = ["home_compression", "nvm_high_water", "pool_page_writers", "protection_kind"];
@@ -64,7 +65,7 @@ fn what_is_left_out_can_be_reset_and_not_altered() {
     assert_eq!(read(place, "", Misfit::Told).unwrap().left_out(), [""; 0]);
 }
 
-/// They were dropped without a word.
+/// Found earlier: unknown settings were dropped without a message.
 #[test]
 fn unknown_settings_beside_misfits_are_named() {
     let directory = tempfile::tempdir().unwrap();
@@ -88,7 +89,7 @@ fn bytes_that_are_no_text_are_told_with_their_line() {
     assert!(system.left_out()[0].contains("0xff"), "{:?}", system.left_out());
 }
 
-/// Found by a new user: it answered as if the change were in force.
+/// Found by a new user: ALTER SYSTEM answered as if the change were in force.
 #[test]
 fn where_there_is_no_cache_on_flash_a_change_of_it_is_warned_of() {
     let directory = tempfile::tempdir().unwrap();
@@ -107,7 +108,7 @@ fn where_there_is_no_cache_on_flash_a_change_of_it_is_warned_of() {
         drop(system);
         database.close().unwrap();
         if has_cache {
-            // Nothing that could be a cache.
+            // The file of the cache is gone.
             std::fs::remove_file(place.join("flash.varve")).unwrap();
             std::fs::create_dir(place.join("flash.varve")).unwrap();
         }

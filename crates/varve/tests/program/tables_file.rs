@@ -1,5 +1,5 @@
-//! The file `tables.varve`: made by a start, shown by `varve nvm status`, left by `varve nvm drain`, and
-//! refused where it does not fit.
+//! Tests of the file `tables.varve`. A start creates it, `varve nvm status` shows it, and `varve nvm drain`
+//! leaves it unchanged. A start refuses a file that does not fit the configuration.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
@@ -8,7 +8,7 @@ use std::process::Command;
 
 use super::serve::Served;
 
-/// Runs a command on a directory: the exit code, and what it wrote.
+/// Runs a command on a directory. Returns the exit code and the output.
 fn run(directory: &Path, command: &[&str], arguments: &[&str]) -> (Option<i32>, String) {
     let mut program = Command::new(env!("CARGO_BIN_EXE_varve"));
     let output =
@@ -23,7 +23,7 @@ fn sql(directory: &Path, statements: &str) -> String {
     text
 }
 
-/// The message of a start that must be refused.
+/// Starts a database, which must fail. Returns the message.
 fn refused(directory: &Path) -> String {
     let (code, text) = run(directory, &["sql"], &["-c", "select 1"]);
     assert_eq!(code, Some(1), "{text}");
@@ -38,7 +38,7 @@ fn configure(directory: &Path, text: &str) {
     std::fs::write(directory.join("varve.toml"), text).unwrap();
 }
 
-/// A section with these keys.
+/// Returns a section `[nvm]` with these keys.
 fn nvm(keys: &str) -> String {
     format!("[nvm]\ndevice = 'main'\n{keys}\n")
 }
@@ -215,7 +215,7 @@ fn a_table_partitioned_by_hash_is_spread_over_the_partitions() {
     assert!(code == Some(0) && checked.contains("no damage found"), "{checked}");
 }
 
-/// A database with a row in a table of the file.
+/// Makes a database that has a row in a table of `tables.varve`.
 fn with_row(keys: &str) -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     configure(directory.path(), &nvm(keys));
@@ -320,7 +320,7 @@ fn rows_outlive_a_kill_and_check_reads_them() {
     let (code, checked) = run(place, &["check"], &[]);
     assert!(code == Some(0) && checked.contains("no damage found"), "{checked}");
 
-    // The bitmap of the last segment, which is free.
+    // The damaged bytes are the bitmap of the last segment, which is free.
     let file = place.join("tables.varve");
     let mut bytes = std::fs::read(&file).unwrap();
     bytes[28_672 + 512 * 125] ^= 1;

@@ -1,5 +1,5 @@
-//! A tablespace with the real server: its tables survive a kill, a start without its directory is refused,
-//! and `varve check` reads it.
+//! Tests of a tablespace with the real server: its tables survive a kill, a start without its directory is
+//! refused, and `varve check` reads it.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 

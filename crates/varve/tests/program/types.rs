@@ -1,4 +1,4 @@
-//! Each type in text and binary format, as a parameter and as a result, over the protocol and through a
+//! Tests each type in text and binary format, as a parameter and as a result, over the protocol and through a
 //! table.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
@@ -70,7 +70,7 @@ fn values_go_in_and_come_out_in_both_formats() {
     });
 }
 
-/// The same column, once as text and once in binary.
+/// Reads the same column once as text and once in binary.
 fn check_output(client: &mut Client, sql: &str, (oid, declared, text, binary): (u32, &str, &str, &[u8])) {
     let sent = [
         parse("", sql, &[]),

@@ -1,5 +1,5 @@
-//! After TPC-C its consistency conditions hold, in this process and over the protocol. The check finds
-//! violations that are planted.
+//! Tests that the consistency conditions of TPC-C hold after a run, in this process and over the protocol.
+//! The check must find planted violations.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
@@ -18,7 +18,7 @@ use varve_server::{Listener, Server};
 const PLAN: Plan = Plan { threads: 2, rounds: 1, seconds: 1, warm_seconds: 0 };
 const POOL_BYTES: usize = 16 << 20;
 
-/// What is done to freshly loaded data, and the conditions that it breaks.
+/// Statements that damage freshly loaded data, and the conditions that they break.
 const DAMAGES: &[(&str, &[u32])] = &[
     ("UPDATE bench_warehouse SET w_ytd = w_ytd + 0.01 WHERE w_id = 1", &[1, 8]),
     ("UPDATE bench_district SET d_next_o_id = d_next_o_id + 1 WHERE d_w_id = 1 AND d_id = 3", &[2]),
@@ -43,7 +43,7 @@ const DAMAGES: &[(&str, &[u32])] = &[
 
 const NONE: [u32; 0] = [];
 
-/// The numbers of the conditions that don't hold, in order.
+/// Returns the numbers of the conditions that do not hold, in order.
 fn numbers(workload: &Tpcc, connection: &mut dyn Connection) -> Vec<u32> {
     let found = broken(&workload.conditions(), connection).unwrap();
     let mut numbers: Vec<u32> =
@@ -60,7 +60,7 @@ fn embedded(test: impl FnOnce(&dyn MeasuredDatabase)) {
     database.shutdown().unwrap();
 }
 
-/// Runs the mix; every kind of transaction ran, and all conditions hold.
+/// Runs the mix, and checks that each kind of transaction ran and that all conditions hold.
 fn runs(workload: &Tpcc, target: &dyn MeasuredDatabase) {
     let rounds = run(target, workload, PLAN).unwrap();
     let (frequent, _) = rounds[0].kinds.split_at(2);

@@ -1,7 +1,7 @@
 //! `nvm-breakdown`: where the time of the engines goes (Arulraj 2015, section 5.5, figure 13).
 //!
-//! The paper took the split from a profiler. Here samples between two calls on the region tell which functions
-//! of the engine a time belongs to (`stores/sampled.rs`). No tool beside the program is needed.
+//! The paper took the split from a profiler. Here, samples between two calls on the region show to which
+//! functions of the engine a time belongs (`stores/sampled.rs`). So no other program is needed.
 //!
 //! 1. One run splits the processor's time. Another run, on the modelled cache, splits the extra latency of
 //!    persistent memory (2x). Each of the two is split in the ratio of its samples.
@@ -169,8 +169,8 @@ fn traditional_share(row: &TimeRow) -> Claim {
     Claim { verdict: Verdict::of(row.recovery(), TRADITIONAL_SHARE_MAX, Better::Neither), ..claim }
 }
 
-/// The claim that an engine for persistent memory spends a smaller part of its time on recovery than its
-/// traditional relative.
+/// Returns the claim that an engine for persistent memory spends a smaller part of its time on recovery than
+/// its traditional relative.
 fn lower(over: &TimeRow, under: &TimeRow) -> Claim {
     let ratio = over.recovery() / under.recovery().max(f64::MIN_POSITIVE);
     let says = format!("part of the time for recovery: {} / {} (published: less)", over.engine, under.engine);

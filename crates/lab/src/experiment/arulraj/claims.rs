@@ -20,12 +20,12 @@ pub struct Stated {
 }
 
 impl Stated {
-    /// A stated gain: a higher value is better.
+    /// Returns a stated gain: a higher value is better.
     pub const fn gain(least: f64, most: f64) -> Self {
         Self { least, most, better: Better::Higher }
     }
 
-    /// A stated cost: a lower value is better.
+    /// Returns a stated cost: a lower value is better.
     pub const fn cost(least: f64, most: f64) -> Self {
         Self { least, most, better: Better::Lower }
     }
@@ -34,7 +34,7 @@ impl Stated {
         Verdict::within(ours, (self.least, self.most), self.better)
     }
 
-    /// The range as text for people. It is empty if only one value is stated.
+    /// Returns the range as text for people. It is empty if only one value is stated.
     fn range(self) -> String {
         if self.least == self.most {
             String::new()
@@ -44,8 +44,8 @@ impl Stated {
     }
 }
 
-/// Factors of a claim about a row: the factors of the row without its engine, and the latency of the figure's
-/// model.
+/// Returns the factors of a claim about a row: the factors of the row without its engine, and the latency of
+/// the figure's model.
 pub fn factors_of(row: &StoreRow, figure: Figure) -> Factors {
     let mut factors = row.factors.clone();
     factors.remove("engine");
@@ -66,7 +66,7 @@ pub struct Ratio<'r> {
 }
 
 impl Ratio<'_> {
-    /// The ratio of the medians of the two figures.
+    /// Returns the ratio of the medians of the two figures.
     pub fn value(&self) -> f64 {
         self.figure.of(self.over).median / self.figure.of(self.under).median
     }
@@ -86,20 +86,20 @@ impl Ratio<'_> {
         Claim { published: Some(stated.least), verdict, ..claim }
     }
 
-    /// The claim that the ratio is as stated.
+    /// Returns the claim that the ratio is as stated.
     pub fn judge(&self, what: &str, stated: Stated) -> Claim {
         let says = format!("{what}: {} / {}", self.over.spot.label(), self.under.spot.label());
         self.claim(says, self.value(), stated)
     }
 
-    /// The claim about the part of `under`'s figure that `over` saves.
+    /// Returns the claim about the part of `under`'s figure that `over` saves.
     pub fn judge_saved(&self, what: &str, stated: Stated) -> Claim {
         let (over, under) = (self.over.spot.label(), self.under.spot.label());
         let says = format!("part of {what} that {over} saves of {under}");
         self.claim(says, 1.0 - self.value(), stated)
     }
 
-    /// The claim that the figure of `over` is above that of `under`, or that both are tied.
+    /// Returns the claim that the figure of `over` is above that of `under`, or that both are tied.
     pub fn judge_order(&self, what: &str, is_tied: bool) -> Option<Claim> {
         let (over, under) = if is_tied { (1.0, 1.0) } else { (2.0, 1.0) };
         let placed = vec![self.figure.ranked(self.over, over), self.figure.ranked(self.under, under)];
@@ -107,8 +107,8 @@ impl Ratio<'_> {
     }
 }
 
-/// The claim about one engine's throughput under one model, divided by its throughput under another. Such a
-/// ratio says, for example, what a longer latency costs.
+/// Returns the claim about one engine's throughput under one model, divided by its throughput under another.
+/// Such a ratio says, for example, what a longer latency costs.
 pub fn judge_models(row: &StoreRow, over: &'static str, under: &'static str, stated: Stated) -> Claim {
     let figure = Figure::Throughput(under);
     let ours = Figure::Throughput(over).of(row).median / figure.of(row).median;

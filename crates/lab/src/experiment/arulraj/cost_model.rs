@@ -111,7 +111,8 @@ impl ModelBytes {
     }
 }
 
-/// The model's bytes of an operation (table 3). Returns `None` for an engine that the table does not have.
+/// Returns the model's bytes of an operation (table 3). Returns `None` for an engine that the table does not
+/// have.
 pub fn model_bytes(engine: &str, operation: Operation, sizes: &ModelSizes) -> Option<ModelBytes> {
     let ModelSizes { tuple, fields, fixed, pointer, node, small, amplification } = *sizes;
     let [insert, update, delete] = match engine {

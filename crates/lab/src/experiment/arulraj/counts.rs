@@ -1,5 +1,5 @@
-//! `nvm-wear` and `nvm-footprint`: what engines write to persistent memory, and the space that they take. Both
-//! are counts, which are the same in each run.
+//! `nvm-wear` and `nvm-footprint`: what engines write to persistent memory, and the space that they take.
+//! Both are counts, which are the same in each run.
 
 use varve_bench::Result;
 
@@ -47,8 +47,8 @@ fn run(lab: &mut Lab<'_>, cells: &[(Mix, Skew)], claims_of: fn(&[StoreRow]) -> V
     Ok(())
 }
 
-/// Claims that NVM-InP wears the medium least (section 5.7), and that an engine for persistent memory needs
-/// half the writes in the best case (abstract).
+/// Returns claims that NVM-InP wears the medium least (section 5.7), and that an engine for persistent memory
+/// needs half the writes in the best case (abstract).
 fn wear_claims(rows: &[StoreRow]) -> Vec<Claim> {
     let groups = groups(rows);
     let figure = Figure::MediumWrites;
@@ -63,7 +63,7 @@ fn wear_claims(rows: &[StoreRow]) -> Vec<Claim> {
     claims
 }
 
-/// The claim that an engine has the lowest value of a figure.
+/// Returns the claim that an engine has the lowest value of a figure.
 fn least(group: &Group<'_>, figure: Figure, engine: &str) -> Option<Claim> {
     let under = group.of(engine)?;
     let others = group.rows.iter().filter(|row| row.spot.engine != engine);
@@ -73,7 +73,7 @@ fn least(group: &Group<'_>, figure: Figure, engine: &str) -> Option<Claim> {
     Ratio { figure, over, under }.judge_order("fewest writes of 256 bytes", false)
 }
 
-/// Claims about the space at its peak (section 5.6).
+/// Returns claims about the space at its peak (section 5.6).
 fn footprint_claims(rows: &[StoreRow]) -> Vec<Claim> {
     let mut claims = Vec::new();
     for group in groups(rows) {

@@ -106,7 +106,7 @@ struct Places {
 }
 
 impl Places {
-    /// The offsets at which this number of writes are made.
+    /// Returns the offsets at which this number of writes are made.
     fn offsets(self, writes: u64) -> impl Iterator<Item = u64> {
         let (bytes, is_random) = (self.chunk_bytes as u64, self.pattern == "random");
         let (places, mut random) = (AREA_BYTES / bytes, Random::seeded(bytes));
@@ -160,8 +160,8 @@ impl Written {
     }
 }
 
-/// Claims about one pattern: the published range of the ratio, and that the ratio is greater for small
-/// writes.
+/// Returns claims about one pattern: the published range of the ratio, and that the ratio is greater for
+/// small writes.
 fn claims(pattern: &'static str, rows: &[InterfaceRow]) -> Vec<Claim> {
     let own: Vec<&InterfaceRow> = rows.iter().filter(|row| row.pattern == pattern).collect();
     let (Some(least), Some(greatest)) = (own.first(), own.last()) else { return Vec::new() };

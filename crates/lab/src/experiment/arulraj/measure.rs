@@ -59,7 +59,7 @@ impl<L> NamedLoad<'_, L> {
     }
 }
 
-/// What is measured, and of which engines.
+/// The plan of a measurement: the engines and the figures that are measured.
 #[derive(Clone, Copy)]
 pub struct Plan {
     /// Number of rounds in which times are measured. If it is 0, only counts are taken.
@@ -142,7 +142,7 @@ impl EngineRun<'_> {
         }
     }
 
-    /// The spread of a figure over all rounds. Returns `None` if no times were measured.
+    /// Returns the spread of a figure over all rounds. Returns `None` if no times were measured.
     fn spread(&self, of: impl Fn(&RawRun) -> f64) -> Option<Spread> {
         let figures: Vec<f64> = self.times.iter().map(of).collect();
         (!figures.is_empty()).then(|| Spread::of(&figures))
@@ -164,7 +164,7 @@ impl EngineRun<'_> {
     }
 }
 
-/// The longest of several times. It is at least a nanosecond.
+/// Returns the longest of several times. It is at least a nanosecond.
 fn slowest(times_ns: impl Iterator<Item = f64>) -> f64 {
     times_ns.fold(1.0, f64::max)
 }

@@ -45,7 +45,7 @@ pub fn node_size(lab: &mut Lab<'_>) -> Result<()> {
     lab.say_tables(&[table(&rows), tell::claims_table(&claims)])
 }
 
-/// The claim that nodes of 4 KiB are best.
+/// Returns the claim that nodes of 4 KiB are best.
 fn best(group: &Group<'_>) -> Option<Claim> {
     let is_published = |row: &&&StoreRow| row.spot.node_bytes == Some(COW_NODE_BYTES);
     let published = group.rows.iter().find(is_published)?;

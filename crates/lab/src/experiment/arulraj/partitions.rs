@@ -1,5 +1,5 @@
-//! `nvm-partitions`: two partitions, each with a worker, against one (Arulraj 2015, section 3: transactions of
-//! different partitions share nothing).
+//! `nvm-partitions`: two partitions, each with a worker, against one (Arulraj 2015, section 3: transactions
+//! of different partitions share nothing).
 //!
 //! The paper ran eight partitions on eight cores and did not vary their number. So the paper has no value for
 //! this ratio, and the bar is this project's. Throughput is measured by wall time. Two partitions need two
@@ -96,7 +96,7 @@ fn measure(lab: &Lab<'_>, bed: &Bed, engine: &Engine, loads: &[Ycsb]) -> Result<
     })
 }
 
-/// Transactions a second of runs, by wall time. A run lasts until its slowest partition ends.
+/// Returns the transactions a second of runs, by wall time. A run lasts until its slowest partition ends.
 fn tps(runs: &[RawRun], loads: &[Ycsb]) -> Spread {
     let of = |run: &RawRun| {
         let transactions: usize = loads.iter().take(run.times.len()).map(PartitionLoad::transactions).sum();
@@ -114,8 +114,8 @@ fn cpu_us(runs: &[RawRun], loads: &[Ycsb]) -> f64 {
     Spread::of(&runs.iter().map(of).collect::<Vec<_>>()).median
 }
 
-/// The reason why the throughput of runs is not judged: a round was too short, or another program had the
-/// processors.
+/// Returns the reason why the throughput of runs is not judged: a round was too short, or another program had
+/// the processors.
 fn not_judged(runs: &[RawRun]) -> Option<String> {
     let times = || runs.iter().flat_map(|run| &run.times);
     let shortest = times().map(|times| times.cpu_ns).min().unwrap_or_default();

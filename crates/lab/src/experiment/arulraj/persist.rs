@@ -53,12 +53,12 @@ fn claims(rows: &[StoreRow]) -> Vec<Claim> {
     claims
 }
 
-/// Throughput with the longest latency, as a part of the throughput with the shortest one.
+/// Returns the throughput with the longest latency, as a part of the throughput with the shortest one.
 fn kept(row: &StoreRow) -> f64 {
     LONG.of(row).median / SHORT.of(row).median
 }
 
-/// The claim that the throughput of an engine falls as the latency grows.
+/// Returns the claim that the throughput of an engine falls as the latency grows.
 fn falls(row: &StoreRow) -> Claim {
     let ratio = 1.0 / kept(row);
     let verdict = match LONG.not_judged(row) {
@@ -69,7 +69,7 @@ fn falls(row: &StoreRow) -> Claim {
     Claim::found(&factors_of(row, LONG), says, ratio).of_rounds(row.rounds).judged(1.0, verdict)
 }
 
-/// The claim that NVM-CoW keeps a greater part of its throughput than the other engines.
+/// Returns the claim that NVM-CoW keeps a greater part of its throughput than the other engines.
 fn least_sensitive(group: &Group<'_>) -> Option<Claim> {
     let first = group.rows.first()?;
     group.of("nvm_cow")?;
@@ -95,7 +95,7 @@ fn least_sensitive(group: &Group<'_>) -> Option<Claim> {
     )
 }
 
-/// The claim that NVM-Log is faster under one mix than under another.
+/// Returns the claim that NVM-Log is faster under one mix than under another.
 fn overtaken(figure: Figure, faster: &StoreRow, slower: &StoreRow) -> Option<Claim> {
     let named =
         |row: &StoreRow, rank| RankedFigure { name: row.spot.load.to_owned(), ..figure.ranked(row, rank) };

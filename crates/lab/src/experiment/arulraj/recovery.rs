@@ -93,7 +93,7 @@ impl Spot {
         ])
     }
 
-    /// The arguments of the process that is killed at this point.
+    /// Returns the arguments of the process that is killed at this point.
     fn args(&self, args: &ChildArgs) -> ChildArgs {
         let transactions = match self.load {
             LoadKind::Ycsb => self.transactions + RUN_ON,
@@ -103,9 +103,9 @@ impl Spot {
         ChildArgs { engine: self.engine.name.to_owned(), transactions, region_bytes, ..args.clone() }
     }
 
-    /// Bytes of the region for what the transactions add. An engine that keeps no log gets the same region
-    /// size at every number of transactions. The reason is that a start reads 8 bytes for each 64 KiB of the
-    /// region: with different sizes, the times of the starts would differ for that reason alone.
+    /// Returns the bytes of the region for what the transactions add. An engine that keeps no log gets the
+    /// same region size at every number of transactions. The reason is that a start reads 8 bytes for each 64
+    /// KiB of the region: with different sizes, the times of the starts would differ for that reason alone.
     fn extra_bytes(&self) -> u64 {
         let (row_bytes, log_bytes) = match self.load {
             LoadKind::Ycsb => (0, YCSB_LOG_BYTES),
@@ -165,8 +165,8 @@ fn measure_all(lab: &mut Lab<'_>, args: &ChildArgs, counts: &[usize]) -> Result<
     Ok(rows)
 }
 
-/// The numbers of transactions after which processes are killed: the user's numbers and 0, if the user named
-/// some. Otherwise they are the paper's, or parts of the load's length if the load is small.
+/// Returns the numbers of transactions after which processes are killed: the user's numbers and 0, if the
+/// user named some. Otherwise they are the paper's, or parts of the load's length if the load is small.
 fn counts(lab: &Lab<'_>, transactions: usize) -> Vec<usize> {
     let scale = lab.scale();
     let short = if scale.is_full() { TRANSACTIONS.len() } else { TRANSACTIONS.len() - 1 };
@@ -252,7 +252,8 @@ fn claims(rows: &[StartRow]) -> Vec<Claim> {
     claims
 }
 
-/// The claims about an engine under one load. `own` has its rows, by increasing number of transactions.
+/// Returns the claims about an engine under one load. `own` has its rows, by increasing number of
+/// transactions.
 fn claims_of(engine: &str, own: &[&StartRow]) -> Vec<Claim> {
     match (engine, own) {
         ("inplace" | "log", [none, .., few, many]) => vec![linear(none, few, many)],
@@ -260,7 +261,7 @@ fn claims_of(engine: &str, own: &[&StartRow]) -> Vec<Claim> {
             let bars = [at_most(many, "seconds", SECONDS_MAX, 1e-3), within_milliseconds(many)];
             constant(few, many).into_iter().chain(bars).collect()
         }
-        // The text says that the CoW engines need no recovery, and states no time for their start.
+        // The paper's text says that the CoW engines need no recovery, and states no time for their start.
         ("nvm_cow", [_, few, .., many]) => {
             constant(few, many).into_iter().chain([within_milliseconds(many)]).collect()
         }
@@ -269,14 +270,14 @@ fn claims_of(engine: &str, own: &[&StartRow]) -> Vec<Claim> {
     }
 }
 
-/// The claim that a start takes longer after TPC-C than after YCSB (section 5.4).
+/// Returns the claim that a start takes longer after TPC-C than after YCSB (section 5.4).
 fn slightly_higher(ycsb: &StartRow, tpcc: &StartRow) -> Option<Claim> {
     let factors = Factors::from([("engine", tpcc.engine.into())]);
     let placed = vec![ranked(tpcc, tpcc.load.to_owned(), 2.0), ranked(ycsb, ycsb.load.to_owned(), 1.0)];
     order::judge_figures("processor time until the first answer, by load", &factors, STARTS, placed)
 }
 
-/// The processor time of a start, as a figure that is ranked among others.
+/// Returns the processor time of a start, as a figure that is ranked among others.
 fn ranked(row: &StartRow, name: String, published: f64) -> RankedFigure {
     let ends = (row.cpu_ms.min, row.cpu_ms.max);
     RankedFigure { name, median: row.cpu_ms.median, ends, published, spoilt: None }
@@ -302,7 +303,7 @@ fn at_most(row: &StartRow, unit: &str, bar: f64, of_ms: f64) -> Claim {
     Claim::found(&row.factors, says, ours).of_rounds(STARTS).judged(bar, Verdict::at_most(bar, ours))
 }
 
-/// The claim that the time which transactions add to a start grows in proportion to their number.
+/// Returns the claim that the time which transactions add to a start grows in proportion to their number.
 fn linear(none: &StartRow, few: &StartRow, many: &StartRow) -> Claim {
     let added = |row: &StartRow| row.cpu_ms.median - none.cpu_ms.median;
     let published = many.transactions as f64 / few.transactions.max(1) as f64;

@@ -70,7 +70,7 @@ const fn sync_model(name: &'static str, persist_ns: f64) -> Model {
 }
 
 impl Model {
-    /// Nanoseconds that the counted accesses would take beyond the processor's time.
+    /// Returns the nanoseconds that the counted accesses would take beyond the processor's time.
     pub fn extra_ns(&self, counts: &CacheCounts) -> f64 {
         let Some(mut profile) = self.profile.and_then(|name| NvmProfile::shipped(name).ok()) else {
             return 0.0;
@@ -101,18 +101,18 @@ pub struct Spot {
 }
 
 impl Spot {
-    /// Whether the engine runs with another setting than the paper's.
+    /// Returns whether the engine runs with another setting than the paper's.
     pub fn is_variant(&self) -> bool {
         self.lookups == Some(Lookups::Cached)
     }
 
-    /// The name of the engine, with its setting if that differs from the paper's.
+    /// Returns the name of the engine, with its setting if that differs from the paper's.
     pub fn label(&self) -> String {
         let setting = if self.is_variant() { " (cached)" } else { "" };
         format!("{}{setting}", self.engine)
     }
 
-    /// The spot as factors of a row.
+    /// Returns the spot as factors of a row.
     pub fn factors(&self) -> Factors {
         let mut factors = Factors::from([
             ("engine", self.engine.into()),
@@ -200,7 +200,7 @@ pub enum Figure {
 }
 
 impl Figure {
-    /// The figure of a row: its median and its ends.
+    /// Returns the figure of a row: its median and its ends.
     pub fn of(self, row: &StoreRow) -> Spread {
         let exact = |value: f64| Spread { median: value, min: value, max: value };
         match self {
@@ -214,13 +214,13 @@ impl Figure {
         }
     }
 
-    /// The reason why the figure of a row is not judged.
+    /// Returns the reason why the figure of a row is not judged, if there is one.
     pub fn not_judged(self, row: &StoreRow) -> Option<String> {
         row.not_judged.clone().filter(|_| matches!(self, Figure::Throughput(_)))
     }
 
-    /// The figure of a row in an order. `published` is the rank that the publication gives it: a higher
-    /// figure has a higher rank.
+    /// Returns the figure of a row in an order. `published` is the rank that the publication gives it: a
+    /// higher figure has a higher rank.
     pub fn ranked(self, row: &StoreRow, published: f64) -> RankedFigure {
         let spread = self.of(row);
         let is_single = matches!(self, Figure::Throughput(_)) && row.rounds == 1;

@@ -12,7 +12,7 @@
 //! | transactions of a partition (TPC-C) | not in text | two for each item, so space grows about as there |
 //! | commits in a group | not in text | 100 |
 //! | log bytes between two checkpoints | not in text | as many as the data has |
-//! | page cache of `cow` | not in text | a quarter of the data: the hot fifth has room |
+//! | page cache of `cow` | not in text | a quarter of the data, so the hot fifth fits |
 //! | MemTable | not in text | a 64th of the data, as LevelDB's 4 MB of 250 MB |
 
 use std::time::Duration;
@@ -53,8 +53,8 @@ const DATA_OF_MEMTABLE: u64 = 64;
 /// Bytes of a node of `nvm_cow`, as in the paper.
 pub const COW_NODE_BYTES: usize = 4096;
 
-/// The modelled cache of a partition with `rows` rows. The paper's share of its cache is made smaller in the
-/// ratio of `rows` to `paper_rows`.
+/// Returns the modelled cache of a partition with `rows` rows. The paper's share of its cache is made smaller
+/// in the ratio of `rows` to `paper_rows`.
 fn cache_of(rows: u64, paper_rows: u64) -> CacheShape {
     let whole = CacheShape::PAPER.split(PAPER_PARTITIONS);
     let bytes = u128::from(whole.bytes) * u128::from(rows) / u128::from(paper_rows);
@@ -75,7 +75,7 @@ pub struct BedSizes {
 }
 
 impl BedSizes {
-    /// Bytes of a partition's region.
+    /// Returns the bytes of a partition's region.
     pub fn region_bytes(&self) -> u64 {
         (self.grown_bytes * REGION_FACTOR + REGION_BYTES).next_multiple_of(1 << 20)
     }
@@ -102,13 +102,13 @@ pub struct StoreSizes {
 }
 
 impl StoreSizes {
-    /// The sizes that the user asked for.
+    /// Returns the sizes that the user asked for.
     pub fn of(lab: &Lab<'_>) -> Self {
         let tuples = lab.scale().store_tuples;
         Self { tuples, transactions: (tuples * TRANSACTIONS_OF_A_TUPLE) as usize }
     }
 
-    /// The sizes of a partition, from which its region and settings are computed.
+    /// Returns the sizes of a partition, from which its region and settings are computed.
     pub fn bed(&self) -> BedSizes {
         let data_bytes = self.tuples * TUPLE_BYTES as u64;
         let rows = format!("{} tuples and {} transactions", self.tuples, self.transactions);
@@ -126,14 +126,14 @@ pub struct TpccSizes {
 }
 
 impl TpccSizes {
-    /// The sizes that the user asked for.
+    /// Returns the sizes that the user asked for.
     pub fn of(lab: &Lab<'_>) -> Self {
         let scale = lab.scale().store_tpcc;
         let transactions = (scale.warehouses * scale.items * TRANSACTIONS_OF_AN_ITEM) as usize;
         Self { scale, transactions }
     }
 
-    /// The sizes of a partition, from which its region and settings are computed.
+    /// Returns the sizes of a partition, from which its region and settings are computed.
     pub fn bed(&self) -> BedSizes {
         let tpcc::Scale { warehouses, districts, customers, items } = self.scale;
         let data_bytes = (warehouses * (items * ITEM_BYTES + districts * customers * CUSTOMER_BYTES)) as u64;
@@ -146,7 +146,7 @@ impl TpccSizes {
     }
 }
 
-/// A bed, and the directory of its regions. The directory is removed when this is dropped.
+/// A test bed, and the directory of its regions. The directory is removed when this value is dropped.
 pub struct PlacedBed {
     /// The bed.
     pub bed: Bed,
@@ -154,7 +154,7 @@ pub struct PlacedBed {
 }
 
 impl PlacedBed {
-    /// Maps the regions, measures a system call, and prints how the bed measures.
+    /// Maps the regions, measures the time of a system call, and prints how the test bed measures.
     pub fn make(lab: &mut Lab<'_>, sizes: &BedSizes, partitions: usize) -> Result<Self> {
         let place = lab.empty("stores")?;
         let directory = &place.place().region;
@@ -166,7 +166,7 @@ impl PlacedBed {
     }
 }
 
-/// A description of the measurement, which a reader needs for all figures of a bed.
+/// Returns a description of the measurement, which a reader needs for all figures of a bed.
 fn describe(bed: &Bed, sizes: &BedSizes) -> String {
     let facts = bed.region(0).map(|region| region.facts());
     let (medium, write_back) =
@@ -191,8 +191,8 @@ fn describe(bed: &Bed, sizes: &BedSizes) -> String {
     )
 }
 
-/// The load averages of the machine, as the kernel reports them. The text is "unknown" if the kernel has no
-/// such file.
+/// Returns the load averages of the machine, as the kernel reports them. The text is "unknown" if the kernel
+/// has no such file.
 fn load_of_machine() -> String {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let words: Vec<&str> = text.split(' ').take(3).collect();

@@ -77,7 +77,7 @@ fn gains(group: &Group<'_>, [nvm, traditional]: [&str; 2]) -> Vec<Claim> {
     each.collect()
 }
 
-/// The claim that the copy-on-write engines gain most.
+/// Returns the claim that the copy-on-write engines gain most.
 fn highest_gain(group: &Group<'_>) -> Option<Claim> {
     let figure = Figure::Throughput(DRAM);
     let mut placed = Vec::new();
@@ -92,7 +92,7 @@ fn highest_gain(group: &Group<'_>) -> Option<Claim> {
             spoilt: figure.not_judged(ratio.over).or_else(|| figure.not_judged(ratio.under)),
         });
     }
-    // The text states no order of the other two, so the claim compares with the better one of them.
+    // The text states no order of the other two engines, so the claim compares with the better one of them.
     let others = placed.iter().filter(|one| one.published < 2.0);
     let best = others.max_by(|one, other| one.median.total_cmp(&other.median))?.name.clone();
     placed.retain(|one| one.published == 2.0 || one.name == best);
@@ -100,8 +100,8 @@ fn highest_gain(group: &Group<'_>) -> Option<Claim> {
     order::judge_figures("gain over the traditional engine", &factors_of(first, figure), first.rounds, placed)
 }
 
-/// Claims about the stores, loads and space that an engine saves. For loads under TPC-C, the text has no
-/// number.
+/// Returns claims about the stores, loads and space that an engine saves. For loads under TPC-C, the text has
+/// no number.
 fn savings(group: &Group<'_>, [nvm, traditional]: [&str; 2]) -> Vec<Claim> {
     let ratio = |figure| group.ratio(figure, nvm, traditional);
     let stores = ratio(Figure::Stores).map(|ratio| ratio.judge_saved("stores", STORES_SAVED));

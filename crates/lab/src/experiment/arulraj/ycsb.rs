@@ -43,7 +43,7 @@ pub fn write_all(lab: &mut Lab<'_>, claims: Vec<Claim>) -> Result<Vec<Claim>> {
     claims.into_iter().map(|claim| lab.write_claim(claim)).collect()
 }
 
-/// The table of the engines' times.
+/// Returns the table of the engines' times.
 pub fn table(rows: &[StoreRow]) -> TextTable {
     let models = [DRAM, LOW, HIGH, HIGH_PARALLEL];
     let mut head = vec!["load", "skew", "partitions", "engine", "tps, raw", "cpu us"];
@@ -60,8 +60,8 @@ pub fn table(rows: &[StoreRow]) -> TextTable {
     table
 }
 
-/// The table of the engines' counts. They are averages for a transaction, except for allocated bytes and
-/// wear.
+/// Returns the table of the engines' counts. They are averages for a transaction, except for allocated bytes
+/// and wear.
 pub fn counts_table(rows: &[StoreRow]) -> TextTable {
     let mut table = TextTable::headed(&[
         "load",

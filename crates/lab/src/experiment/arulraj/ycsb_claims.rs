@@ -59,7 +59,7 @@ const SKEW_GAIN: Stated = Stated { least: 1.3, most: 1.3, better: Better::Neithe
 /// The greatest part of the loads that an engine for persistent memory saves.
 const LOADS_SAVED: f64 = 0.53;
 
-/// All claims about the rows that were measured with one number of partitions.
+/// Returns all claims about the rows that were measured with one number of partitions.
 pub fn all(rows: &[StoreRow]) -> Vec<Claim> {
     let mut claims = Vec::new();
     for group in groups(rows) {
@@ -74,8 +74,8 @@ pub fn all(rows: &[StoreRow]) -> Vec<Claim> {
     claims
 }
 
-/// Claims about engines with other settings than the paper's: that a cache makes the engine faster, and that
-/// the published ratios hold with it, too.
+/// Returns claims about engines with other settings than the paper's: that a cache makes the engine faster,
+/// and that the published ratios hold with it, too.
 fn cached(rows: &[StoreRow]) -> Vec<Claim> {
     let groups = groups(rows);
     let mut claims = Vec::new();
@@ -97,7 +97,7 @@ fn cached(rows: &[StoreRow]) -> Vec<Claim> {
     claims
 }
 
-/// The claim that a setting makes an engine faster. `own` is the engine with the paper's settings.
+/// Returns the claim that a setting makes an engine faster. `own` is the engine with the paper's settings.
 pub fn faster(row: &StoreRow, own: &StoreRow) -> Claim {
     let ratio = Ratio { figure: Figure::Throughput(DRAM), over: row, under: own };
     let says = format!("throughput: {} / {}", row.spot.label(), own.spot.label());
@@ -121,17 +121,17 @@ pub struct Group<'r> {
 }
 
 impl<'r> Group<'r> {
-    /// The row of this engine, if it was measured.
+    /// Returns the row of this engine, if it was measured.
     pub fn of(&self, engine: &str) -> Option<&'r StoreRow> {
         self.rows.iter().find(|row| row.spot.engine == engine).copied()
     }
 
-    /// The ratio of a figure of two engines, if both were measured.
+    /// Returns the ratio of a figure of two engines, if both were measured.
     pub fn ratio(&self, figure: Figure, over: &str, under: &str) -> Option<Ratio<'r>> {
         Some(Ratio { figure, over: self.of(over)?, under: self.of(under)? })
     }
 
-    /// The engine with the highest value of a figure, except for the engine `left_out`.
+    /// Returns the engine with the highest value of a figure, except for the engine `left_out`.
     fn most_beside(&self, figure: Figure, left_out: &str) -> Option<&'r StoreRow> {
         let others = self.rows.iter().filter(|row| row.spot.engine != left_out);
         let by_median =
@@ -139,7 +139,7 @@ impl<'r> Group<'r> {
         others.max_by(by_median).copied()
     }
 
-    /// The claim that an engine has the highest value of a figure.
+    /// Returns the claim that an engine has the highest value of a figure.
     pub fn most(&self, what: &str, figure: Figure, engine: &str) -> Option<Claim> {
         let (over, under) = (self.of(engine)?, self.most_beside(figure, engine)?);
         Ratio { figure, over, under }.judge_order(what, false)
@@ -169,8 +169,8 @@ fn gains(group: &Group<'_>) -> Vec<Claim> {
     .collect()
 }
 
-/// Claims about the orders that the text states at the latency of main memory, and that NVM-InP is best at
-/// all latencies (section 5.7).
+/// Returns claims about the orders that the text states at the latency of main memory, and that NVM-InP is
+/// best at all latencies (section 5.7).
 fn orders(group: &Group<'_>) -> Vec<Claim> {
     let at_dram = Figure::Throughput(DRAM);
     let mut claims = Vec::new();
@@ -196,7 +196,7 @@ fn orders(group: &Group<'_>) -> Vec<Claim> {
     claims
 }
 
-/// Claims about the throughput that is lost at eight times the latency.
+/// Returns claims about the throughput that is lost at eight times the latency.
 fn latencies(group: &Group<'_>) -> Vec<Claim> {
     let stated = match group.load {
         "read-only" => Stated::cost(2.0, 3.4),
@@ -207,8 +207,8 @@ fn latencies(group: &Group<'_>) -> Vec<Claim> {
     each.map(|(row, model)| judge_models(row, DRAM, model, stated)).collect()
 }
 
-/// Claims about the stores that engines for persistent memory save, and that CoW has the most loads and
-/// stores.
+/// Returns claims about the stores that engines for persistent memory save, and that CoW has the most loads
+/// and stores.
 fn stores(group: &Group<'_>) -> Vec<Claim> {
     if group.load != "write-heavy" {
         return Vec::new();
@@ -222,7 +222,7 @@ fn stores(group: &Group<'_>) -> Vec<Claim> {
     claims
 }
 
-/// Claims that compare high skew with low skew in the read-only mix.
+/// Returns claims that compare high skew with low skew in the read-only mix.
 fn skews(rows: &[StoreRow]) -> Vec<Claim> {
     let reads = |skew| groups(rows).into_iter().find(|group| group.load == "read-only" && group.skew == skew);
     let (Some(low), Some(high)) = (reads("low"), reads("high")) else { return Vec::new() };
@@ -247,7 +247,7 @@ fn skews(rows: &[StoreRow]) -> Vec<Claim> {
     claims
 }
 
-/// Claims about the loads of the read-only mix: that Log has the most, and that the best engine for
+/// Returns claims about the loads of the read-only mix: that Log has the most, and that the best engine for
 /// persistent memory saves 53 %.
 fn loads(rows: &[StoreRow]) -> Vec<Claim> {
     let groups = groups(rows);

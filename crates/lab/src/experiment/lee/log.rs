@@ -106,7 +106,7 @@ struct LogRow {
     setting: LogSetting,
 }
 
-/// Table 2: throughput of single updates, by number of sessions.
+/// Repeats table 2: throughput of single updates, by number of sessions.
 pub fn log_device(lab: &mut Lab<'_>) -> Result<()> {
     let all = processors::count_now();
     let clients = lab.clients(&TABLE_2_CLIENTS, &TABLE_2_CLIENTS);
@@ -121,7 +121,7 @@ pub fn log_device(lab: &mut Lab<'_>) -> Result<()> {
     tell(lab, &rows, &claims)
 }
 
-/// Table 3 and figure 3: throughput of TPC-B, by number of users and of processors.
+/// Repeats table 3 and figure 3: throughput of TPC-B, by number of users and of processors.
 pub fn tpcb_log(lab: &mut Lab<'_>) -> Result<()> {
     let all = processors::count_now();
     // Without emulation no point is judged. So the number of processors is not changed for all threads.
@@ -146,7 +146,7 @@ pub fn tpcb_log(lab: &mut Lab<'_>) -> Result<()> {
     tell(lab, &rows, &claims)
 }
 
-/// The published figures of table 2.
+/// Returns the published figures of table 2.
 fn published_2(setting: LogSetting) -> PublishedPoint {
     let disk = [(178.0, 2.5), (358.0, 4.5), (711.0, 8.5), (1403.0, 20.0), (2737.0, 38.0)];
     let flash = [(2222.0, 28.0), (4050.0, 47.0), (6274.0, 77.0), (5953.0, 84.0), (5701.0, 84.0)];
@@ -157,8 +157,8 @@ fn published_2(setting: LogSetting) -> PublishedPoint {
     PublishedPoint { tps, cpu_percent, ..PublishedPoint::default() }
 }
 
-/// The published figures of table 3, which were measured with two processors. Figure 3 is a plot without
-/// numbers.
+/// Returns the published figures of table 3, which were measured with two processors. Figure 3 is a plot
+/// without numbers.
 fn published_3(setting: LogSetting) -> PublishedPoint {
     if (setting.clients, setting.processors) != (TABLE_3_CLIENTS, 2) {
         return PublishedPoint::default();
@@ -173,7 +173,7 @@ fn published_3(setting: LogSetting) -> PublishedPoint {
     }
 }
 
-/// Claims about the ratio of table 3, and about figure 3: more processors do not help the disk.
+/// Returns claims about the ratio of table 3, and about figure 3: more processors do not help the disk.
 fn claims_3(lab: &mut Lab<'_>, rows: &[LogRow], all: usize) -> Result<Vec<Claim>> {
     let mut claims = Vec::new();
     for pair in pairs(rows) {
@@ -184,7 +184,7 @@ fn claims_3(lab: &mut Lab<'_>, rows: &[LogRow], all: usize) -> Result<Vec<Claim>
         let Some(under) = rows.iter().find(|row| row.setting == fewer) else { continue };
         let pair = RowPair { over: more, under };
         let is_disk = more.setting.drive == DISK && more.setting.clients <= TABLE_3_CLIENTS;
-        // The text states this for the disk before it is saturated. For flash the text compares other
+        // The text states the ratio for the disk before it is saturated. For flash the text compares other
         // processors.
         let published = is_disk.then_some(1.0);
         claims.push(ratio(lab, "all processors / half", pair, published, Better::Neither)?);
@@ -200,7 +200,7 @@ struct RowPair<'r> {
 }
 
 impl RowPair<'_> {
-    /// The published ratio of the two throughputs.
+    /// Returns the published ratio of the two throughputs.
     fn published(self) -> Option<f64> {
         Some(self.over.published.tps? / self.under.published.tps?)
     }

@@ -6,7 +6,7 @@
 //!    took the times of the drive's model, however busy the processors were.
 //! 3. `rollback-pattern` and `rollback-read` measure one round. They do not use the option `--rounds`.
 //!
-//! What it does not know: sorts and hash joins (section 6), which use the temporary space.
+//! This module does not know sorts and hash joins (section 6). They use the temporary space.
 
 mod log;
 mod processors;
@@ -61,7 +61,7 @@ fn judge_unless(lab: &mut Lab<'_>, asked: PublishedRatio<'_>, spoilt: Option<Str
     lab.write_claim(Claim { verdict, ..found })
 }
 
-/// The reason why a figure is not judged.
+/// Returns the reason why a figure is not judged, if there is one.
 fn not_judged(emulation: Option<&Emulation>) -> Option<String> {
     match emulation {
         None => Some("no device was emulated".to_owned()),

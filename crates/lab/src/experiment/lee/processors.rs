@@ -1,6 +1,7 @@
-//! The number of processors that this process may use.
+//! Sets the number of processors that this process may use.
 //!
-//! The command `taskset` of util-linux sets it for all threads. Threads that are started later inherit it.
+//! The command `taskset` of util-linux sets this number for all threads. Threads that are started later
+//! inherit it.
 
 use std::process::{Command, Stdio};
 
@@ -17,12 +18,12 @@ pub fn use_first(count: usize) -> Result<bool> {
     command.args(["--all-tasks", "--cpu-list", "--pid", &list, &process]).stdout(Stdio::null());
     match command.stderr(Stdio::null()).status() {
         Ok(_) => Ok(count_now() == count),
-        // The machine does not have the command.
+        // The machine does not have the command `taskset`.
         Err(_) => Ok(false),
     }
 }
 
-/// The number of processors that this thread may use.
+/// Returns the number of processors that this thread may use.
 pub fn count_now() -> usize {
     std::thread::available_parallelism().map_or(1, |count| count.get())
 }

@@ -1,4 +1,4 @@
-//! A scan under a snapshot that needs old versions of all rows (figure 5 and table 4).
+//! Measures a scan under a snapshot that needs old versions of all rows (figure 5 and table 4).
 //!
 //! 1. A transaction scans a table. Three other transactions each update all rows. Then the first transaction
 //!    scans the table again, and must get the rows as they were. The second scan is measured.
@@ -46,7 +46,8 @@ const SCAN: &str = "SELECT id, version, filler FROM versions";
 /// row.
 const VERSION_OF: &str = "SELECT version FROM versions WHERE id = ";
 
-/// Table 4 for disk and flash: pages read, seconds of reading, seconds of the processors, and seconds in all.
+/// The values of table 4 for disk and flash: pages read, seconds of reading, seconds of the processors, and
+/// total seconds.
 const PUBLISHED: [PublishedScan; 2] = [
     PublishedScan { pages_read: 39_703, read_seconds: 328.0, cpu_seconds: 3.0, seconds: 351.0 },
     PublishedScan { pages_read: 40_787, read_seconds: 21.0, cpu_seconds: 3.0, seconds: 23.6 },
@@ -120,7 +121,7 @@ struct ReadRow {
     emulation: Option<Emulation>,
 }
 
-/// Figure 5 and table 4: how long the second scan takes.
+/// Repeats figure 5 and table 4: how long the second scan takes.
 pub fn rollback_read(lab: &mut Lab<'_>) -> Result<()> {
     let mut rows = Vec::new();
     for (drive, published) in DRIVES.into_iter().zip(PUBLISHED) {

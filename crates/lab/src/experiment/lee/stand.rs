@@ -122,7 +122,7 @@ impl MemoryStand {
 }
 
 impl OpenMemoryStand {
-    /// The database as a target of workloads.
+    /// Returns the database as a target of workloads.
     pub fn target(&self, settings: &str) -> Embedded {
         Embedded::new(Arc::clone(&self.database), settings)
     }
@@ -138,7 +138,7 @@ impl OpenMemoryStand {
         UseBegin { tallies: self.tallies(), at: Instant::now() }
     }
 
-    /// The requests to the studied space since `begin`.
+    /// Returns the requests to the studied space since `begin`.
     pub fn since(&self, begin: &UseBegin) -> SpaceUse {
         let [read, written] = self.tallies();
         let [read_before, written_before] = begin.tallies;
@@ -146,12 +146,12 @@ impl OpenMemoryStand {
         SpaceUse { read: read - read_before, written: written - written_before, seconds }
     }
 
-    /// The report of the drive since the measurement began.
+    /// Returns the report of the drive since the measurement began.
     pub fn report(&self) -> Option<EmulationReport> {
         self.drive.as_ref().map(|drive| drive.report())
     }
 
-    /// The report as it is written into a row.
+    /// Returns the report as it is written into a row.
     pub fn emulation(&self) -> Option<Emulation> {
         Emulation::worst(&[self.report()?], 0.0)
     }

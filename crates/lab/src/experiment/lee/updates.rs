@@ -14,7 +14,7 @@ pub struct SingleUpdates {
 }
 
 impl SingleUpdates {
-    /// The workload on a table of this many rows. All rows are updated equally often.
+    /// Returns the workload on a table of this many rows. All rows are updated equally often.
     pub fn new(rows: u64) -> Self {
         Self { rows: rows.max(1) }
     }

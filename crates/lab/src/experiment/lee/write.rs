@@ -103,7 +103,7 @@ struct WriteRow {
 }
 
 impl WriteRow {
-    /// The reason why the time of a write is not judged.
+    /// Returns the reason why the time of a write is not judged, if there is one.
     fn not_judged(&self) -> Option<String> {
         let has_many_reads = self.reads * WRITES_A_READ_MIN > self.order.writes;
         let reads = || format!("{} reads beside {} writes", self.reads, self.order.writes);
@@ -111,7 +111,7 @@ impl WriteRow {
     }
 }
 
-/// Figure 4: the addresses at which rollback segments are written.
+/// Repeats figure 4: the addresses at which rollback segments are written.
 pub fn rollback_pattern(lab: &mut Lab<'_>) -> Result<()> {
     let is_full = lab.scale().is_full();
     let scale = if is_full { tpcc::Scale::full(1) } else { lab.scale().store_tpcc };

@@ -22,10 +22,10 @@ pub enum DriveKind {
 }
 
 impl DriveKind {
-    /// Both.
+    /// Both drives.
     pub const BOTH: [DriveKind; 2] = [DriveKind::Disk, DriveKind::Flash];
 
-    /// The name in results.
+    /// Returns the name in results.
     pub fn name(self) -> &'static str {
         match self {
             DriveKind::Disk => "disk",
@@ -41,13 +41,13 @@ pub struct ProfilePair {
     flash: &'static str,
 }
 
-/// Of Do 2012, table 2.2.
+/// The drives of Do 2012, table 2.2.
 pub const DO_DRIVES: ProfilePair = ProfilePair { disk: "hdd-5400", flash: "ssd-ocz" };
-/// Of Lee 2008, table 1.
+/// The drives of Lee 2008, table 1.
 pub const LEE_DRIVES: ProfilePair = ProfilePair { disk: "hdd-7200", flash: "ssd-2008" };
 
 impl ProfilePair {
-    /// The shipped profile of a drive.
+    /// Returns the shipped profile of a drive.
     pub fn profile(self, kind: DriveKind) -> Result<Profile> {
         let name = match kind {
             DriveKind::Disk => self.disk,
@@ -57,7 +57,7 @@ impl ProfilePair {
     }
 }
 
-/// A profile with its access times and its blocks divided. The transfer rates stay.
+/// Returns a profile whose access times and blocks are divided by a number. The transfer rates stay the same.
 pub fn with_access_divided(mut profile: Profile, divisor: f64) -> Profile {
     let rates = &mut profile.operations_per_s;
     for (random, sequential) in
@@ -73,7 +73,7 @@ pub fn with_access_divided(mut profile: Profile, divisor: f64) -> Profile {
     profile
 }
 
-/// An error of an operator as an error of a measurement.
+/// Converts an error of an operator to an error of a measurement.
 pub fn refused(error: SpillError) -> BenchError {
     std::io::Error::other(error).into()
 }
@@ -85,9 +85,9 @@ pub struct HeapShape {
     pub page_bytes: usize,
     /// How full pages are, in percent.
     pub fill_percent: usize,
-    /// Rows.
+    /// The number of rows.
     pub rows: u64,
-    /// Bytes of a row beside its key.
+    /// Bytes of a row without its key.
     pub payload_bytes: usize,
 }
 
@@ -99,7 +99,7 @@ pub struct SpillBed {
 }
 
 impl SpillBed {
-    /// An empty space. Requests take no time until [`SpillBed::begin`].
+    /// Returns an empty space. Requests take no time until [`SpillBed::begin`].
     pub fn new(profile: Profile, dilation: f64) -> Result<Self> {
         let drive = Emulated::wrap(MemoryDirectory::new(), profile, dilation);
         drive.take_times(false);
@@ -108,12 +108,12 @@ impl SpillBed {
         Ok(Self { drive, space, dilation })
     }
 
-    /// The space.
+    /// Returns the space.
     pub fn space(&self) -> &Arc<TemporarySpace> {
         &self.space
     }
 
-    /// The counters and the trace of the drive.
+    /// Returns the counters and the trace of the drive.
     pub fn account(&self) -> &Arc<Accounting> {
         self.drive.accounting()
     }
@@ -124,12 +124,13 @@ impl SpillBed {
         self.drive.begin_report();
     }
 
-    /// Seconds of the drive since the measurement began.
+    /// Returns the seconds of the drive since the measurement began.
     pub fn io_s(&self) -> f64 {
         self.drive.report().modelled_ns as f64 / self.dilation / 1e9
     }
 
-    /// Seconds of merges of super-blocks since the bed was made. They are a part of the seconds of the drive.
+    /// Returns the seconds of merges of super-blocks since the bed was made. They are a part of the seconds
+    /// of the drive.
     pub fn merge_s(&self) -> f64 {
         self.drive.merges().took_ns as f64 / 1e9
     }
@@ -155,7 +156,7 @@ impl SpillBed {
     }
 }
 
-/// A random number for each seed (splitmix64).
+/// Returns a random number for each seed (splitmix64).
 pub fn mixed(seed: u64) -> u64 {
     let mixed = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
     let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -163,7 +164,7 @@ pub fn mixed(seed: u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// Different keys for different numbers, in no order.
+/// Returns different keys for different numbers. The order of the keys differs from the order of the numbers.
 pub fn scattered(number: u64) -> u32 {
     (number as u32).wrapping_mul(2_654_435_761)
 }
@@ -172,7 +173,7 @@ pub fn scattered(number: u64) -> u32 {
 mod tests {
     use super::*;
 
-    /// A page at any address takes the divided access time and the transfer time.
+    /// A read of a page at any address takes the divided access time and the transfer time.
     #[test]
     fn only_access_is_divided() {
         let whole = DO_DRIVES.profile(DriveKind::Disk).expect("a shipped profile");

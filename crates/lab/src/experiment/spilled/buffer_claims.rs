@@ -1,4 +1,4 @@
-//! What Do 2012 states about the joins of figure 2.1, and our figures beside it.
+//! Compares our figures with the statements of Do 2012 about the joins of figure 2.1.
 
 use varve_spill::JoinMethod;
 
@@ -58,45 +58,47 @@ const PUBLISHED: [PublishedSpeedUps; 6] = [
     ),
 ];
 
-/// Section 2.4.3: Grace over hybrid hash with 600 MB. The drive is not stated.
+/// The published ratio of Grace to hybrid hash with a buffer of 600 MB (section 2.4.3). The drive is not
+/// stated.
 const GRACE_OVER_HYBRID: f64 = 2.81;
-/// Why ratios of total times are shown only.
+/// The reason why ratios of total times are only shown and not judged.
 const PROCESSORS: &str = "processors of today are a smaller part of the total time";
 
-/// How total times with a processor like the source's are named.
+/// The name of total times with a processor like the publication's.
 const SOURCE_TOTAL: &str = "total time with a processor like the source's";
-/// Table 2.5: seconds of the processor, without those of the kernel, for block nested loops with pages of 8 KB.
+/// Seconds of the processor, without those of the kernel, for block nested loops with pages of 8 KB (table
+/// 2.5).
 const SOURCE_LOOPS_S: f64 = 190.5;
-/// The buffer of that join.
+/// The buffer of this join.
 const SOURCE_LOOPS_MEGABYTES: u64 = 500;
 
-/// A processor that is slower than this machine's by one factor, so that block nested loops takes as long as in
-/// table 2.5. All other times are predictions.
+/// A processor that is slower than this machine's by one factor, so that block nested loops takes as long as
+/// in table 2.5. All other times are predictions.
 #[derive(Debug, Clone, Copy)]
 pub struct SourceProcessor {
     factor: f64,
 }
 
 impl SourceProcessor {
-    /// By the join that table 2.5 has, if it was measured.
+    /// Computes the factor from the join in table 2.5, if this join was measured.
     pub fn of(rows: &JoinRows, scale: u64) -> Option<Self> {
         let at = place(DriveKind::Disk, SOURCE_LOOPS_MEGABYTES);
         let ours_s = rows.least_processor_s(rows.at(at, JoinMethod::NestedLoops)?);
         Some(Self { factor: SOURCE_LOOPS_S / (ours_s * scale as f64) })
     }
 
-    /// The factor.
+    /// Returns the factor.
     pub fn factor(self) -> f64 {
         self.factor
     }
 
-    /// Seconds of I/O and of this processor.
+    /// Returns the seconds of I/O and of this processor.
     pub fn total_s(self, rows: &JoinRows, row: &JoinRow) -> f64 {
         row.io_s.median + self.factor * rows.least_processor_s(row)
     }
 }
 
-/// All claims about measured joins.
+/// Returns all claims about measured joins.
 pub fn claims(rows: &JoinRows, source: Option<SourceProcessor>) -> Vec<Claim> {
     let mut claims = Vec::new();
     for published in &PUBLISHED {
@@ -115,7 +117,7 @@ pub fn claims(rows: &JoinRows, source: Option<SourceProcessor>) -> Vec<Claim> {
     claims
 }
 
-/// Tables 2.3 and 2.4.
+/// Makes the claims of tables 2.3 and 2.4.
 fn speed_ups(rows: &JoinRows, source: Option<SourceProcessor>, published: &PublishedSpeedUps) -> Vec<Claim> {
     let mut claims = Vec::new();
     for (number, method) in JoinMethod::ALL.into_iter().enumerate() {
@@ -143,7 +145,7 @@ fn speed_ups(rows: &JoinRows, source: Option<SourceProcessor>, published: &Publi
     claims
 }
 
-/// The order of the joins by the speed-up of their I/O.
+/// Returns the claim about the order of the joins by the speed-up of their I/O.
 fn speed_up_order(rows: &JoinRows, published: &PublishedSpeedUps) -> Option<Claim> {
     let [disk, flash] = DriveKind::BOTH.map(|drive| rows.all_at(place(drive, published.megabytes)));
     let (disk, flash) = (disk?, flash?);
@@ -161,7 +163,8 @@ fn speed_up_order(rows: &JoinRows, published: &PublishedSpeedUps) -> Option<Clai
     judge_figures("speed-up of I/O by flash", &at.factors, at.rounds, figures)
 }
 
-/// Hybrid hash is at least as fast as every other join, with the processor of today: the bar of this project.
+/// Returns the claim about this project's bar: with today's processor, hybrid hash is at least as fast as
+/// every other join.
 fn hybrid_is_best(rows: &JoinRows, drive: DriveKind, megabytes: u64) -> Option<Claim> {
     let [loops, sort, grace, hybrid] = rows.all_at(place(drive, megabytes))?;
     let others = [loops, sort, grace].map(|row| row.total_s.median);
@@ -170,7 +173,7 @@ fn hybrid_is_best(rows: &JoinRows, drive: DriveKind, megabytes: u64) -> Option<C
     Some(hybrid.claim_place(&["join"]).at_least(says, best / hybrid.total_s.median, 1.0))
 }
 
-/// Section 2.4.3: hybrid hash "outperformed all other algorithms".
+/// Returns the claim of section 2.4.3 that hybrid hash "outperformed all other algorithms".
 fn published_best(
     rows: &JoinRows,
     source: SourceProcessor,
@@ -185,7 +188,8 @@ fn published_best(
     Some(hybrid.claim_place(&["join"]).in_words(says, ours, contradicts))
 }
 
-/// Section 2.4.3: "similar I/O costs" on the disk, lower ones of sort-merge on flash.
+/// Returns the claim of section 2.4.3 about "similar I/O costs" on the disk, and lower costs of sort-merge on
+/// flash.
 fn sort_merge_and_grace(rows: &JoinRows, drive: DriveKind, megabytes: u64) -> Option<Claim> {
     let [_, sort, grace, _] = rows.all_at(place(drive, megabytes))?;
     let at = sort.claim_place(&["join"]);
@@ -201,7 +205,7 @@ fn sort_merge_and_grace(rows: &JoinRows, drive: DriveKind, megabytes: u64) -> Op
     }
 }
 
-/// The larger ratio of both drives, because the publication does not name one.
+/// Returns the claim about the larger ratio of the two drives. The publication does not name a drive.
 fn grace_over_hybrid(rows: &JoinRows, source: SourceProcessor) -> Option<Claim> {
     let ratio = |drive| {
         let [_, _, grace, hybrid] = rows.all_at(place(drive, 600))?;
@@ -213,7 +217,8 @@ fn grace_over_hybrid(rows: &JoinRows, source: SourceProcessor) -> Option<Claim> 
     Some(row.claim_place(&["join"]).published(says, ours, GRACE_OVER_HYBRID, Better::Higher))
 }
 
-/// Section 2.4.3: on flash, block nested loops is faster than sort-merge and Grace with large buffers.
+/// Returns the claim of section 2.4.3 that with large buffers block nested loops is faster on flash than
+/// sort-merge and Grace.
 fn loops_on_flash(rows: &JoinRows, source: SourceProcessor) -> Option<Claim> {
     let [loops, sort, grace, _] = rows.all_at(place(DriveKind::Flash, 600))?;
     let ours = [sort, grace].map(|row| source.total_s(rows, row)).into_iter().fold(f64::INFINITY, f64::min)
@@ -229,7 +234,7 @@ fn loops_on_flash(rows: &JoinRows, source: SourceProcessor) -> Option<Claim> {
 mod tests {
     use super::*;
 
-    /// The ranges that the text states (section 2.4.3).
+    /// The claims about the ranges that the text states (section 2.4.3).
     #[test]
     fn the_tables_have_the_ranges_of_the_text() {
         let range = |figures: Vec<f64>| {

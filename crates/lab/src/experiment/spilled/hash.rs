@@ -1,8 +1,9 @@
-//! `hash-pattern`: requests of a hash join in time and address (Lee 2008, section 6.2, figure 8).
+//! The experiment `hash-pattern`: time and address of the requests of a hash join (Lee 2008, section 6.2,
+//! figure 8).
 //!
-//! Two tables of 200 MB are joined with a buffer of 2 MB. The tables are not on the drive of the temporary space,
-//! so only its requests are counted. Nothing is scaled: a smaller buffer has no memory for as many partitions,
-//! and each partition would be divided again.
+//! Two tables of 200 MB are joined with a buffer of 2 MB. The tables are not on the drive of the temporary
+//! space, so only its requests are counted. Nothing is scaled, because a smaller buffer would have no memory
+//! for as many partitions, and each partition would be divided again.
 
 use std::sync::Arc;
 
@@ -26,13 +27,13 @@ use super::bed::{DriveKind, HeapShape, LEE_DRIVES, SpillBed, refused, scattered}
 use super::judge::ClaimPlace;
 use super::traced::{self, RequestOrder};
 
-/// Rows of each table, and bytes of a row beside its key.
+/// Rows of each table, and bytes of a row without its key.
 const ROWS: u64 = 2_000_000;
 const PAYLOAD_BYTES: usize = 88;
 const BUFFER_BYTES: usize = 2 << 20;
 const PAGE_BYTES: usize = 2 << 10;
 const FULL_PERCENT: usize = 100;
-/// Section 6.2: 661.1 s on the disk, 226.0 s on flash.
+/// The published ratio: 661.1 s on the disk, 226.0 s on flash (section 6.2).
 const PUBLISHED_S: [f64; 2] = [661.1, 226.0];
 
 #[derive(Debug, Serialize)]
@@ -69,12 +70,12 @@ impl JoinOutput for ResultCounter<'_> {
     }
 }
 
-/// Slices in tests are divided by this.
+/// Returns the number by which the tables and the buffer are divided. It is greater than 1 only in tests.
 fn divisor(scale: Scale) -> u64 {
     if scale.name == Scale::TINY.name { 32 } else { 1 }
 }
 
-/// `hash-pattern`.
+/// Runs the experiment `hash-pattern`.
 pub fn hash_pattern(lab: &mut Lab<'_>) -> Result<()> {
     let mut rows = Vec::new();
     for (drive, published_s) in DriveKind::BOTH.into_iter().zip(PUBLISHED_S) {
@@ -135,7 +136,7 @@ fn measure(lab: &Lab<'_>, drive: DriveKind, published_s: f64) -> Result<HashRow>
     })
 }
 
-/// A Grace join whose partitions share one file, which is what the publication saw.
+/// Returns a Grace join whose partitions share one file, which is what the publication saw.
 fn join(bed: &SpillBed, buffer_bytes: usize) -> Join {
     Join {
         space: Arc::clone(bed.space()),

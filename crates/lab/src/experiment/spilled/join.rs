@@ -1,12 +1,12 @@
 //! The join of Do 2012, section 2.4.2: customer and orders of TPC-H at scale factor 30, on the customer key.
 //!
 //! Inputs and buffers are divided by a scale. A block of table 2.1 then has fewer pages, so its access would
-//! weigh more. So access times, and the blocks that flash merges, are divided by the same scale. The blocks of
-//! a hybrid join shrink by the root of the scale only, so their accesses weigh less than published. A request
-//! of one page stays as long as it was, so nothing is divided for page-sized I/O.
+//! weigh more. So access times, and the blocks that flash merges, are divided by the same scale. The blocks
+//! of a hybrid join shrink by the root of the scale only, so their accesses weigh less than published. A
+//! request of one page stays as long as it was, so nothing is divided for page-sized I/O.
 //!
-//! What this does not say: a disk is charged its average seek for each request elsewhere. A real disk seeks
-//! less far between the files of a join.
+//! The model has one known error: a disk is charged its average seek for each request at another place. A
+//! real disk seeks less far between the files of a join.
 
 use std::sync::Arc;
 
@@ -19,14 +19,15 @@ use varve_spill::{
 
 use super::bed::{DO_DRIVES, DriveKind, HeapShape, SpillBed, mixed, refused, scattered, with_access_divided};
 
-/// Rows of customer and orders, and bytes of a row beside its key (section 2.4.2).
+/// Rows of customer and orders, and bytes of a row without its key (section 2.4.2).
 const CUSTOMERS: u64 = 4_500_000;
 const ORDERS: u64 = 45_000_000;
 const CUSTOMER_BYTES: usize = 130;
 const ORDER_BYTES: usize = 90;
-/// Pages of the inputs are as full as this (section 2.4.1).
+/// How full pages of the inputs are, in percent (section 2.4.1).
 const FILL_PERCENT: usize = 80;
-/// Modelled times are slept, multiplied by this. They are summed up, so no sleep has to be exact.
+/// A modelled time is multiplied by this, and the thread sleeps so long. Times are summed up, so no sleep has
+/// to be exact.
 const DILATION: f64 = 0.005;
 
 /// The inputs of a join.
@@ -36,11 +37,11 @@ pub struct JoinInputs {
     pub drive: DriveKind,
     /// Bytes of a page.
     pub page_bytes: usize,
-    /// How many pages a request has.
+    /// The number of pages of a request.
     pub io: BlockIo,
-    /// Everything is divided by this.
+    /// The scale: inputs, buffers and access times are divided by this.
     pub scale: u64,
-    /// The number of the round: each has other keys.
+    /// The number of the round. Each round has other keys.
     pub seed: u64,
 }
 
@@ -53,23 +54,23 @@ pub struct JoinTimes {
     pub second_io: f64,
     /// Merges of super-blocks, a part of the I/O.
     pub merges: f64,
-    /// Processor.
+    /// The processor.
     pub processor: f64,
 }
 
 impl JoinTimes {
-    /// All I/O.
+    /// Returns the time of all I/O.
     pub fn io(&self) -> f64 {
         self.first_io + self.second_io
     }
 
-    /// I/O and processor, one after the other.
+    /// Returns the sum of the times of I/O and processor.
     pub fn total(&self) -> f64 {
         self.io() + self.processor
     }
 }
 
-/// Two loaded inputs.
+/// The two loaded inputs.
 pub struct JoinBed {
     of: JoinInputs,
     bed: SpillBed,
@@ -96,12 +97,12 @@ impl JoinOutput for ResultCounter<'_> {
 }
 
 impl JoinInputs {
-    /// By how much access times are divided.
+    /// Returns the number by which access times are divided.
     fn divisor(&self) -> f64 {
         if self.io == BlockIo::Blocked { self.scale as f64 } else { 1.0 }
     }
 
-    /// The drive in words, for a row.
+    /// Describes the drive in words, for a row.
     pub fn device(&self) -> Result<String> {
         let name = DO_DRIVES.profile(self.drive)?.name;
         let divisor = self.divisor();
@@ -113,7 +114,7 @@ impl JoinInputs {
         DriveTimes { seek_us, latency_us, ..times }
     }
 
-    /// The times of the drive itself, as the cost model knows them.
+    /// Returns the times of the drive itself, as the cost model needs them.
     fn own_times(&self) -> DriveTimes {
         self.divided(if self.drive == DriveKind::Disk { DriveTimes::DISK } else { DriveTimes::FLASH })
     }
@@ -124,7 +125,7 @@ fn input_size(spool: &Spool) -> InputSize {
 }
 
 impl JoinBed {
-    /// Loads the inputs, in random order.
+    /// Loads the inputs, with their rows in random order.
     pub fn load(of: JoinInputs) -> Result<Self> {
         let profile = with_access_divided(DO_DRIVES.profile(of.drive)?, of.divisor());
         let bed = SpillBed::new(profile, DILATION)?;
@@ -145,8 +146,9 @@ impl JoinBed {
         Ok(Self { of, bed, customer, orders })
     }
 
-    /// A join with a buffer of this many megabytes, divided by the scale. The buffer is divided for the disk,
-    /// on flash too (section 2.3.5). Each partition has a file, as in the thesis.
+    /// Returns a join with a buffer of this many megabytes, divided by the scale. The memory of the buffer is
+    /// divided as is best for the disk, also on flash (section 2.3.5). Each partition has a file, as in the
+    /// thesis.
     fn join(&self, method: JoinMethod, megabytes: u64) -> Join {
         Join {
             space: Arc::clone(self.bed.space()),
@@ -163,7 +165,7 @@ impl JoinBed {
         }
     }
 
-    /// Runs a join, and checks the number of its results.
+    /// Runs a join, and checks how many rows it returns.
     pub fn run(&mut self, method: JoinMethod, megabytes: u64) -> Result<JoinTimes> {
         let join = self.join(method, megabytes);
         let (build_size, probe_size) = (input_size(&self.customer), input_size(&self.orders));
@@ -188,7 +190,7 @@ impl JoinBed {
         Ok(JoinTimes { first_io, second_io: io - first_io, merges, processor })
     }
 
-    /// The join that the cost model chooses.
+    /// Returns the join that the cost model chooses.
     pub fn chosen(&self, megabytes: u64) -> JoinMethod {
         let shape = JoinShape {
             build: input_size(&self.customer),
@@ -201,7 +203,7 @@ impl JoinBed {
     }
 }
 
-/// The name of a join in results.
+/// Returns the name of a join in results.
 pub fn name(method: JoinMethod) -> &'static str {
     match method {
         JoinMethod::NestedLoops => "block nested loops",

@@ -1,4 +1,5 @@
-//! `join-buffer`: the four joins over the size of the buffer (Do 2012, figure 2.1, tables 2.3 and 2.4).
+//! The experiment `join-buffer`: the four joins by the size of the buffer (Do 2012, figure 2.1, tables 2.3
+//! and 2.4).
 
 use varve_bench::Result;
 use varve_spill::BlockIo;
@@ -14,15 +15,15 @@ use super::join_rows::{JoinPlace, JoinRows, scale_of};
 /// Sizes of the buffer, in megabytes.
 pub const MEGABYTES: [u64; 6] = [100, 200, 300, 400, 500, 600];
 
-/// By what inputs and buffers are divided.
+/// The number by which inputs and buffers are divided.
 const SCALE: ByScale<u64> = ByScale { quick: 64, full: 16 };
 
-/// The place of figure 2.1 with this buffer.
+/// Returns the place of figure 2.1 with this buffer.
 pub fn place(drive: DriveKind, megabytes: u64) -> JoinPlace {
     JoinPlace { drive, megabytes, page_bytes: 8 << 10, io: BlockIo::Blocked }
 }
 
-/// `join-buffer`.
+/// Runs the experiment `join-buffer`.
 pub fn join_buffer(lab: &mut Lab<'_>) -> Result<()> {
     let on = |drive| MEGABYTES.map(|megabytes| place(drive, megabytes));
     let places = DriveKind::BOTH.map(on).concat();

@@ -1,5 +1,5 @@
-//! `join-page-size` and `join-page-io`: the four joins over the size of a page, with blocked and with page-sized
-//! requests (Do 2012, figures 2.2 and 2.3, section 2.4.5).
+//! The experiments `join-page-size` and `join-page-io`: the four joins by the size of a page, with blocked
+//! and with page-sized requests (Do 2012, figures 2.2 and 2.3, section 2.4.5).
 
 use varve_bench::Result;
 use varve_spill::{BlockIo, JoinMethod};
@@ -16,10 +16,11 @@ use super::join_rows::{JoinPlace, JoinRow, JoinRows, scale_of};
 /// The buffer in megabytes, and sizes of a page in KiB.
 const MEGABYTES: u64 = 500;
 const PAGES_KIB: [usize; 5] = [2, 4, 8, 16, 32];
-/// By what inputs and buffers are divided. Page-sized requests are many, so `join-page-io` has less data.
+/// The numbers by which inputs and buffers are divided. There are many page-sized requests, so `join-page-io`
+/// has less data.
 const SIZE_SCALE: ByScale<u64> = ByScale { quick: 64, full: 16 };
 const IO_SCALE: ByScale<u64> = ByScale { quick: 256, full: 64 };
-/// Section 2.4.5: blocked I/O is "often" twice as fast on flash.
+/// The published ratio: blocked I/O is "often" twice as fast on flash (section 2.4.5).
 const BLOCKED_GAIN: f64 = 2.0;
 
 fn place(drive: DriveKind, kib: usize, io: BlockIo) -> JoinPlace {
@@ -36,7 +37,8 @@ fn finish(lab: &mut Lab<'_>, rows: &JoinRows, claims: Vec<Claim>) -> Result<()> 
     lab.say_tables(&[rows.table(), tell::claims_table(&claims)])
 }
 
-/// `join-page-size`: with blocked I/O, "the page size has a small impact" (section 2.4.4).
+/// Runs the experiment `join-page-size`: with blocked I/O, "the page size has a small impact" (section
+/// 2.4.4).
 pub fn join_page_size(lab: &mut Lab<'_>) -> Result<()> {
     let places = places(&[BlockIo::Blocked]);
     let rows = JoinRows::measure(lab, &places, scale_of(lab, SIZE_SCALE))?;
@@ -48,7 +50,7 @@ pub fn join_page_size(lab: &mut Lab<'_>) -> Result<()> {
     finish(lab, &rows, claims)
 }
 
-/// The most over the least I/O time of all page sizes.
+/// Returns the claim about the longest I/O time of all page sizes, divided by the shortest one.
 fn impact(rows: &JoinRows, drive: DriveKind, method: JoinMethod) -> Option<Claim> {
     let of = |kib: usize| rows.at(place(drive, kib, BlockIo::Blocked), method);
     let all: Vec<&JoinRow> = PAGES_KIB.into_iter().map(of).collect::<Option<_>>()?;
@@ -58,7 +60,7 @@ fn impact(rows: &JoinRows, drive: DriveKind, method: JoinMethod) -> Option<Claim
     Some(at.similar("I/O time, slowest page size / fastest", ours))
 }
 
-/// `join-page-io`: page-sized requests, and blocked ones beside them.
+/// Runs the experiment `join-page-io`, which compares page-sized requests with blocked requests.
 pub fn join_page_io(lab: &mut Lab<'_>) -> Result<()> {
     let places = places(&[BlockIo::PageSized, BlockIo::Blocked]);
     let rows = JoinRows::measure(lab, &places, scale_of(lab, IO_SCALE))?;
@@ -71,7 +73,7 @@ pub fn join_page_io(lab: &mut Lab<'_>) -> Result<()> {
     finish(lab, &rows, claims)
 }
 
-/// The median over all joins and page sizes on flash.
+/// Returns the claim about the median ratio of all joins and page sizes on flash.
 fn blocked_gain(rows: &JoinRows) -> Option<Claim> {
     let mut gains = Vec::new();
     let mut at = None;
@@ -91,7 +93,8 @@ fn blocked_gain(rows: &JoinRows) -> Option<Claim> {
     Some(at?.published(says, *median, BLOCKED_GAIN, Better::Higher))
 }
 
-/// Section 2.4.5: with pages of 2 KB, sort-merge and Grace are slower on flash than on the disk.
+/// Returns the claim of section 2.4.5 that with pages of 2 KB sort-merge and Grace are slower on flash than
+/// on the disk.
 fn small_pages(rows: &JoinRows, method: JoinMethod) -> Option<Claim> {
     let [disk, flash] =
         DriveKind::BOTH.map(|drive| rows.at(place(drive, PAGES_KIB[0], BlockIo::PageSized), method));

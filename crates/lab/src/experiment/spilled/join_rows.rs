@@ -17,10 +17,10 @@ use super::judge::{ClaimPlace, ranked, speed};
 
 /// The cost model's join may take this many times as long as the best one.
 const CHOICE_BAR: f64 = 1.1;
-/// Slices in tests are divided by this.
+/// In tests, inputs and buffers are divided by this, too.
 const TINY_SCALE: u64 = 512;
 
-/// A place at which all joins are compared.
+/// A configuration under which all joins are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JoinPlace {
     /// The drive.
@@ -29,12 +29,12 @@ pub struct JoinPlace {
     pub megabytes: u64,
     /// Bytes of a page.
     pub page_bytes: usize,
-    /// How many pages a request has.
+    /// The number of pages of a request.
     pub io: BlockIo,
 }
 
 impl JoinPlace {
-    /// Its factors.
+    /// Returns the factors of the configuration.
     pub fn factors(&self) -> Factors {
         let io = if self.io == BlockIo::Blocked { "blocked" } else { "page-sized" };
         Factors::from([
@@ -46,31 +46,31 @@ impl JoinPlace {
     }
 }
 
-/// One join at one place.
+/// The results of one join under one configuration.
 #[derive(Debug, Clone, Serialize)]
 pub struct JoinRow {
     row: &'static str,
     experiment: &'static str,
     figure: &'static str,
-    /// Join, drive, buffer, page, kind of requests.
+    /// The factors: join, drive, buffer, page, kind of requests.
     pub factors: Factors,
     device: String,
     scale: String,
-    /// Rounds.
+    /// The number of rounds.
     pub rounds: usize,
     /// Seconds of I/O.
     pub io_s: Spread,
-    /// Of the first phase, the median.
+    /// The median of the seconds of I/O in the first phase.
     pub first_io_s: f64,
-    /// Of the second phase, the median.
+    /// The median of the seconds of I/O in the second phase.
     pub second_io_s: f64,
-    /// Of merges of super-blocks in both phases, the median.
+    /// The median of the seconds of merges of super-blocks in both phases.
     pub merges_s: f64,
-    /// Seconds of the processor, the median.
+    /// The median of the seconds of the processor.
     pub processor_s: f64,
-    /// I/O and processor.
+    /// Seconds of I/O and of the processor together.
     pub total_s: Spread,
-    /// Whether the cost model chooses this join here, in each round.
+    /// Whether the cost model chooses this join under this configuration, in each round.
     pub is_chosen: bool,
     /// The least seconds of the processor of all rounds.
     processor_least_s: f64,
@@ -85,7 +85,7 @@ pub struct JoinRows {
     rows: Vec<JoinRow>,
 }
 
-/// What is measured at one place by one join.
+/// The measurements of one join under one configuration.
 struct Measured {
     place: JoinPlace,
     method: JoinMethod,
@@ -93,7 +93,7 @@ struct Measured {
     is_chosen: bool,
 }
 
-/// By what inputs and buffers are divided.
+/// Returns the number by which inputs and buffers are divided.
 pub fn scale_of(lab: &Lab<'_>, by_scale: ByScale<u64>) -> u64 {
     let scale = lab.scale();
     if scale.name == Scale::TINY.name { TINY_SCALE } else { by_scale.of(scale.is_full()) }
@@ -106,7 +106,8 @@ fn factors_of(place: JoinPlace, method: JoinMethod) -> Factors {
 }
 
 impl JoinRows {
-    /// Measures all joins that the user wants at these places, divided by a scale. Places with the same inputs follow each other.
+    /// Measures all joins that the user wants under these configurations, divided by a scale. Configurations
+    /// with the same inputs must follow each other.
     pub fn measure(lab: &mut Lab<'_>, places: &[JoinPlace], scale: u64) -> Result<Self> {
         let each = |place: &JoinPlace| JoinMethod::ALL.map(|method| (*place, method));
         let wanted =
@@ -132,18 +133,19 @@ impl JoinRows {
         Ok(Self { rows })
     }
 
-    /// The row of a join at a place, if it was measured.
+    /// Returns the row of a join under a configuration, if it was measured.
     pub fn at(&self, place: JoinPlace, method: JoinMethod) -> Option<&JoinRow> {
         self.rows.iter().find(|row| row.place == place && row.method == method)
     }
 
-    /// All joins at a place, if all were measured.
+    /// Returns the rows of all joins under a configuration, if all joins were measured.
     pub fn all_at(&self, place: JoinPlace) -> Option<[&JoinRow; 4]> {
         let [loops, sort, grace, hybrid] = JoinMethod::ALL.map(|method| self.at(place, method));
         Some([loops?, sort?, grace?, hybrid?])
     }
 
-    /// The least seconds of the processor for this join on both drives. Its work does not depend on the drive.
+    /// Returns the least seconds of the processor for this join on both drives. Its work does not depend on
+    /// the drive.
     pub fn least_processor_s(&self, of: &JoinRow) -> f64 {
         let is_same = |row: &&JoinRow| {
             row.method == of.method && row.place == JoinPlace { drive: row.place.drive, ..of.place }
@@ -151,7 +153,8 @@ impl JoinRows {
         self.rows.iter().filter(is_same).map(|row| row.processor_least_s).fold(f64::INFINITY, f64::min)
     }
 
-    /// That the cost model's choice is near the best, at each of these places.
+    /// Judges the claim that the cost model chooses a join near the best one, under each of these
+    /// configurations.
     pub fn choices(&self, places: &[JoinPlace]) -> Vec<Claim> {
         places.iter().filter_map(|place| self.choice(*place)).collect()
     }
@@ -165,7 +168,7 @@ impl JoinRows {
         Some(at.at_most(says, chosen.total_s.median / best, CHOICE_BAR))
     }
 
-    /// A table of all rows.
+    /// Returns a table of all rows.
     pub fn table(&self) -> TextTable {
         let mut table = TextTable::headed(&[
             "join",
@@ -206,12 +209,12 @@ impl JoinRows {
 }
 
 impl JoinRow {
-    /// The place of a claim that compares rows with other values of these factors.
+    /// Returns the factors of a claim, without the factors whose values the claim compares.
     pub fn claim_place(&self, compared: &[&str]) -> ClaimPlace {
         ClaimPlace::of(&self.factors, compared, self.rounds)
     }
 
-    /// The speed of the I/O, for an order.
+    /// Returns the speed of the I/O, as a figure that is ranked among others.
     pub fn io_rank(&self, published: f64) -> RankedFigure {
         ranked(name(self.method), speed(self.io_s), self.rounds, published)
     }

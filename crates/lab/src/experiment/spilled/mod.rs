@@ -4,11 +4,11 @@
 //! 1. Times of I/O are sums of the drive's modelled service times, so they do not depend on how busy the
 //!    machine is. A request waits for the one before it, as with the synchronous I/O of Do.
 //! 2. The time of a join is its I/O and then its processor time. Processors of today are faster than those of
-//!    the publications. So the times of I/O are judged, and ratios of whole times are shown only.
+//!    the publications. So the times of I/O are judged, and ratios of whole times are only shown.
 //! 3. A join of Do is divided by a scale: inputs, buffers, and the access times of the drives. [`join`] says
 //!    why ratios stay the same.
 //!
-//! What it does not know: SQL. General queries sort and join with DataFusion.
+//! This module does not know SQL. General queries sort and join with DataFusion.
 
 mod bed;
 mod buffer_claims;

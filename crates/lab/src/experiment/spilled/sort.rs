@@ -1,7 +1,7 @@
 //! The sort of Lee 2008, section 6.1: two million rows, about 200 MB, with a buffer of 2 MB.
 //!
-//! Nothing is scaled: the size of a cluster decides how many runs a buffer can merge at once, so a smaller buffer
-//! would be another experiment. The times are without the time of reading the input, as in the publication.
+//! Nothing is scaled. The size of a cluster decides how many runs a buffer can merge at once, so a smaller
+//! buffer would be another experiment. The times do not include reading the input, as in the publication.
 
 use varve_bench::{BenchError, Result};
 use varve_device::thread_cpu_ns;
@@ -10,21 +10,22 @@ use varve_spill::{MemoryBudget, Row, RunMethod, SortSettings, Sorter};
 use super::super::scale::Scale;
 use super::bed::{SpillBed, mixed, refused};
 
-/// Rows, and bytes of a row beside its key: with the lengths in front of each row they are 200 MB.
+/// The number of rows, and bytes of a row without its key. With the lengths before each row, all rows have
+/// 200 MB.
 const ROWS: u64 = 2_000_000;
 const PAYLOAD_BYTES: usize = 88;
-/// In a slice for tests, there are this many times fewer rows, and all sizes are this many times smaller.
+/// In tests, the number of rows and all sizes are divided by this.
 const TINY_ROWS: u64 = 32;
 const TINY_SIZES: usize = 4;
 /// The smallest cluster is a page.
 const PAGE_BYTES: usize = 2 << 10;
-/// Pages of a request that writes runs: 64 KiB.
+/// The number of pages of a request that writes runs: 64 KiB.
 const WRITE_PAGES: usize = 32;
 
 /// A sort.
 #[derive(Debug, Clone, Copy)]
 pub struct SortSetup {
-    /// Rows.
+    /// The number of rows.
     rows: u64,
     /// Bytes of the buffer.
     buffer_bytes: usize,
@@ -32,37 +33,37 @@ pub struct SortSetup {
     cluster_bytes: usize,
     /// Bytes of a page.
     page_bytes: usize,
-    /// The number of the round: each has other keys.
+    /// The number of the round. Each round has other keys.
     seed: u64,
 }
 
 /// Times of a sort, in seconds.
 #[derive(Debug, Clone, Copy)]
 pub struct SortTimes {
-    /// Runs that were merged.
+    /// The number of runs that were merged.
     pub runs: usize,
     /// I/O of the generation of runs.
     pub runs_io: f64,
     /// I/O of all merges.
     pub merge_io: f64,
-    /// Processor.
+    /// The processor.
     pub processor: f64,
 }
 
 impl SortTimes {
-    /// All I/O.
+    /// Returns the time of all I/O.
     pub fn io(&self) -> f64 {
         self.runs_io + self.merge_io
     }
 
-    /// I/O and processor, one after the other.
+    /// Returns the sum of the times of I/O and processor.
     pub fn total(&self) -> f64 {
         self.io() + self.processor
     }
 }
 
 impl SortSetup {
-    /// The published sort with a buffer and a cluster of this size.
+    /// Returns the published sort with a buffer and a cluster of this size.
     pub fn published(scale: Scale, buffer_mib: usize, cluster_kib: usize) -> Self {
         let is_tiny = scale.name == Scale::TINY.name;
         let (rows, sizes) = if is_tiny { (TINY_ROWS, TINY_SIZES) } else { (1, 1) };
@@ -75,17 +76,17 @@ impl SortSetup {
         }
     }
 
-    /// The same in a later round.
+    /// Returns the same sort in a later round.
     pub fn of_round(self, seed: u64) -> Self {
         Self { seed, ..self }
     }
 
-    /// The size in words, for a row.
+    /// Returns the size in words, for a row.
     pub fn scale(&self, scale: Scale) -> String {
         format!("{}, {} rows", scale.name, self.rows)
     }
 
-    /// Sorts on this drive, and checks that the rows come in order.
+    /// Sorts on this drive, and checks that the sorted rows are in order.
     pub fn run(&self, bed: &SpillBed) -> Result<SortTimes> {
         let settings = SortSettings {
             page_bytes: self.page_bytes,

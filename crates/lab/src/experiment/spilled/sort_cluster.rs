@@ -1,4 +1,5 @@
-//! `sort-cluster`: the sort over the size of a cluster, and over the size of the buffer (Lee 2008, figure 7).
+//! The experiment `sort-cluster`: the sort by the size of a cluster, and by the size of the buffer (Lee 2008,
+//! figure 7). A cluster is the bytes of a request that reads a run.
 
 use std::ops::RangeInclusive;
 
@@ -17,23 +18,24 @@ use super::bed::{DriveKind, LEE_DRIVES, SpillBed};
 use super::judge::{ClaimPlace, ranked, speed};
 use super::sort::{SortSetup, SortTimes};
 
-/// Figure 7a: clusters in KiB, with a buffer of 2 MB.
+/// The clusters of figure 7a in KiB, with a buffer of 2 MB.
 const CLUSTERS_KIB: [usize; 7] = [2, 4, 8, 16, 32, 64, 128];
 const BUFFER_MIB: usize = 2;
-/// Figure 7b: buffers in MB.
+/// The buffers of figure 7b in MB.
 const BUFFERS_MIB: [usize; 8] = [1, 3, 5, 7, 9, 11, 13, 15];
 /// The clusters of figure 7b, in KiB. They were the best ones of figure 7a.
 pub const BEST_KIB: [usize; 2] = [64, 2];
 /// Clusters that the text calls optimal, in KiB: on disk, on flash.
 const OPTIMAL_KIB: [RangeInclusive<usize>; 2] = [64..=128, 2..=4];
-/// "At least a factor of two" (section 6.1).
+/// The published ratio: "at least a factor of two" (section 6.1).
 const FLASH_GAIN: f64 = 2.0;
-/// A larger buffer may take this many times as long, where the effect is saturated.
+/// Where the effect of the buffer is saturated, a larger buffer may take this many times as long.
 const SATURATED: f64 = 1.05;
-/// Modelled times are slept, multiplied by this. They are summed up, so no sleep has to be exact.
+/// A modelled time is multiplied by this, and the thread sleeps so long. Times are summed up, so no sleep has
+/// to be exact.
 const DILATION: f64 = 0.005;
 
-/// One sort.
+/// The results of one sort.
 #[derive(Debug, Serialize)]
 struct SortRow {
     row: &'static str,
@@ -53,7 +55,7 @@ struct SortRow {
     place: SortPlace,
 }
 
-/// Where a sort is measured.
+/// The configuration of a measured sort.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct SortPlace {
     drive: DriveKind,
@@ -71,7 +73,7 @@ impl SortPlace {
     }
 }
 
-/// The places of both halves of the figure.
+/// Returns the configurations of both halves of the figure.
 fn places() -> Vec<SortPlace> {
     let mut places = Vec::new();
     for (drive, best_kib) in DriveKind::BOTH.into_iter().zip(BEST_KIB) {
@@ -83,7 +85,7 @@ fn places() -> Vec<SortPlace> {
     places
 }
 
-/// `sort-cluster`.
+/// Runs the experiment `sort-cluster`.
 pub fn sort_cluster(lab: &mut Lab<'_>) -> Result<()> {
     let mut rows = Vec::new();
     let wanted: Vec<SortPlace> = places().into_iter().filter(|place| lab.wants(&place.factors())).collect();
@@ -130,7 +132,7 @@ fn measure(lab: &Lab<'_>, place: SortPlace) -> Result<SortRow> {
     })
 }
 
-/// The sorts of figure 7a on a drive, if all were measured.
+/// Returns the sorts of figure 7a on a drive, if all were measured.
 fn by_cluster(rows: &[SortRow], drive: DriveKind) -> Option<Vec<&SortRow>> {
     let find = |cluster_kib| {
         let place = SortPlace { drive, cluster_kib, buffer_mib: BUFFER_MIB };
@@ -139,7 +141,7 @@ fn by_cluster(rows: &[SortRow], drive: DriveKind) -> Option<Vec<&SortRow>> {
     CLUSTERS_KIB.into_iter().map(find).collect()
 }
 
-/// The sorts of figure 7b on a drive, if all were measured.
+/// Returns the sorts of figure 7b on a drive, if all were measured.
 fn by_buffer(rows: &[SortRow], drive: DriveKind) -> Option<Vec<&SortRow>> {
     let cluster_kib = BEST_KIB[usize::from(drive == DriveKind::Flash)];
     let find = |buffer_mib| {
@@ -153,7 +155,7 @@ fn at(row: &SortRow, compared: &[&str]) -> ClaimPlace {
     ClaimPlace::of(&row.factors, compared, row.rounds)
 }
 
-/// The best cluster is in the range that the text calls optimal.
+/// Returns the claim that the best cluster is in the range that the text calls optimal.
 fn best_cluster(rows: &[SortRow], drive: DriveKind, optimal: &RangeInclusive<usize>) -> Option<Claim> {
     let all = by_cluster(rows, drive)?;
     let best = all.iter().min_by(|one, other| one.io_s.median.total_cmp(&other.io_s.median))?;
@@ -164,7 +166,8 @@ fn best_cluster(rows: &[SortRow], drive: DriveKind, optimal: &RangeInclusive<usi
     Some(at(best, &["cluster KiB"]).in_words(says, ours as f64, contradicts))
 }
 
-/// The order of the clusters. The disk improves up to 64 KiB, flash deteriorates from 2 KiB.
+/// Returns the claim about the order of the clusters. The disk becomes faster up to 64 KiB, and flash becomes
+/// slower from 2 KiB on.
 fn cluster_order(rows: &[SortRow], drive: DriveKind) -> Option<Claim> {
     let all = by_cluster(rows, drive)?;
     let is_stated = |row: &&&SortRow| drive == DriveKind::Flash || row.place.cluster_kib <= BEST_KIB[0];
@@ -177,7 +180,7 @@ fn cluster_order(rows: &[SortRow], drive: DriveKind) -> Option<Claim> {
     judge_figures("speed of I/O", &at.factors, at.rounds, figures.collect())
 }
 
-/// On the disk, 128 KiB is "a little worse" than 64 KiB.
+/// Returns the claim that on the disk 128 KiB is "a little worse" than 64 KiB.
 fn beyond_the_best(rows: &[SortRow]) -> Option<Claim> {
     let all = by_cluster(rows, DriveKind::Disk)?;
     let of = |kib: usize| all.iter().find(|row| row.place.cluster_kib == kib);
@@ -190,7 +193,7 @@ fn beyond_the_best(rows: &[SortRow]) -> Option<Claim> {
     judge_figures("speed of I/O", &at.factors, at.rounds, figures)
 }
 
-/// Figure 7b: the time falls with the buffer until the effect is saturated.
+/// Returns the claim of figure 7b that the time falls as the buffer grows, until the effect is saturated.
 fn larger_buffers(rows: &[SortRow], drive: DriveKind) -> Option<Claim> {
     let all = by_buffer(rows, drive)?;
     let growth = |pair: &[&SortRow]| pair[1].io_s.median / pair[0].io_s.median;
@@ -200,8 +203,8 @@ fn larger_buffers(rows: &[SortRow], drive: DriveKind) -> Option<Claim> {
     Some(at(all.first()?, &["buffer MiB"]).in_words(says, worst, contradicts))
 }
 
-/// Figure 7b: flash is faster by at least a factor of two with all these buffers, which are below 20 % of the
-/// input.
+/// Returns the claim of figure 7b that flash is faster by at least a factor of two with all these buffers.
+/// The buffers are below 20 % of the input.
 fn flash_gain(rows: &[SortRow]) -> Option<Claim> {
     let [disk, flash] = DriveKind::BOTH.map(|drive| by_buffer(rows, drive));
     let (disk, flash) = (disk?, flash?);

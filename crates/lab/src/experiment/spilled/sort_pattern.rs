@@ -1,4 +1,4 @@
-//! `sort-pattern`: requests of a sort in time and address (Lee 2008, figure 6).
+//! The experiment `sort-pattern`: time and address of the requests of a sort (Lee 2008, figure 6).
 //!
 //! The publication does not state the cluster of figure 6. Each drive has the cluster that figure 7b uses.
 
@@ -19,7 +19,8 @@ use super::sort_cluster::BEST_KIB;
 use super::traced::{self, RequestOrder};
 
 const BUFFER_MIB: usize = 2;
-/// Section 6.1: runs take "a comparable amount of time", merges are "almost an order of magnitude" shorter.
+/// The published ratios (section 6.1): runs take "a comparable amount of time", and merges are "almost an
+/// order of magnitude" shorter.
 const MERGE_GAIN: f64 = 10.0;
 
 #[derive(Debug, Serialize)]
@@ -38,7 +39,7 @@ struct PatternRow {
     emulation: Option<Emulation>,
 }
 
-/// `sort-pattern`.
+/// Runs the experiment `sort-pattern`.
 pub fn sort_pattern(lab: &mut Lab<'_>) -> Result<()> {
     let mut rows = Vec::new();
     for (drive, cluster_kib) in DriveKind::BOTH.into_iter().zip(BEST_KIB) {

@@ -12,14 +12,14 @@ use super::super::trace::{DrawnTrace, end_to_end};
 use super::bed::SpillBed;
 use super::judge::ClaimPlace;
 
-/// Requests of a trace.
+/// The most requests of a trace.
 const TRACE_MAX: usize = 2_000_000;
-/// In a test nothing is judged, and nothing waits.
+/// In a test no time is judged, and no request waits.
 const TINY_DILATION: f64 = 0.001;
-/// A pattern is sequential, or random, if this part of its requests is.
+/// A pattern is called sequential, or random, if at least this part of its requests is.
 const PATTERN_BAR: f64 = 0.9;
 
-/// The factor of the drive's times.
+/// Returns the factor of the drive's times.
 pub fn dilation(scale: Scale) -> f64 {
     if scale.name == Scale::TINY.name { TINY_DILATION } else { 1.0 }
 }
@@ -29,12 +29,12 @@ pub fn begin(bed: &SpillBed) {
     bed.account().observe(false, TRACE_MAX);
 }
 
-/// Requests, and which of them begin where the request of this kind before them ended.
+/// The requests of a trace. A request is sequential if it begins where the last request of its kind ended.
 #[derive(Debug, Clone, Serialize)]
 pub struct RequestOrder {
-    /// Writes.
+    /// The number of writes.
     pub writes: usize,
-    /// Reads.
+    /// The number of reads.
     pub reads: usize,
     /// The part of the writes that is sequential.
     pub sequential_writes_share: f64,
@@ -58,7 +58,7 @@ impl RequestOrder {
         Self { writes, reads, sequential_writes_share, sequential_reads_share, dropped }
     }
 
-    /// "Sequential write followed by random read" (Lee 2008, section 6).
+    /// Judges the claim "sequential write followed by random read" (Lee 2008, section 6).
     pub fn claims(&self, at: &ClaimPlace) -> [Claim; 2] {
         let writes = self.sequential_writes_share;
         let reads = 1.0 - self.sequential_reads_share;

@@ -9,7 +9,7 @@
 //! | 4 | a district has as many lines as its orders say |
 //! | 8, 9 | a warehouse and its districts have the sum of the payments in the history |
 //!
-//! What it does not know: engines.
+//! This module does not know engines.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -129,7 +129,8 @@ impl Totals {
 }
 
 impl DistrictTotals {
-    /// The first condition that does not hold. `orders` is the number of orders that the district must have.
+    /// Returns the first condition that does not hold. `orders` is the number of orders that the district
+    /// must have.
     fn broken(&self, orders: i64) -> Option<&'static str> {
         let is_newest = self.next_order - 1 == self.newest_order;
         let is_newest_waiting = self.waiting == 0 || self.newest_waiting == self.newest_order;

@@ -3,7 +3,7 @@
 //! Invariants
 //! 1. The same seed gives the same inputs on every machine.
 //!
-//! What it does not know: rows, stores.
+//! This module does not know rows or stores.
 
 use varve_bench::random::Random;
 use varve_bench::tpcc::{Scale, draw};
@@ -73,7 +73,7 @@ pub enum Input {
 }
 
 impl NewOrder {
-    /// Whether the order ends with an item that does not exist. Such an order is rolled back.
+    /// Returns whether the order ends with an item that does not exist. Such an order is rolled back.
     pub fn is_rolled_back(&self, scale: &Scale) -> bool {
         self.lines.iter().any(|line| i64::from(line.item) > scale.items)
     }
@@ -108,7 +108,7 @@ impl Drawing<'_> {
         District { warehouse, number: self.random.between(1, self.scale.districts) as u8 }
     }
 
-    /// Another warehouse of the partition. If there is only one warehouse, it is returned.
+    /// Returns another warehouse of the partition. If there is only one warehouse, it is returned.
     fn remote(&mut self, warehouse: u16) -> u16 {
         if self.scale.warehouses == 1 {
             return warehouse;

@@ -3,7 +3,7 @@
 //! Invariants
 //! 1. The same number of warehouses, districts, customers and items gives the same rows.
 //!
-//! What it does not know: transactions.
+//! This module does not know transactions.
 
 use varve_bench::Result;
 use varve_bench::random::Random;
@@ -40,7 +40,7 @@ pub fn run(scale: &Scale, store: &mut dyn Store) -> Result<()> {
     loader.store.commit().map_err(refused).map(drop)
 }
 
-/// The number of payments that the load makes in a warehouse.
+/// Returns the number of payments that the load makes in a warehouse.
 pub fn loaded_payments(scale: &Scale) -> u32 {
     (scale.districts * scale.customers) as u32
 }

@@ -7,7 +7,7 @@
 //!    the same partition. So a partition with one warehouse has no remote warehouses.
 //! 3. There are no terminals, no keying times and no queue of deliveries.
 //!
-//! What it does not know: engines, published values.
+//! This module does not know engines or published values.
 
 mod conditions;
 mod inputs;

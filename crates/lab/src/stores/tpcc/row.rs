@@ -6,7 +6,7 @@
 //!    little-endian. A number of less than eight bytes is not negative.
 //! 3. A text in a row has its length before it, in two bytes. A text in a key ends with a zero byte.
 //!
-//! What it does not know: tables.
+//! This module does not know tables.
 
 use std::ops::Range;
 
@@ -25,27 +25,27 @@ pub struct Column {
 }
 
 impl Column {
-    /// The first number after a primary key of this many bytes.
+    /// Returns the first number after a primary key of this many bytes.
     pub const fn behind_key(key_bytes: usize, width_bytes: usize) -> Self {
         Self { at: key_bytes, width_bytes }
     }
 
-    /// The number that follows this one.
+    /// Returns the number that follows this one.
     pub const fn then(self, width_bytes: usize) -> Self {
         Self { at: self.end(), width_bytes }
     }
 
-    /// The offset in the row at which the number begins.
+    /// Returns the offset in the row at which the number begins.
     pub const fn at(self) -> usize {
         self.at
     }
 
-    /// The offset in the row at which the number ends.
+    /// Returns the offset in the row at which the number ends.
     pub const fn end(self) -> usize {
         self.at + self.width_bytes
     }
 
-    /// The value of the number in a row.
+    /// Returns the value of the number in a row.
     ///
     /// Errors: the row is too short.
     pub fn of(self, row: &[u8]) -> Result<i64> {
@@ -75,7 +75,7 @@ impl Column {
     }
 }
 
-/// The bytes of a row in this range.
+/// Returns the bytes of a row in this range.
 ///
 /// Errors: the row is too short.
 pub fn span(row: &[u8], span: Range<usize>) -> Result<&[u8]> {
@@ -86,7 +86,7 @@ fn short(row: &[u8]) -> BenchError {
     BenchError::Wrong(format!("a row of TPC-C has {} bytes, which are too few", row.len()))
 }
 
-/// A text of a row. Texts follow the numbers, and `number` counts them from 0.
+/// Returns a text of a row. Texts follow the numbers, and `number` counts them from 0.
 ///
 /// Errors: the row has no such text.
 pub fn text(row: &[u8], texts_at: usize, number: usize) -> Result<&[u8]> {
@@ -136,7 +136,7 @@ impl Key {
         self.bytes(text).byte(0)
     }
 
-    /// The bytes of the key.
+    /// Returns the bytes of the key.
     pub fn as_slice(&self) -> &[u8] {
         self.bytes.get(..self.len_bytes).unwrap_or_default()
     }

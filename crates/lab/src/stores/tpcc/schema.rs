@@ -16,7 +16,7 @@
 //! 1. Money is in cents, rates are in ten-thousandths, and a missing carrier or time is 0.
 //! 2. The constants of tables are the numbers that a new store gives them.
 //!
-//! What it does not know: values.
+//! This module does not know values.
 
 use varve_bench::{BenchError, Result};
 use varve_memory::{Store, TableNo};
@@ -188,43 +188,43 @@ pub struct District {
 }
 
 impl District {
-    /// The primary key of the district. The keys of its customers, orders and lines begin with it.
+    /// Returns the primary key of the district. The keys of its customers, orders and lines begin with it.
     pub fn key(self) -> Key {
         warehouse_key(self.warehouse).byte(self.number)
     }
 
-    /// The key of a customer, of an order, or of a new order.
+    /// Returns the key of a customer, of an order, or of a new order.
     pub fn row_key(self, number: u32) -> Key {
         self.key().number(number)
     }
 
-    /// The key of a line of an order.
+    /// Returns the key of a line of an order.
     pub fn line_key(self, order: u32, line: u8) -> Key {
         self.row_key(order).byte(line)
     }
 
-    /// The key of an order in the index by customer.
+    /// Returns the key of an order in the index by customer.
     pub fn customer_order_key(self, customer: u32, order: u32) -> Key {
         self.row_key(customer).number(order)
     }
 
-    /// The beginning of the keys of all customers with this last name.
+    /// Returns the beginning of the keys of all customers with this last name.
     pub fn name_key(self, last: &[u8]) -> Key {
         self.key().text(last)
     }
 }
 
-/// The primary key of a warehouse.
+/// Returns the primary key of a warehouse.
 pub fn warehouse_key(warehouse: u16) -> Key {
     Key::EMPTY.bytes(&warehouse.to_be_bytes())
 }
 
-/// The primary key of a stock row, or of a payment.
+/// Returns the primary key of a stock row, or of a payment.
 pub fn warehouse_row_key(warehouse: u16, number: u32) -> Key {
     warehouse_key(warehouse).number(number)
 }
 
-/// The district in the primary key of a row.
+/// Returns the district in the primary key of a row.
 ///
 /// Errors: the row is too short.
 pub fn district_of(row: &[u8]) -> Result<District> {
@@ -234,7 +234,7 @@ pub fn district_of(row: &[u8]) -> Result<District> {
     }
 }
 
-/// The number of the customer or of the order in the primary key of a row.
+/// Returns the number of the customer or of the order in the primary key of a row.
 ///
 /// Errors: the row is too short.
 pub fn number_of(row: &[u8]) -> Result<u32> {

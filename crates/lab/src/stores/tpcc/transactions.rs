@@ -4,7 +4,7 @@
 //!    read, and nothing is computed from them.
 //! 2. The time of a transaction is its number. So every engine stores the same bytes.
 //!
-//! What it does not know: engines, how a transaction ends.
+//! This module does not know engines or how a transaction ends.
 
 use std::ops::{Bound, ControlFlow};
 
@@ -37,7 +37,7 @@ pub struct TpccWorker<'l> {
 }
 
 impl<'l> TpccWorker<'l> {
-    /// A worker for these inputs.
+    /// Returns a worker for these inputs.
     pub fn new(scale: &'l Scale, inputs: &'l [Input]) -> Self {
         let (row, new, numbers, names) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         Self { scale, inputs, row, new, numbers, names }
@@ -207,8 +207,8 @@ impl<'l> TpccWorker<'l> {
         }
     }
 
-    /// The number of a customer. If several have the same last name, it is the middle one in the order of
-    /// their first names [2.5.2.2].
+    /// Returns the number of a customer. If several have the same last name, it is the middle one in the
+    /// order of their first names [2.5.2.2].
     fn customer_number(
         &mut self,
         district: District,
@@ -399,7 +399,7 @@ impl Scan {
     }
 }
 
-/// The range of the lines of an order.
+/// Returns the range of the lines of an order.
 fn lines_of(district: District, order: u32) -> Scan {
     let (from, to) = (district.line_key(order, 0), district.line_key(order, u8::MAX));
     Scan { table: schema::ORDER_LINE, index: 0, from, to }

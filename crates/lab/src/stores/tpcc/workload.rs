@@ -1,6 +1,6 @@
 //! The load of one partition, and its tests.
 //!
-//! What it does not know: engines.
+//! This module does not know engines.
 
 use varve_bench::tpcc::Scale;
 use varve_bench::{BenchError, Result};
