@@ -1,17 +1,20 @@
-"""Finds what an isolation level forbids in a history of list appends (Elle's method).
+"""Finds anomalies that an isolation level forbids in a history of list appends (Elle's method).
 
-The order of a key's versions is its longest list. From it follow the dependencies between committed transactions: ww (b appended right
-after a), wr (b read a version that a made), rw (a read the version that b's append replaced). A cycle of them is an anomaly, named
-after the kinds of its edges (Adya 1999; for snapshot isolation also Cerone and Gotsman 2016):
+The longest list of a key has the order of the key's versions. From this order follow the dependencies between
+committed transactions: ww (b appended right after a), wr (b read a version that a made), and rw (a read the
+version that b's append replaced). A cycle of dependencies is an anomaly. Its name follows from the kinds of
+its edges (Adya 1999; for snapshot isolation also Cerone and Gotsman 2016):
 
 - G0 only ww; G1c ww and wr; G-single one rw among others; G-nonadjacent several rw, no two in a row. Two rw in a row are write skew,
   which snapshot isolation allows: G2, named at SERIALIZABLE only, and only where there is no cycle of another name.
 
-What needs no cycle: a value that is twice in a list, that nobody appended, or that is lost; a transaction that is half there; lists of one key
-that are not prefixes of each other; a read of what was rolled back (G1a) or was not the last append of its transaction (G1b); a transaction that
-does not see itself; a read that misses what was acknowledged before it was sent; two appends based on the same version (lost update).
+Some anomalies need no cycle: a value that is twice in a list, that no transaction appended, or that is lost;
+a transaction of which only a part is there; lists of one key that are not prefixes of each other; a read of a
+value that was rolled back (G1a) or was not the last append of its transaction (G1b); a transaction that does
+not see its own changes; a read that misses a commit that was acknowledged before the read was sent; two
+appends that are based on the same version (lost update).
 
-It does not know where a history comes from.
+This module does not know where a history comes from.
 """
 
 import bisect
@@ -22,19 +25,21 @@ from .history import APPEND, FAIL, INFO, OK, READ, UNDONE
 READ_COMMITTED, REPEATABLE_READ, SERIALIZABLE = "rc", "rr", "ser"
 SNAPSHOT_ONLY = {"lost-update", "G-single", "G-nonadjacent", "non-repeatable"}
 WW, WR, RW = "ww", "wr", "rw"
-# Edges of one knot from which a shortest cycle is looked for.
+# The most edges of one knot from which a shortest cycle is searched.
 TRIED_MAX = 50
 
 
 def check(txns, level, final=False):
-    """A dict from the name of an anomaly to sentences about its occurrences. With `final` the last transaction read all that is left."""
+    """Returns a dict from the name of an anomaly to sentences about its occurrences. With `final`, the last
+    transaction read all lists at the end."""
     checker = Checker(txns, level, final)
     checker.run()
     return dict(checker.found)
 
 
 def lost_updates(txns):
-    """How many versions have more than one append based on them: says at READ COMMITTED whether the clients got in each other's way."""
+    """Returns the number of versions on which more than one append is based. At READ COMMITTED, this number
+    shows whether the clients used the same keys at the same time."""
     checker = Checker(txns, REPEATABLE_READ, False)
     checker.committed = [txn for txn in txns if txn.status == OK]
     checker.check_lost_updates()
@@ -42,7 +47,9 @@ def lost_updates(txns):
 
 
 def write_skews(txns):
-    """How many knots of dependencies only SERIALIZABLE forbids: says of a history at REPEATABLE READ whether the clients got in each other's way."""
+    """Returns the number of knots (groups of transactions with a cycle of dependencies) that only
+    SERIALIZABLE forbids. In a history at REPEATABLE READ, this number shows whether the clients used the same
+    keys at the same time."""
     return len(check(txns, SERIALIZABLE).get("G2", ()))
 
 
@@ -85,7 +92,8 @@ class Checker:
                     last[op.key] = op.value
 
     def check_txn(self, txn):
-        """A transaction against itself; notes for each read what it shows of others."""
+        """Checks a transaction by itself. Stores for each read which values of other transactions it
+        shows."""
         own, others = defaultdict(tuple), {}
         for op in txn.ops:
             if op.kind == APPEND:
@@ -126,13 +134,15 @@ class Checker:
                 self.report("duplicate", f"{key} holds {twice} more than once")
 
     def decide_commits(self):
-        """Committed is what was acknowledged, and of the unknown what somebody saw."""
+        """Decides which transactions are committed: those that were acknowledged, and those with an unknown
+        result of which a read saw a value."""
         entries = (self.appender.get((key, value)) for key, order in self.order.items() for value in order)
         seen = {id(entry[0]) for entry in entries if entry and entry[1] == APPEND}
         self.committed = [txn for txn in self.txns if txn.status == OK or (txn.status == INFO and id(txn) in seen)]
 
     def check_reads(self):
-        """Who wrote what was read: somebody, who did not take it back, and all that he wrote."""
+        """Checks each value that was read: a transaction wrote it, did not roll it back, and all its other
+        values are there, too."""
         told = set()
         for key, reads in self.reads.items():
             for txn, op, seen in reads:
@@ -170,7 +180,7 @@ class Checker:
                 self.report("half-there", f"{[f'{op.value} in {op.key}' for op in missing]} is missing, the rest is there: {txn}")
 
     def check_stale(self):
-        """A read shows everything that was acknowledged before its snapshot was asked for."""
+        """Checks that a read shows all commits that were acknowledged before its snapshot was requested."""
         promised = self.acknowledged()
         for key, reads in self.reads.items():
             times, values = promised.get(key, ((), ()))
@@ -189,7 +199,7 @@ class Checker:
         return op.at if self.level == READ_COMMITTED or not txn.ops else txn.ops[0].at
 
     def acknowledged(self):
-        """Key -> (times, values) of acknowledged appends by time."""
+        """Returns {key: (times, values)} of acknowledged appends, by time."""
         appends = defaultdict(list)
         for txn in self.txns:
             if txn.status == OK and txn.ended is not None:
@@ -254,7 +264,7 @@ class Graph:
             self.add(reader, writers[at + 1], RW)
 
     def anomalies(self, level):
-        """(name, cycle) for one short cycle of each kind in each knot of the graph."""
+        """Returns (name, cycle) for one short cycle of each kind in each knot of the graph."""
         named = set()
         for name, cycle in self.named_cycles(level):
             named.update(cycle)
@@ -297,7 +307,8 @@ class Graph:
             yield "G-nonadjacent", [best[-1], *best]
 
     def starts(self, node):
-        """Whose snapshot is not before that of `node`: over ww or wr, or over rw and then one of these. Under snapshot isolation there is no circle of them."""
+        """Returns the transactions whose snapshot is not before that of `node`. A path leads to them over ww
+        or wr, or over rw and then one of these. Under snapshot isolation such paths form no circle."""
         yield from self.steps(node, {WW, WR})
         for middle in self.steps(node, {RW}):
             yield from self.steps(middle, {WW, WR})
@@ -306,11 +317,13 @@ class Graph:
         return ((one, other) for one in sorted(knot) for other in self.steps(one, {kind}))
 
     def path(self, start, goal, kinds):
-        """A shortest path over edges of these kinds, or None."""
+        """Returns a shortest path over edges of these kinds, or None."""
         return search(start, lambda node: node == goal, lambda node: self.steps(node, kinds), lambda node: node)
 
     def path_nonadjacent(self, start, goal):
-        """As `path` over all edges, no two rw in a row, neither first nor last: what closes with an rw edge. States are (node, came by rw)."""
+        """Does the same as `path` over all edges, but with no two rw edges in a row, and with no rw edge at
+        the beginning or at the end. An rw edge then closes the cycle. States are (node, whether an rw edge
+        led to it)."""
 
         def steps(state):
             node, by_rw = state
@@ -330,7 +343,7 @@ class Graph:
 
 
 def knots(count, steps):
-    """Strongly connected components that hold a cycle (Tarjan, without recursion)."""
+    """Returns the strongly connected components that have a cycle (Tarjan, without recursion)."""
     index, low, stack, on_stack, looped, found = {}, {}, [], set(), set(), []
     for root in range(count):
         work = [] if root in index else [(root, None)]
@@ -366,7 +379,7 @@ def shortest(ways):
 
 
 def search(start, is_goal, steps, name):
-    """Breadth first; the names along a shortest way, both ends included."""
+    """Searches breadth first. Returns the names along a shortest path, with both ends."""
     came, queue = {start: None}, deque([start])
     while queue:
         state = queue.popleft()

@@ -1,7 +1,7 @@
-"""Whether two servers gave the same answer, and if not, how they differ.
+"""Compares the answers of two servers, and says how they differ.
 
-Rows are compared as a multiset, and in order where columns decide one. Floating-point numbers may differ in their last digits. It does not know
-what an answer should be, nor why it is wrong.
+Rows are compared as a multiset, and in order where columns decide one. Floating-point numbers may differ in
+their last digits. This module does not know which answer is correct, or why an answer is wrong.
 """
 
 import math
@@ -30,7 +30,7 @@ class Difference:
     """Rows differ in nothing but how equal values look."""
 
     def sort(self):
-        """What two differences of the same cause have in common."""
+        """Returns a text that differences with the same cause have in common."""
         return self.kind, self.states, message_kind(self.text) if self.kind in ("error", "internal", "refused", "lost", "no error", "refusals", "lenient") else ""
 
     def is_fault(self):
@@ -38,7 +38,8 @@ class Difference:
 
 
 def compare(ours, peer, ordered=(), binary=False):
-    """How `ours` differs from `peer`, or None. Either is an Outcome, or a text: how the connection was lost."""
+    """Returns how `ours` differs from `peer`, or None. Each of the two is an Outcome, or a text that says how
+    the connection was lost."""
     if isinstance(ours, str):
         return Difference("slow" if "timed out" in ours else "lost", ours)
     if isinstance(peer, str):
@@ -93,20 +94,21 @@ def same_rows(ours, peer, columns, ordered, binary):
     tolerances = [TOLERANCES.get(form) for form in forms]
     if not same_multiset(ours, peer, tolerances):
         return False
-    # Equal values that look different, 0 and 0.0, stand in any order.
+    # Equal values with different texts, such as 0 and 0.0, may be in any order.
     places = [at - 1 for at in ordered if at <= len(forms) and columns[at - 1][1] not in EQUALS]
     kept = [tolerances[at] for at in places]
     return not places or all(same_row([a[at] for at in places], [b[at] for at in places], kept) for a, b in zip(ours, peer))
 
 
 def equal_values(ours, peer):
-    """Whether two outcomes in text differ in nothing but how equal values look: numerics 0 and 0.000, intervals 1 mon and 30 days."""
+    """Returns whether two outcomes in text differ only in the form of equal values, such as the numerics 0
+    and 0.000, or the intervals 1 mon and 30 days."""
     same_types = ours.columns == peer.columns and len(ours.rows) == len(peer.rows)
     return same_types and same_multiset(*(with_equals(each) for each in (ours, peer)), [None] * len(ours.columns))
 
 
 def with_equals(outcome):
-    """Rows in which equal numerics and intervals are the same text."""
+    """Returns the rows with one text for equal numerics and for equal intervals."""
     forms = [EQUALS.get(oid) for _, oid in outcome.columns]
     return [[form(value.decode()) if form and value is not None else value for value, form in zip(row, forms)] for row in outcome.rows]
 
@@ -116,7 +118,8 @@ def least_digits(number):
 
 
 def length(interval):
-    """An interval's length in microseconds, with months of 30 days: by that it is compared."""
+    """Returns an interval's length in microseconds, with months of 30 days. Intervals are compared by this
+    length."""
     length_us = sum(int(count) * DAYS[unit] * 86_400_000_000 for count, unit in re.findall(r"(-?\d+) (year|mon|day)", interval))
     clock = re.search(r"(-?)(\d+):(\d+):(\d+)\.?(\d*)$", interval)
     if clock:
@@ -131,13 +134,14 @@ EQUALS = {OIDS["numeric"]: least_digits, OIDS["interval"]: length}
 
 
 def without_flags(rows, columns):
-    """Rows whose arrays in binary do not say whether they hold NULLs: a slice of PostgreSQL's may say so and hold none."""
+    """Returns the rows without the flag of binary arrays that says whether they have NULLs. An array slice of
+    PostgreSQL may have this flag and no NULLs."""
     flagless = lambda value: value[:4] + bytes(4) + value[8:]  # noqa: E731
     return [[flagless(value) if oid in ARRAYS and value is not None else value for value, (_, oid) in zip(row, columns)] for row in rows]
 
 
 def numbered(rows, forms, binary):
-    """Rows in which floating-point numbers are numbers."""
+    """Returns the rows with floating-point numbers as numbers."""
     return [[number(value, form, binary) if form and value is not None else value for value, form in zip(row, forms)] for row in rows]
 
 
@@ -153,7 +157,8 @@ def same_multiset(ours, peer, tolerances):
 
 
 def sort_key(row):
-    """Floating-point numbers last and rounded, so that a last digit does not decide."""
+    """Returns a sort key with floating-point numbers at the end and rounded, so that a last digit does not
+    decide the order."""
     return [repr(value) for value in row if not isinstance(value, float)], [f"{value:.9g}" for value in row if isinstance(value, float)]
 
 
@@ -169,12 +174,12 @@ def same_number(a, b, tolerance):
 
 
 def message_kind(text):
-    """A message without its numbers and names, to tell kinds of errors apart."""
+    """Returns a message without its numbers and names, to distinguish kinds of errors."""
     return re.sub(r"[\d.]+", "N", re.sub(r"\"[^\"]*\"|'[^']*'", '"x"', text))[:160]
 
 
 def shown(outcome, rows_max=6, binary=False):
-    """An outcome on a few lines."""
+    """Returns an outcome as a few lines of text."""
     if isinstance(outcome, str):
         return outcome
     if outcome.error:

@@ -10,7 +10,7 @@ CHECKSUM_AT = CONTROL_SLOT_BYTES - 4
 
 
 def crc32c(data):
-    """Castagnoli's CRC, bit by bit: slow and plain."""
+    """Returns Castagnoli's CRC. It is computed bit by bit, which is slow and simple."""
     crc = 0xFFFFFFFF
     for byte in data:
         crc ^= byte
@@ -20,7 +20,7 @@ def crc32c(data):
 
 
 def files_of(directory):
-    """All regular files below a directory."""
+    """Returns all regular files below a directory."""
     for folder, _, names in os.walk(directory):
         for name in names:
             yield os.path.join(folder, name)
@@ -35,7 +35,7 @@ def flip_bit(path, at, bit=3):
 
 
 def find(directory, needle, wanted):
-    """The first (path, offset) where `needle` stands in a file whose name `wanted` accepts."""
+    """Returns the first (path, offset) of `needle` in a file whose name `wanted` accepts."""
     for path in sorted(files_of(directory)):
         if wanted(os.path.basename(path)):
             with open(path, "rb") as file:
@@ -46,7 +46,7 @@ def find(directory, needle, wanted):
 
 
 def set_format_version(directory, version):
-    """Makes both slots of the control file claim a format version, under a valid checksum."""
+    """Writes a format version into both slots of the control file, with a valid checksum."""
     path = os.path.join(directory, CONTROL_FILE)
     with open(path, "r+b") as file:
         for slot in range(2):

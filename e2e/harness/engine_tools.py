@@ -1,6 +1,7 @@
-"""psql, pgbench and sysbench on tables of the memory-oriented engines, for e2e/tools.
+"""Runs psql, pgbench and sysbench on tables of the memory-oriented engines, for e2e/tools.
 
-Neither pgbench nor sysbench has an option for the engine, so their tables are made here. `pgbench -i` fills its own.
+pgbench and sysbench have no option for the engine, so this module makes their tables. `pgbench -i` fills
+pgbench's tables.
 """
 
 import re
@@ -15,7 +16,7 @@ CREATE TABLE rows_alone (a int, b text NOT NULL){using};
 INSERT INTO things (code, n) SELECT 'c' || g, g FROM generate_series(1, 500) g;
 COMMENT ON COLUMN things.code IS 'what it is called';
 """
-# What psql shows is the same, but for the name of the access method and for sizes.
+# Only the name of the access method and sizes differ in psql's output.
 SHOWN = ["\\d things", "\\d+ things", "\\d+ rows_alone", "\\dt", "\\dt+", "\\di", "\\di+", "\\d things_at", "\\d+ things_pkey", "\\dp things"]
 PGBENCH = """\
 CREATE TABLE pgbench_history (tid int, bid int, aid int, delta int, mtime timestamp, filler char(22)) USING {engine};
@@ -35,7 +36,7 @@ SELECT (SELECT sum(bbalance) FROM pgbench_branches) = coalesce(sum(delta), 0), (
 
 
 def shown(target, command, engine=None):
-    """What psql prints, with the name of PostgreSQL's access method and without sizes."""
+    """Returns psql's output, with the name of PostgreSQL's access method and without sizes."""
     done = subprocess.run(["psql", "-X", "-q", "-c", command], capture_output=True, text=True, env=load.environment(target), timeout=60)
     assert not re.search(r"ERROR|FATAL|WARNING", done.stderr), done.stderr
     text = re.sub(r"\d+ (bytes|kB|MB)", "SIZE", done.stdout + done.stderr)
@@ -106,7 +107,8 @@ def of_engine(target, engine):
 
 
 def run_databases(tally, target, engine):
-    """A database goes with its tables, and the server ends cleanly: that is the last step of the group."""
+    """Drops a database with its tables, and checks that the server ends cleanly. This is the last step of the
+    group."""
 
     def fill():
         load.psql(target, "CREATE DATABASE apart;")

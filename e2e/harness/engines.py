@@ -1,10 +1,12 @@
-"""Tests on tables of the memory-oriented engines: how a server is configured, how its tables get an engine, what it refuses.
+"""Prepares tests on tables of the memory-oriented engines: the configuration of the server, the engine of its
+tables, and the statements that it refuses.
 
-A test sends the same statements to both servers. `using` gives each CREATE TABLE for Varve the clause USING, unless it has one.
-`refusal` says whether an error of Varve is a known refusal. Then PostgreSQL gets `STAND_IN` instead of the statement, which fails in
-the same place: so both servers stay in step, and what depends on the refused statement is still compared.
+A test sends the same statements to both servers. `using` gives each CREATE TABLE for Varve the clause USING,
+unless it has one. `refusal` says whether an error of Varve is a known refusal. Then PostgreSQL gets
+`STAND_IN` instead of the statement, which also fails. So both servers stay in step, and later statements are
+still compared.
 
-It does not know how answers are compared.
+This module does not know how answers are compared.
 """
 
 import re
@@ -34,7 +36,7 @@ BEHIND_USING = {"WITH", "WITHOUT", "ON", "TABLESPACE", "AS"}
 
 
 def chosen(word):
-    """The engines that an option names: one of them, or `all`."""
+    """Returns the engines that an option names: one engine, or `all`."""
     return ENGINES if word == "all" else (word,)
 
 
@@ -44,17 +46,17 @@ def add_option(parser):
 
 
 def config(partitions=1, size_mib=512):
-    """The part of a configuration by which a server has such tables."""
+    """Returns the section of the configuration that a server needs for such tables."""
     return f'\n[nvm]\ndevice = "main"\ntables = "{size_mib}MiB"\npartitions = {partitions}\n'
 
 
 def refusal(sqlstate, message):
-    """Why these tables differ, if the error is a known refusal."""
+    """Returns the reason for the difference, if the error is a known refusal."""
     return next((reason for state, pattern, reason in REFUSALS if state == sqlstate and re.search(pattern, message or "")), None)
 
 
 def using(sql, engine):
-    """The statements, with USING in each CREATE TABLE that has no such clause."""
+    """Returns the statements, with USING in each CREATE TABLE that has no such clause."""
     if not engine or not re.search(r"\bcreate\b.*\btable\b", sql, re.I | re.S):
         return sql
     tokens = [match.group() for match in TOKEN.finditer(sql)]
@@ -66,7 +68,7 @@ def using(sql, engine):
 
 
 def one_using(tokens, engine):
-    """The tokens of one statement."""
+    """Handles the tokens of one statement."""
     depth, words = 0, []  # words outside of parentheses, in capitals, with their places
     for at, token in enumerate(tokens):
         depth += (token == "(") - (token == ")")

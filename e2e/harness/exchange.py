@@ -1,7 +1,8 @@
-"""One statement over the wire, by either protocol, with everything that the server said about it.
+"""Runs one statement over the wire, by the simple or the extended protocol, and collects all messages of the
+server about it.
 
-The simple protocol asks for text, the extended one for binary results, so that both encodings of every type are seen. It knows neither
-what a right answer is nor which server it talks to.
+The simple protocol asks for text, the extended one for binary results, so that both encodings of every type
+are seen. This module does not know the correct answers, or which server it talks to.
 """
 
 import re
@@ -15,7 +16,8 @@ COPY_CHUNK_BYTES = 65536
 
 @dataclass
 class Outcome:
-    """What one statement brought: columns as (name, type OID), rows of raw bytes, command tags, the first error."""
+    """The results of one statement: columns as (name, type OID), rows of raw bytes, command tags, the first
+    error."""
 
     columns: list = None
     rows: list = field(default_factory=list)
@@ -34,24 +36,27 @@ class Outcome:
 
 
 class Session(wire.Connection):
-    """A connection whose statements return an Outcome; an error is part of it, only a lost connection is raised."""
+    """A connection whose statements return an Outcome. An error of a statement is part of the Outcome. Only
+    the loss of the connection raises an exception."""
 
     def simple(self, sql, copy_in=None):
         self.send(wire.message(b"Q", wire.cstring(sql)))
         return self._gather(copy_in, b"")
 
     def extended(self, sql, parameters=(), copy_in=None, binary=True):
-        """Parse, Describe and Bind of the unnamed statement; its result columns in binary, unless told otherwise."""
+        """Returns Parse, Describe and Bind of the unnamed statement. By default its result columns are in
+        binary."""
         parse = wire.message(b"P", b"\0" + wire.cstring(sql) + struct.pack("!h", 0))
         describe = wire.message(b"D", b"S\0") if parameters else b""
         run = wire.message(b"D", b"P\0") + wire.message(b"E", b"\0" + struct.pack("!i", 0))
-        # A Sync before COPY's data might be passed over or not, so there it comes after the data.
+        # A server may ignore a Sync before COPY's data or not, so it is sent after the data.
         sync, copies = wire.message(b"S"), re.match(r"\s*copy\b.*\bfrom\s+stdin\b", sql, re.I | re.S)
         self.send(parse + describe + bind(parameters, binary) + run + (wire.message(b"H") if copies else sync))
         return self._gather(copy_in, sync if copies else b"")
 
     def _gather(self, copy_in, sync):
-        """Reads to ReadyForQuery, answering a COPY FROM STDIN with `copy_in`; `sync` goes out when the data or the statement is over."""
+        """Reads to ReadyForQuery, and answers a COPY FROM STDIN with `copy_in`. Sends `sync` after the data
+        or after the end of the statement."""
         outcome = Outcome()
         while True:
             kind, body = self.receive()
@@ -76,7 +81,8 @@ def bind(parameters, binary):
 
 
 def copy_data(lines):
-    """The CopyData messages of some lines of text, and CopyDone; without any lines the client gives up."""
+    """Returns the CopyData messages for some lines of text, and CopyDone. If there are no lines, the client
+    cancels the COPY."""
     if lines is None:
         return wire.message(b"f", wire.cstring("no data was prepared"))
     raw = "".join(f"{line}\n" for line in lines).encode()
@@ -85,7 +91,7 @@ def copy_data(lines):
 
 
 def take(outcome, kind, body):
-    """Notes one message in the outcome."""
+    """Adds one message to the outcome."""
     if kind == b"T":
         outcome.columns = columns(body)
     elif kind == b"t":
@@ -106,7 +112,7 @@ def take(outcome, kind, body):
 
 
 def columns(body):
-    """(name, type OID) of each column of a RowDescription."""
+    """Returns (name, type OID) of each column of a RowDescription."""
     (count,) = struct.unpack("!h", body[:2])
     at, out = 2, []
     for _ in range(count):

@@ -1,8 +1,8 @@
-"""Tools that no Debian package holds: Python's packages in environments of their own, Go's built through its proxy, Node's from npm, Java's
-from Maven Central.
+"""Gets tools for which there is no Debian package: Python's packages in environments of their own, Go's tools
+built through its proxy, Node's from npm, and Java's from Maven Central.
 
-They are made once, below `VARVE_TOOLS` (target/e2e-tools), with the versions that stand here, in e2e/requirements*.txt and in
-e2e/tool-programs.
+The tools are made once, below `VARVE_TOOLS` (target/e2e-tools). Their versions are in this file, in
+e2e/requirements*.txt and in e2e/tool-programs.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ REQUIREMENTS = os.path.join(server.ROOT, "e2e", "requirements.txt")
 REQUIREMENTS_TOOLS = os.path.join(server.ROOT, "e2e", "requirements-tools.txt")
 PROGRAMS = os.path.join(server.ROOT, "e2e", "tool-programs")
 GOLANG_MIGRATE = ["github.com/golang-migrate/migrate/v4@v4.18.3", "github.com/lib/pq@v1.10.9"]
-# How each is started: the language, and the program with what is done beside it.
+# How each framework is started: the language, and the program.
 FRAMEWORKS = {
     "django": ("python", "python_django.py"),
     "asyncpg": ("python", "python_asyncpg.py"),
@@ -51,7 +51,7 @@ def run(command, **options):
 
 
 def made_of(kind, sources, make):
-    """A folder that `make` fills once for these versions of these files."""
+    """Returns a folder that `make` fills once for these versions of these files."""
     digest = hashlib.sha256()
     for source in sources:
         with open(source, "rb") as file:
@@ -66,7 +66,8 @@ def made_of(kind, sources, make):
 
 
 def python(requirements=REQUIREMENTS):
-    """The interpreter of an environment that holds e2e/requirements.txt, or what another such file names."""
+    """Returns the interpreter of an environment with the packages of e2e/requirements.txt, or of another such
+    file."""
 
     def make(made):
         run([sys.executable, "-m", "venv", made])
@@ -81,7 +82,7 @@ def needed(program, where):
 
 
 def node(program):
-    """A folder with our programs beside the packages that they import."""
+    """Returns a folder with our programs and the packages that they import."""
     needed("npm", "https://nodejs.org")
     names = ["package.json", "steps.js", program]
 
@@ -94,7 +95,7 @@ def node(program):
 
 
 def go_program(name):
-    """A Go program of ours, built."""
+    """Builds a Go program of ours."""
     needed("go", "https://go.dev/dl")
     source = os.path.join(PROGRAMS, name, "main.go")
 
@@ -109,7 +110,7 @@ def go_program(name):
 
 
 def java(name):
-    """A class of ours, compiled, with its libraries."""
+    """Compiles a Java class of ours with its libraries."""
     needed("mvn", "https://maven.apache.org")
     sources = [os.path.join(PROGRAMS, each) for each in sorted(os.listdir(PROGRAMS)) if each.endswith(".java")]
     project = os.path.join(PROGRAMS, "pom.xml")
@@ -124,7 +125,7 @@ def java(name):
 
 
 def rust_program(name):
-    """A Rust program of ours, built outside of the workspace."""
+    """Builds a Rust program of ours outside of the workspace."""
     needed("cargo", "https://rustup.rs")
     project = os.path.join(PROGRAMS, name)
     sources = [os.path.join(project, "Cargo.toml"), os.path.join(project, "src", "main.rs")]
@@ -139,7 +140,7 @@ def rust_program(name):
 
 
 def framework(name):
-    """The command that runs the program for a framework; the port and a folder follow."""
+    """Returns the command that runs the program for a framework. The port and a folder must be appended."""
     language, program = FRAMEWORKS[name]
     if language == "python":
         return [python(REQUIREMENTS_TOOLS), os.path.join(os.path.dirname(os.path.abspath(__file__)), program)]
@@ -147,7 +148,7 @@ def framework(name):
 
 
 def go_tool(name):
-    """The path of a Go program, built when it isn't there."""
+    """Returns the path of a Go program, which is built if it does not exist."""
     module, package = GO_TOOLS[name]
     made = os.path.join(folder(), re.sub(r"[^\w.-]", "-", module.rsplit("/", 1)[1]))
     program = os.path.join(made, name)
@@ -163,12 +164,12 @@ def go_tool(name):
 
 
 def start_go_tpc(target, *arguments):
-    """go-tpc as a running process."""
+    """Starts go-tpc. Returns the running process."""
     return subprocess.Popen([go_tool("go-tpc"), *arguments, *target.go_tpc_options()], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
 def go_tpc(target, *arguments, timeout_s=900):
-    """Runs go-tpc to its end; raises when it reports any error."""
+    """Runs go-tpc to its end. Raises an exception if it reports any error."""
     what = f"go-tpc {' '.join(arguments)}"
     said = load.finish(start_go_tpc(target, *arguments), what, timeout_s)
     errors = [line for line in said.splitlines() if re.search(r"_ERR\b|\berror\b|failed|panic|pq:", line, re.I) and not re.search(r"errors?: 0\b", line)]
@@ -183,13 +184,14 @@ def tpm(said):
 
 
 def new_order_ms(said):
-    """The average of a new order, in ms."""
+    """Returns the average time of a new order, in ms."""
     found = re.findall(r"NEW_ORDER - .*?Avg\(ms\): ([\d.]+)", said)
     return float(found[-1]) if found else 0.0
 
 
 def go_ycsb(target, command, workload, *properties, timeout_s=600):
-    """Runs go-ycsb load or run with one of its standard workloads; raises when it counts an error."""
+    """Runs go-ycsb load or run with one of its standard workloads. Raises an exception if it counts an
+    error."""
     connection = ["pg.host=127.0.0.1", f"pg.port={target.port}", "pg.user=postgres", "pg.db=postgres", "pg.sslmode=disable"]
     options = [part for each in [*connection, *properties] for part in ("-p", each)]
     what = f"go-ycsb {command} {workload}"
@@ -204,7 +206,8 @@ def go_ycsb(target, command, workload, *properties, timeout_s=600):
 
 
 def workload_file(workload):
-    """The workload as YCSB's own files have it, written out because Go's proxy delivers a module's code read-only and elsewhere."""
+    """Writes the workload as YCSB's files have it. Go's proxy delivers a module's files read-only and in
+    another place."""
     path = os.path.join(folder(), f"workload{workload}")
     with open(path, "w") as file:
         file.write("\n".join(["workload=core", "readallfields=true", *YCSB[workload]]) + "\n")

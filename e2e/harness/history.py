@@ -1,6 +1,8 @@
-"""What clients of a list-append run did and saw, and the text form of it that planted histories use.
+"""The actions and the reads of the clients in a list-append run, and the text form that planted histories
+use.
 
-A list holds each value at most once and only ever grows at its end, so one read of it tells the order of all writes before (Kingsbury and Alvaro, "Elle", 2020).
+A list has each value at most once and grows only at its end. So one read of the list shows the order of all
+earlier writes (Kingsbury and Alvaro, "Elle", 2020).
 
 Text form, one history:
 
@@ -12,7 +14,7 @@ Text form, one history:
     A ok @1-4: a x 1; r x 1,2; u y 3   a = append, r = read (`-` is the empty list), u = append that was rolled back to a savepoint
     B fail: a x 2                   ok, fail (known not to have happened) or info (the answer to its commit was lost)
 
-Times are those of the first request and of the last answer; without them nothing is said about real time.
+Times are those of the first request and of the last answer. Without times, real-time order is not checked.
 """
 
 from dataclasses import dataclass, field
@@ -23,7 +25,8 @@ APPEND, READ, UNDONE = "a", "r", "u"
 
 @dataclass
 class Op:
-    """One step: `value` is what was appended, or the tuple that was read; `at` is when it was sent."""
+    """One step. `value` is the appended value, or the tuple that was read. `at` is the time at which the step
+    was sent."""
 
     kind: str
     key: str
@@ -65,7 +68,7 @@ def parse_txn(line):
 
 @dataclass
 class Planted:
-    """A history that is known to be good or bad."""
+    """A history that is known to be correct or to have anomalies."""
 
     name: str
     expected: dict
@@ -74,7 +77,7 @@ class Planted:
 
 
 def parse_planted(text):
-    """Every history of a file."""
+    """Returns each history of a file."""
     found = []
     for line in text.splitlines():
         line = line.split("#")[0].strip()

@@ -1,4 +1,5 @@
-"""What cases of isolation are made of: a statement that may have to wait, an error that must come, the value of a row."""
+"""The building blocks of isolation cases: a statement that may have to wait, an error that must come, the
+value of a row."""
 
 import threading
 

@@ -1,7 +1,9 @@
-"""Asks two servers the same statements and judges the answers; makes what differs small.
+"""Sends the same statements to two servers, judges the answers, and reduces a case with different answers to
+a small one.
 
-A case is a list of statements over a data set, with the way in which they are sent. It runs in a transaction that is rolled back if it changes
-anything. Where PostgreSQL itself answers otherwise under other plans, or with its rows in another order, nobody is at fault.
+A case is a list of statements over a data set, with the way in which they are sent. If a case changes data,
+it runs in a transaction that is rolled back. If PostgreSQL itself gives another answer under other plans, or
+with its rows in another order, a difference is not a fault.
 """
 
 import copy
@@ -34,9 +36,10 @@ FORMS = ["${n}", "${n}::{type}", "${n}::{type}"]
 
 @dataclass
 class Case:
-    """Statements, each with the columns it is ordered by; `changed` are tables whose contents are compared behind them. `forms` says how
-    literals are written as parameters, `again` with which values instead a prepared statement is executed once more (both by a literal's id);
-    `settings` are those of Varve's session."""
+    """Statements, each with the columns by which it is ordered. `changed` are tables whose contents are
+    compared after the statements. `forms` says how literals are written as parameters. `again` has the values
+    with which a prepared statement is executed once more (both by a literal's id). `settings` are those of
+    Varve's session."""
 
     root: Node
     ordered: list
@@ -57,7 +60,7 @@ class Case:
         return Parameters(self.form)
 
     def more_values(self, parameters):
-        """Further values for these parameters, a list for each execution."""
+        """Returns further values for these parameters, a list for each execution."""
         return [[values.get(id(each), each.value) for each in parameters.sent] for values in self.again]
 
     def text(self):
@@ -65,10 +68,12 @@ class Case:
 
 
 class Asker(exchange.Session):
-    """A session that is asked in two steps, so that two servers work at the same time."""
+    """A session with separate steps for sending and for receiving, so that two servers work at the same
+    time."""
 
     def ask(self, sql, parameters, mode, again=()):
-        """Sends one statement; `parameters` are literals, `again` more values for the same prepared statement."""
+        """Sends one statement. `parameters` are literals, and `again` has more values for the same prepared
+        statement."""
         if mode == "simple":
             self.send(wire.message(b"Q", wire.cstring(sql)))
             return
@@ -84,7 +89,7 @@ class Asker(exchange.Session):
 
 
 def bound(parameters, values, mode):
-    """A Bind message: in binary whatever has such a form."""
+    """Returns a Bind message with values in binary where they have a binary form."""
     forms = [sql_values.binary(each.type, value) if mode == "binary" and value is not None else None for each, value in zip(parameters, values)]
     body = b"\0\0" + struct.pack(f"!h{len(forms)}h", len(forms), *(int(form is not None) for form in forms)) + struct.pack("!h", len(forms))
     for form, value in zip(forms, values):
@@ -94,8 +99,8 @@ def bound(parameters, values, mode):
 
 
 def laid_out(statements, layout):
-    """The statements of a data set with this layout of its tables; `mixed`: every second table is PAX. VACUUM FULL writes a filled table again,
-    so that its leaves are built."""
+    """Returns the statements of a data set with this layout of its tables. With `mixed`, every second table
+    is PAX. VACUUM FULL writes a filled table again, so that its leaves are built anew."""
     made, names, count = [], [], 0
     for sql in statements:
         plain = re.match(r"create table (\w+) \(.*\)$", sql, re.S)
@@ -111,7 +116,7 @@ def laid_out(statements, layout):
 
 
 class Side:
-    """One server with its session on the current data set."""
+    """One server, with its session on the current data set."""
 
     def __init__(self, target, schema="q", timeout_s=30, engine=None, settings=(), layout=None):
         self.target, self.schema, self.timeout_s, self.session, self.loaded = target, schema, timeout_s, None, []
@@ -137,7 +142,7 @@ class Side:
         self.used = dict(settings)
 
     def send(self, sql, *arguments):
-        """Returns how the connection was lost, if it was."""
+        """Sends a statement. Returns how the connection was lost, if it was lost."""
         try:
             if self.session is None:
                 self.connect()
@@ -160,7 +165,7 @@ class Side:
         return self.send(sql, [], "simple") or self.receive()
 
     def load(self, statements):
-        """Makes the data set anew in a schema of its own; returns the first error."""
+        """Makes the data set anew in a schema of its own. Returns the first error."""
         path = f"set search_path = {self.schema}"
         statements = laid_out(statements, self.layout) if self.layout else statements
         settings = [each for each in statements if each.startswith("set ")]
@@ -180,13 +185,14 @@ class Judge:
     def __init__(self, ours, peer):
         self.ours, self.peer = ours, peer
         self.twin, self.backwards = (Side(peer.target, schema) for schema in ("q_twin", "q_backwards"))
-        # Varve's own tables in pages, to tell what an engine refuses from what Varve refuses.
+        # Varve's tables in pages. They show whether only the engine refuses a statement, or Varve itself.
         self.paged = Side(ours.target, "q_paged")
         self.dataset = None
         self.copies_loaded = self.paged_loaded = False
 
     def refused_by_engine(self, case, refused):
-        """Whether an engine refuses, without a known reason, what tables in pages take."""
+        """Returns whether an engine refuses, without a known reason, a statement that tables in pages
+        accept."""
         if not self.ours.engine or engines.refusal("0A000", refused.text):
             return False
         if not self.paged_loaded:
@@ -200,7 +206,8 @@ class Judge:
             self.ours = kept
 
     def load(self, dataset):
-        """Makes the data set on both; statements that one of them refuses are left out of it. Returns those as (sql, ours, peer)."""
+        """Makes the data set on both servers. Statements that one server refuses are left out of the data
+        set. Returns these statements as (sql, ours, peer)."""
         refused = []
         while True:
             failed = self.ours.load(dataset.statements()) or self.peer.load(dataset.statements())
@@ -218,7 +225,7 @@ class Judge:
         return [text or side.receive() for text, side in zip(lost, (self.ours, self.peer))]
 
     def run(self, case):
-        """(the first difference or None, the outcomes of the last statement asked)"""
+        """Returns (the first difference or None, the outcomes of the last statement)."""
         changes = bool(case.changed)
         if self.ours.target is not self.peer.target:
             self.ours.use(case.settings)
@@ -244,7 +251,7 @@ class Judge:
         return found, outcomes
 
     def settled(self, case):
-        """Whether PostgreSQL gives one answer under all plans and orders of its rows."""
+        """Returns whether PostgreSQL gives the same answer under all plans and orders of its rows."""
         self.load_copies()
         kept = self.ours
         try:
@@ -263,15 +270,16 @@ class Judge:
             self.ours = kept
 
     def load_copies(self):
-        """PostgreSQL's copies of the data set: one beside that which is asked, since a change would wait for its locks, one with its rows
-        in reverse order."""
+        """Makes PostgreSQL's copies of the data set. One copy is needed because a change of the original
+        would wait for locks. The other copy has its rows in reverse order."""
         if not self.copies_loaded:
             self.twin.load(self.dataset.statements())
             self.backwards.load(self.dataset.statements(backwards=True))
             self.copies_loaded = True
 
     def planned_error(self, case):
-        """Whether the error comes from PostgreSQL's planner: it computes constants before it knows whether they are needed."""
+        """Returns whether the error comes from PostgreSQL's planner, which computes constants before it knows
+        whether they are needed."""
         return any(self.is_planned_error(case, node) for node in case.statements())
 
     def is_planned_error(self, case, node):
@@ -281,10 +289,11 @@ class Judge:
         outcome = self.peer.send(f"explain {text}", parameters.sent, mode, case.more_values(parameters)) or self.peer.receive()
         return not isinstance(outcome, str) and bool(outcome.error) and not outcome.error["C"].startswith("42")
 
-    # Making it small
+    # Making a case small
 
     def reduce(self, case, difference, seconds=40):
-        """Makes case and data set small while they differ in the same way; returns the last difference and a script."""
+        """Makes the case and the data set smaller as long as the answers differ in the same way. Returns the
+        last difference and a script."""
         wanted = difference.sort()
         original, self.dataset = self.dataset, copy.deepcopy(self.dataset)
         until = time.monotonic() + seconds
@@ -292,7 +301,7 @@ class Judge:
         orders = case.text().count(" order by ")
 
         def still_wrong():
-            # Rows that are compared in order keep their ORDER BY.
+            # If rows are compared in order, the query keeps its ORDER BY.
             if time.monotonic() > until or (any(case.ordered) and case.text().count(" order by ") < orders):
                 return False
             found, _ = self.run(case)
@@ -343,7 +352,7 @@ class Judge:
             self.reload()
 
     def script(self, case):
-        """The case as SQL that can be run by hand, with both answers."""
+        """Returns the case as SQL that can be run by hand, with both answers."""
         lines = [f"{each};" for each in self.dataset.statements()]
         lines += [f"-- Varve alone: tables with layout {self.ours.layout}"] if self.ours.layout else []
         lines += [f"set {name} = '{value}'; -- Varve alone" for name, value in case.settings.items()]
@@ -362,7 +371,7 @@ class Judge:
 
 
 def drop_statement(dataset, sql):
-    """Leaves a statement out of a data set; returns whether there was such a part."""
+    """Leaves a statement out of a data set. Returns whether the data set had such a part."""
     for table in dataset.tables:
         if sql in table.extras:
             table.extras.remove(sql)
@@ -379,7 +388,7 @@ def drop_statement(dataset, sql):
 
 
 def chosen_forms(root, chance, share):
-    """Which literals are sent as parameters, and how each is written."""
+    """Decides which literals are sent as parameters, and how each is written."""
     return {id(each): chance.choice(FORMS) for each in literals(root) if isinstance(each, Literal) and not each.fixed and chance.random() < share}
 
 

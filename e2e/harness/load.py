@@ -1,6 +1,6 @@
 """Runs pgbench and sysbench against a server and reads their figures.
 
-Raises LoadFailed with the tool's own words when it reports any error.
+Raises LoadFailed with the tool's message if the tool reports any error.
 """
 
 import os
@@ -18,7 +18,7 @@ def environment(server):
 
 
 def psql(server, sql, *options):
-    """Runs SQL through psql with ON_ERROR_STOP; returns its standard output."""
+    """Runs SQL through psql with ON_ERROR_STOP. Returns the standard output."""
     command = ["psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", *options]
     done = subprocess.run(command, input=sql, capture_output=True, text=True, env=environment(server), timeout=600)
     if done.returncode != 0:
@@ -27,14 +27,14 @@ def psql(server, sql, *options):
 
 
 def start_pgbench(server, *options):
-    """pgbench as a running process."""
+    """Starts pgbench. Returns the running process."""
     return subprocess.Popen(
         ["pgbench", *options], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment(server)
     )
 
 
 def finish(process, what, timeout_s):
-    """Waits for a tool; returns its output or raises with the end of it."""
+    """Waits for a tool. Returns its output, or raises an exception with the end of the output."""
     try:
         output, _ = process.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired as error:
@@ -51,7 +51,7 @@ def pgbench_init(server, scale, steps="dtgvp"):
 
 
 def pgbench(server, script, seconds, clients=16, protocol="prepared", extra=()):
-    """One run; returns {tps, latency_ms, failed}."""
+    """Runs pgbench once. Returns {tps, latency_ms, failed}."""
     options = ["-b", script, "-c", str(clients), "-j", "2", "-T", str(seconds), "-M", protocol, *extra]
     what = f"pgbench -b {script} -M {protocol}"
     output = finish(start_pgbench(server, *options), what, seconds + 120)
@@ -68,7 +68,7 @@ def pgbench(server, script, seconds, clients=16, protocol="prepared", extra=()):
 
 
 def start_sysbench(server, script, command, *options):
-    """sysbench as a running process."""
+    """Starts sysbench. Returns the running process."""
     return subprocess.Popen(
         ["sysbench", script, *server.sysbench_options(), *options, command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
@@ -87,9 +87,10 @@ def sysbench_cleanup(server, tables, script="oltp_read_write"):
 
 
 def sysbench(server, script, seconds, tables, rows, threads=16, ps_mode="auto", extra=()):
-    """One run; returns {tps, queries_per_s, latency_ms, p95_ms, errors}.
+    """Runs sysbench once. Returns {tps, queries_per_s, latency_ms, p95_ms, errors}.
 
-    `errors` counts what sysbench restarts by design: two sessions that delete and insert one key (23505), deadlock victims.
+    `errors` counts transactions that sysbench restarts by design: two sessions that delete and insert one key
+    (23505), and deadlock victims.
     """
     options = [f"--tables={tables}", f"--table-size={rows}", f"--threads={threads}", f"--time={seconds}", f"--db-ps-mode={ps_mode}"]
     what = f"sysbench {script} --db-ps-mode={ps_mode}"

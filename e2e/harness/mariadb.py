@@ -1,4 +1,4 @@
-"""MariaDB with durable settings, as a peer in comparisons; see bench/README.md for the reasons."""
+"""MariaDB with durable settings, as a server to compare with. See bench/README.md for the reasons."""
 
 import os
 import pwd
@@ -30,7 +30,7 @@ class MariaDb(Server):
 
     # Debian's place, and where scripts/setup puts what it takes out of a package.
     PLUGINS = ("/usr/lib/mysql/plugin", os.path.join(os.path.dirname(__file__), "../../target/mariadb/usr/lib/mysql/plugin"))
-    # What is built in, if the plug-in of the codec that was asked for is not there.
+    # The codec that is built in. It is used if the plug-in of the wanted codec is missing.
     CODEC = "zlib"
 
     def __init__(self, directory, pool_mib=256, how="", page_kib=8):
@@ -43,24 +43,25 @@ class MariaDb(Server):
 
     @classmethod
     def storing(cls, how, directory, pool_mib, page_kib):
-        """Tables as they are, page_compressed (`page`, `page-zlib`, `page-lz4` ...) or ROW_FORMAT=COMPRESSED (`row`)."""
+        """Makes a server whose tables are stored in one of these ways: unchanged, page_compressed (`page`,
+        `page-zlib`, `page-lz4` ...) or ROW_FORMAT=COMPRESSED (`row`)."""
         return cls(directory, pool_mib, how, page_kib)
 
     @classmethod
     def found_codec(cls, asked):
-        """The codec of page_compressed: lz4 if nothing is said and Debian's plug-in is there."""
+        """Returns the codec of page_compressed. Without an option, it is lz4 if Debian's plug-in is there."""
         if asked not in ("", cls.CODEC) and not cls.plugin_directory(asked):
             raise SystemExit(f"mariadb has no {asked} here: install mariadb-plugin-provider-{asked}")
         return asked or ("lz4" if cls.plugin_directory("lz4") else cls.CODEC)
 
     @classmethod
     def plugin_directory(cls, codec):
-        """Where the codec's plug-in is, or None."""
+        """Returns the directory of the codec's plug-in, or None."""
         found = (os.path.abspath(place) for place in cls.PLUGINS if os.path.exists(os.path.join(place, f"provider_{codec}.so")))
         return next(found, None)
 
     def settings(self):
-        """All settings, those of this server's pages and codec included."""
+        """Returns all settings, with those of this server's pages and codec."""
         settings = {**self.SETTINGS, "innodb_page_size": f"{self.page_kib}k"}
         if self.codec:
             settings["innodb_compression_algorithm"] = self.codec
@@ -70,13 +71,14 @@ class MariaDb(Server):
         return settings
 
     def reshape(self):
-        """Tables become compressed: the clients' own CREATE TABLE say nothing about it."""
+        """Compresses the tables, because the clients' CREATE TABLE statements do not."""
         how = {"page": "PAGE_COMPRESSED=1", "row": f"ROW_FORMAT=COMPRESSED KEY_BLOCK_SIZE={self.page_kib // 2}"}.get(self.tables)
         for table in self.sql("SHOW TABLES").split() if how else []:
             self.sql(f"ALTER TABLE `{table}` {how}, FORCE")
 
     def identity(self):
-        """It refuses to run as root. Only Debian's package with the service makes a user of its own."""
+        """Returns options for the user of the process, because MariaDB refuses to run as root. Only Debian's
+        package with the service makes a user of its own."""
         if os.geteuid() != 0:
             return {}
         try:
@@ -106,7 +108,7 @@ class MariaDb(Server):
         return waited
 
     def probe(self, wait_s):
-        """It greets whoever connects, once it is up."""
+        """Connects. When the server is up, it sends a greeting to each client."""
         try:
             with socket.create_connection(("127.0.0.1", self.port), timeout=wait_s) as probe:
                 if not probe.recv(5):
@@ -115,7 +117,7 @@ class MariaDb(Server):
             raise wire.ConnectionLost(str(error)) from error
 
     def sql(self, text, database=DATABASE):
-        """Runs SQL through Debian's client; returns what it prints."""
+        """Runs SQL through Debian's client. Returns the output."""
         command = ["mariadb", "--no-defaults", "-h", "127.0.0.1", "-P", str(self.port), "-u", "root", "-N", database, "-e", text]
         return subprocess.run(command, check=True, capture_output=True, text=True, timeout=600).stdout
 

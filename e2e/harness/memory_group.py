@@ -1,7 +1,8 @@
-"""A control group that limits one server's memory, its part of the page cache included. Needs root, and a kernel with the memory controller.
+"""A control group that limits one server's memory, including its part of the page cache. It needs root, and a
+kernel with the memory controller.
 
-A group is made below the group that this process is in (version 1 or 2), so that what limits us limits the server too, and is removed at
-the end. Only the server is moved into it, before it starts.
+A group is made below the group of this process (version 1 or 2), so that this process's limits are also
+limits of the server. The group is removed at the end. Only the server is moved into it, before it starts.
 """
 
 import os
@@ -10,7 +11,7 @@ MIB = 1 << 20
 
 
 class NoGroup(Exception):
-    """This machine doesn't let us make a group; the text says why."""
+    """The machine does not permit a group. The text has the reason."""
 
 
 class MemoryGroup:
@@ -29,14 +30,14 @@ class MemoryGroup:
             raise NoGroup(f"no memory group can be made below {parent}: {error}") from error
 
     def wrap(self, command, identity):
-        """The command that enters the group, takes the user's identity, and becomes `command`."""
+        """Returns the command that enters the group, takes the user's identity, and becomes `command`."""
         become = []
         if identity:
             become = ["setpriv", f"--reuid={identity['user']}", f"--regid={identity['group']}", "--clear-groups"]
         return ["sh", "-c", 'echo $$ > "$0/cgroup.procs" && exec "$@"', self.path, *become, *command]
 
     def used_max_mib(self):
-        """The most that was used, where the kernel tells."""
+        """Returns the most memory that was used, if the kernel reports it."""
         name = "memory.max_usage_in_bytes" if self.version == 1 else "memory.peak"
         try:
             with open(os.path.join(self.path, name)) as file:
@@ -50,7 +51,7 @@ class MemoryGroup:
 
 
 def own_group():
-    """(directory of the group that this process is in, version of the controller)"""
+    """Returns (directory of this process's group, version of the controller)."""
     with open("/proc/self/cgroup") as file:
         entries = [line.rstrip("\n").split(":", 2) for line in file]
     for _, controllers, path in entries:
@@ -63,7 +64,7 @@ def own_group():
 
 
 def mounted(wanted):
-    """Where version 1's memory controller or version 2's hierarchy is mounted."""
+    """Returns where version 1's memory controller or version 2's hierarchy is mounted."""
     with open("/proc/mounts") as file:
         for line in file:
             _, point, kind, options = line.split()[:4]

@@ -1,13 +1,14 @@
 """The list of records that are known to fail: one line each, `file.slt: statement on one line`, with ` [n]` for the n-th of the same.
 
-Whoever mends something takes its lines off the list: a record on it that passes is an error, so that the list is always the truth.
+A fix must remove its lines from the list. A record on the list that passes is an error, so that the list
+stays correct.
 """
 
 import os
 
 
 def titles(records):
-    """What the list calls each record of one file, in order."""
+    """Returns the name of each record of one file in the list, in order."""
     seen, out = {}, []
     for record in records:
         title = record.title()
@@ -17,7 +18,7 @@ def titles(records):
 
 
 def read(path):
-    """{file: {titles}}"""
+    """Returns {file: {titles}}."""
     listed = {}
     if os.path.exists(path):
         with open(path) as file:

@@ -1,7 +1,8 @@
-"""Faults that are planted in the program, each of which random statements have to find.
+"""Plants faults in the program. Random statements must find each of them.
 
-They are questions `planted("...")` in crates/sql and crates/query; the variable VARVE_PLANTED of the environment switches one on, in builds with
-debug assertions. A difference counts as found only if the same program without the fault does not have it.
+Each fault is a call `planted("...")` in crates/sql or crates/query. The environment variable VARVE_PLANTED
+switches one fault on, in builds with debug assertions. A difference counts as found only if the same program
+without the fault does not have it.
 """
 
 import os
@@ -32,7 +33,7 @@ NAMES = [
 
 
 class PlantedRun(Run):
-    """Ends at the first difference that the program without the fault does not have."""
+    """A run that ends at the first difference that the program without the fault does not have."""
 
     def __init__(self, ours, peer, clean, options):
         super().__init__(ours, peer, options)
@@ -44,7 +45,7 @@ class PlantedRun(Run):
         return self.found is not None or super().over()
 
     def loaded(self):
-        """Whether the program without the fault has the current data set."""
+        """Returns whether the program without the fault has the current data set."""
         if self.held is not self.judge.dataset:
             self.held = None if self.clean.load(self.judge.dataset.statements()) else self.judge.dataset
         return self.held is not None
@@ -69,7 +70,8 @@ class PlantedRun(Run):
 
 
 def hunt(peer, base, options):
-    """Looks for each planted fault; prints after how many statements it was found. Returns the exit code."""
+    """Searches for each planted fault, and prints after how many statements it was found. Returns the exit
+    code."""
     missed = []
     clean = QuickVarve(os.path.join(base, "clean"), 64)
     with clean:

@@ -1,4 +1,5 @@
-"""asyncpg, SQLAlchemy 2 on it, and Alembic against a server. Called by e2e/tools with the port."""
+"""Runs asyncpg, SQLAlchemy 2 on it, and Alembic against a server. e2e/tools calls this program with the
+port."""
 
 import asyncio
 import datetime

@@ -1,4 +1,5 @@
-"""Django against a server: all contrib applications are migrated, flushed, filled from a fixture; models are used. Called by e2e/tools."""
+"""Runs Django against a server: all contrib applications are migrated, flushed and filled from a fixture, and
+models are used. e2e/tools calls this program."""
 
 import datetime
 import decimal

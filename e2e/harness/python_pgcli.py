@@ -1,4 +1,5 @@
-"""pgcli against a server: what its completions know, and its commands. Called by e2e/tools with the port."""
+"""Runs pgcli against a server: its completions and its commands. e2e/tools calls this program with the
+port."""
 
 import os
 import sys
@@ -22,7 +23,8 @@ CREATE SEQUENCE apart START WITH 5;
 CREATE SCHEMA house;
 CREATE TABLE house.room (a int PRIMARY KEY, b text);
 """
-# What these show is the same on both servers; the others hold sizes, owners or what one server alone has.
+# The output of these commands is the same on both servers. The others show sizes, owners, or objects of one
+# server only.
 SAME = ["\\d", "\\d parent", "\\d child", "\\d overview", "\\d apart", "\\d parent_pkey", "\\d house.room", "\\dt", "\\dt house.*", "\\di", "\\dv", "\\ds", "\\df", "\\dT"]
 WORK = ["\\l", "\\dn", "\\du", "\\dx", "\\db", "\\dt+", "\\d+ parent", "\\dp", "\\dD", "\\ddp"]
 SPECIAL = PGSpecial()

@@ -1,4 +1,5 @@
-"""psycopg 3 against a server: types both ways, pipelines, COPY, cursors, transactions. Called by e2e/tools with the port."""
+"""Runs psycopg 3 against a server: types in both directions, pipelines, COPY, cursors, transactions.
+e2e/tools calls this program with the port."""
 
 import datetime
 import decimal

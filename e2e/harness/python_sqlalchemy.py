@@ -1,4 +1,5 @@
-"""SQLAlchemy against a server: create, use, reflect, query, drop. Called by e2e/tools with the port."""
+"""Runs SQLAlchemy against a server: create, use, reflect, query, drop. e2e/tools calls this program with the
+port."""
 
 import datetime
 import decimal

@@ -1,6 +1,7 @@
-"""A run of random statements from one seed: makes data sets, asks both servers, keeps count, and reports what differs.
+"""Runs random statements from one seed: makes data sets, sends the statements to both servers, counts, and
+reports differences.
 
-It does not know how statements are made or answers compared.
+This module does not know how statements are made or answers compared.
 """
 
 import collections
@@ -26,7 +27,8 @@ MODES = {"simple": 40, "extended": 20, "text": 18, "binary": 22}
 
 
 class QuickPostgres(server.Postgres):
-    """PostgreSQL for answers, not for durability; its locale orders by code points, as Varve does."""
+    """PostgreSQL without durability, because only its answers count. Its locale orders by code points, as
+    Varve does."""
 
     locale = "C.UTF-8"
 
@@ -36,7 +38,7 @@ class QuickPostgres(server.Postgres):
 
 
 class QuickVarve(server.Varve):
-    """Varve as the run starts it."""
+    """Varve with the settings of a run."""
 
 
 JOIN_METHODS = ["block_nested_loops", "sort_merge", "grace_hash", "hybrid_hash"]
@@ -45,13 +47,13 @@ WORK_MEM_LEAST = "64kB"
 
 
 def forced(options):
-    """The settings of Varve's session."""
+    """Returns the settings of Varve's session."""
     given = {"join_method": options.join_method, "work_mem": options.work_mem, "smart_scan": "on" if options.smart else None}
     return [(name, value) for name, value in given.items() if value]
 
 
 class Run:
-    """The statements of one seed."""
+    """A run with the statements of one seed."""
 
     def __init__(self, ours, peer, options):
         self.options = options
@@ -99,7 +101,7 @@ class Run:
             if self.over():
                 return
             if self.options.smart and number % 5 == 0:
-                # A device reads only what the data file has.
+                # A smart device reads only pages of the data file.
                 self.judge.ours.run("checkpoint")
             x.features = set()
             x.risky = chance.random() < 0.15
@@ -135,7 +137,7 @@ class Run:
         return case
 
     def settings_of_case(self):
-        """How joins are done, and with how much memory: each alone, both, or neither."""
+        """Returns settings for the join method and for the memory: only one of them, both, or none."""
         method = self.mixing.choice([*JOIN_METHODS, *JOIN_METHODS, "auto"])
         given = {"join_method": method, "work_mem": WORK_MEM_LEAST}
         kept = self.mixing.choice([["join_method", "work_mem"], ["join_method", "work_mem"], ["join_method"], ["work_mem"], []])
@@ -187,7 +189,7 @@ class Run:
         return found.kind in ("no error", "sqlstate") and self.judge.planned_error(case)
 
     def fault(self, case, found):
-        """Makes it small and keeps it, if no other one looks the same."""
+        """Makes the case small, and stores it if no other case is like it."""
         last, script = self.judge.reduce(case, found, self.options.shrink)
         chosen = self.free_choice(last, script)
         if chosen:
@@ -205,8 +207,10 @@ class Run:
             print(f"--- {last.kind} at statement {self.counts['statements']} of seed {self.options.seed}: {last.text}\n{script}\n", flush=True)
 
     def free_choice(self, found, script):
-        """What PostgreSQL chose by estimates, or against its own manual; None if the rows are a matter of right and wrong."""
-        # INTERSECT gives the values of the side that is thought to be the smaller one, grouping sets those of any row of a group.
+        """Returns why PostgreSQL is free in its choice of rows: it chooses by estimates, or against its own
+        manual. Returns None if only one answer is correct."""
+        # INTERSECT returns the values of the side that the planner estimates to be smaller. Grouping sets
+        # return the values of any row of a group.
         if found.kind == "rows" and found.equal_values and re.search(r" intersect |(rollup|cube|grouping sets) \(", script):
             return "equal values"
         if found.kind == "rows" and CONSTANT_KEYS.search(script):
@@ -215,7 +219,7 @@ class Run:
 
     def note_refused_setup(self, sql, outcome):
         said = answers.shown(outcome)
-        # Views are refused for reasons of their own, and PostgreSQL refuses some, too.
+        # There are special reasons to refuse views, and PostgreSQL refuses some of them, too.
         unknown = not isinstance(outcome, str) and outcome.sqlstate == "0A000" and not sql.startswith("create view")
         unknown = unknown and self.judge.ours.engine and not engines.refusal("0A000", outcome.message)
         if isinstance(outcome, str) or outcome.sqlstate != "0A000" or unknown:
@@ -229,7 +233,7 @@ class Run:
             self.refused_example.setdefault(kind, sql)
 
     def check_itself(self, chance, queries, x):
-        """TLP or NoREC, by Varve alone."""
+        """Runs TLP or NoREC on Varve alone."""
         pair = sql_checks.pair(chance, queries, x)
         self.counts["checks without a peer"] += 1
         whole, parts = (self.judge.ours.run(text) for text in pair)
@@ -243,7 +247,8 @@ class Run:
             self.broken_check(answers.Difference("partial", f"{answers.shown(whole)} against {answers.shown(parts)}"), pair)
 
     def is_partition(self, pair):
-        """Whether the two are the same for PostgreSQL: an aggregate in a subquery that is one of the query around makes a single row of it."""
+        """Returns whether PostgreSQL gives the same answer for both queries. An aggregate in a subquery may
+        belong to the outer query, and then makes a single row of it."""
         whole, parts = (self.judge.peer.run(text) for text in pair)
         known = not isinstance(whole, str) and not isinstance(parts, str) and not whole.error and not parts.error
         return not known or answers.same_rows(whole.rows, parts.rows, whole.columns, (), False)
@@ -279,8 +284,10 @@ class Run:
 
 
 def evaluated_elsewhere(case, difference):
-    """Whether an error of data is in one answer alone, of a statement that reads rows even when it is small: then one server computed what the
-    other one found not to be needed. Or both have one, but not the same: then they computed in another order, a constraint's among them."""
+    """Returns whether an error of data is explained by the order in which a server computes values. If only
+    one server has the error, in a statement that reads rows even when it is small, this server computed a
+    value that the other one did not need. If both servers have an error, but not the same one, they computed
+    in another order, for example the values of a constraint."""
     states = [state for state in difference.states if state]
     classes = ("21", "22", "23") if difference.kind == "sqlstate" else ("21", "22")
     of_data = difference.kind in ("error", "no error", "sqlstate") and all(state[:2] in classes for state in states)
@@ -288,5 +295,5 @@ def evaluated_elsewhere(case, difference):
 
 
 def shape_of(text):
-    """A statement without its names and constants."""
+    """Returns a statement without its names and constants."""
     return re.sub(r"\s+", " ", re.sub(r"'[^']*'|\b\d[\d.]*\b", "N", re.sub(r"\b([a-z]{1,2})\d+\b", r"\1", text)))

@@ -1,6 +1,7 @@
-"""Plays scenario files: sessions, named steps, and orders of steps; tells of each step whether it waits, what it gives, and whom it lets go on.
+"""Plays scenario files, which have sessions, named steps, and orders of steps. The output says of each step
+whether it waits, what it returns, and which other steps can continue after it.
 
-The form is that of PostgreSQL's isolation tests, so those can be played as well:
+The format is that of PostgreSQL's isolation tests, so these tests can be played, too:
 
     setup { SQL }
     teardown { SQL }
@@ -9,7 +10,8 @@ The form is that of PostgreSQL's isolation tests, so those can be played as well
     step NAME { SQL }
     permutation STEP STEP(AWAITED, ...) ...
 
-A step behind whose name others stand in parentheses is over when those are, too. Without permutations there is one: all steps as they stand.
+If the name of a step is followed by other steps in parentheses, the step is complete only when these steps
+are complete, too. If the file has no permutation, all steps are played in the order of the file.
 """
 
 import itertools
@@ -19,7 +21,8 @@ import time
 
 from . import wire
 
-# A step that has not answered by then waits; one that was let go has answered by then.
+# The time after which a step without an answer counts as waiting. A step that can continue answers within
+# this time.
 WAITS_S = 0.3
 SETTLED_S = 0.15
 HANGS_S = 30
@@ -28,7 +31,7 @@ TOKEN = re.compile(r'\s+|#[^\n]*|"([^"]*)"|\{([^}]*)\}|([(),*])|([^\s"{}(),*#]+)
 
 
 class Scenario:
-    """What a file says."""
+    """The contents of a scenario file."""
 
     def __init__(self, text):
         self.setup, self.teardown, self.sessions, self.permutations = [], [], {}, []
@@ -78,7 +81,8 @@ def _token(match):
 
 
 def _order(tokens, at):
-    """The steps of a permutation, each with those it is over with."""
+    """Returns the steps of a permutation. Each step has the list of steps that must be complete before it is
+    complete."""
     order = []
     while at < len(tokens) and not (tokens[at][0] == "word" and tokens[at][1] in ("permutation", "session", "step", "setup", "teardown")):
         kind, word = tokens[at]
@@ -86,7 +90,7 @@ def _order(tokens, at):
         if kind == "word":
             order.append((word, []))
             continue
-        while tokens[at] != ("mark", ")"):  # behind the opening parenthesis
+        while tokens[at] != ("mark", ")"):  # after the opening parenthesis
             if tokens[at][0] == "word":
                 order[-1][1].append(tokens[at][1])
             at += 1
@@ -95,7 +99,7 @@ def _order(tokens, at):
 
 
 class _Running:
-    """A step on its way."""
+    """A step that has been sent."""
 
     def __init__(self, name, connection, sql):
         self.name, self.outcome = name, None
@@ -120,7 +124,7 @@ def shown(rows):
 
 
 def play(target, scenario, order):
-    """The lines of one permutation."""
+    """Returns the output lines of one permutation."""
     admin = target.connect(timeout_s=HANGS_S)
     for sql in scenario.setup:
         admin.query(sql)
@@ -135,7 +139,7 @@ def play(target, scenario, order):
 
 
 def _retry(call):
-    """A session that was just closed may still hold its locks."""
+    """Tries again, because a session that was just closed may still hold its locks."""
     for _ in range(100):
         try:
             return call()
@@ -176,7 +180,8 @@ def _let_end(waiting, session, lines):
 
 
 def _collect(waiting, lines):
-    """Notes the steps that are over, in the order of their names: several may be let go at once."""
+    """Records the complete steps in the order of their names, because several steps may become complete at
+    once."""
     until = time.monotonic() + SETTLED_S
     over = []
     while waiting and time.monotonic() < until:

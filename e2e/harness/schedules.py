@@ -1,10 +1,12 @@
-"""Random transactions of several sessions on tables whose transactions are serial, judged by PostgreSQL.
+"""Runs random transactions of several sessions on tables whose transactions are serial, and judges them with
+PostgreSQL.
 
-A schedule says which session sends its next statement. A session that waits sends the statements that follow when it can. PostgreSQL then runs
-the same transactions one after the other. There must be an order of them in which each statement has the same answer, and the tables have
-the same rows at the end. Transactions with an error of concurrency (`EXPECTED`) must have changed nothing: PostgreSQL does not run them.
+A schedule says which session sends its next statement. If a session waits, it sends its following statements
+as soon as it can. PostgreSQL then runs the same transactions one after the other. There must be an order of
+them in which each statement has the same answer, and the tables have the same rows at the end. Transactions
+with an error of concurrency (`EXPECTED`) must have changed nothing: PostgreSQL does not run them.
 
-It does not know which locks a server takes.
+This module does not know which locks a server takes.
 """
 
 import itertools
@@ -26,7 +28,7 @@ EXPECTED = {"40P01": "deadlock", "40001": "serialization", "0A000": "refused by 
 
 @dataclass
 class Txn:
-    """The statements of a transaction with their answers, and when the first one of them was answered."""
+    """A transaction: its statements with their answers, and the time of the first answer."""
 
     statements: list
     answers: list = field(default_factory=list)
@@ -35,7 +37,7 @@ class Txn:
 
 
 class Maker:
-    """Makes transactions."""
+    """Makes random transactions."""
 
     def __init__(self, chance):
         self.chance = chance
@@ -79,7 +81,7 @@ class Maker:
 
 
 class Player(threading.Thread):
-    """A session that runs its transactions, one statement for each that it is given leave to send."""
+    """A session that runs its transactions. It sends one statement each time the schedule permits it."""
 
     def __init__(self, connection, txns):
         super().__init__(daemon=True)
@@ -101,7 +103,7 @@ class Player(threading.Thread):
         for number, sql in enumerate(txn.statements):
             self.leave.get()
             if txn.failure:
-                # What is left of a transaction that the server has ended.
+                # The rest of a transaction that the server has ended.
                 answer = answer_to(self.connection, "ROLLBACK") if number + 1 == len(txn.statements) else None
             else:
                 answer = answer_to(self.connection, sql)
@@ -121,7 +123,7 @@ class Player(threading.Thread):
 
 
 def answer_to(connection, sql):
-    """The rows, or the SQLSTATE and message of an error."""
+    """Returns the rows, or the SQLSTATE and the message of an error."""
     try:
         return connection.query(sql)
     except wire.ServerError as error:
@@ -129,12 +131,12 @@ def answer_to(connection, sql):
 
 
 def comparable(answer):
-    """An error is compared by its SQLSTATE."""
+    """Returns an answer in the form in which it is compared: of an error, only the SQLSTATE."""
     return answer[:5] if isinstance(answer, str) else answer
 
 
 def play(target, maker, chance):
-    """Plays a random schedule; returns the transactions of each session and the rows at the end."""
+    """Plays a random schedule. Returns the transactions of each session and the rows at the end."""
     admin = target.connect(timeout_s=HANGS_S)
     for sql in maker.setup():
         admin.query(target.adapt(sql))
@@ -160,7 +162,8 @@ def play(target, maker, chance):
 
 
 def orders(sessions):
-    """Orders of all transactions: first the one in which they were answered, then others that keep the order of each session."""
+    """Returns orders of all transactions: first the order of their answers, then other orders that keep the
+    order of each session."""
     kept = [[txn for txn in txns if not txn.failure] for txns in sessions]
     numbers = [number for number, txns in enumerate(kept) for _ in txns]
     yield sorted((txn for txns in kept for txn in txns), key=lambda txn: txn.began)
@@ -173,7 +176,7 @@ def orders(sessions):
 
 
 def explains(peer, maker, order, rows):
-    """Whether PostgreSQL gives the same answers, if the transactions run in this order."""
+    """Returns whether PostgreSQL gives the same answers if the transactions run in this order."""
     for sql in maker.setup():
         peer.query(sql)
     for txn in order:
@@ -191,7 +194,8 @@ def unknown_refusals(sessions):
 
 
 def judge(target, peer, chance):
-    """Plays one schedule on both. None if an order explains it, or a text that shows it; and the numbers of errors by their SQLSTATE."""
+    """Plays one schedule on both servers. Returns None if an order of the transactions explains the answers,
+    or else a text that shows the schedule. Also returns the numbers of errors by SQLSTATE."""
     maker = Maker(chance)
     sessions, rows = play(target, maker, chance)
     failures = [txn.failure[:5] for txns in sessions for txn in txns if txn.failure]

@@ -1,4 +1,4 @@
-"""The client's side of SCRAM-SHA-256 (RFC 5802, RFC 7677) on the standard library."""
+"""The client's side of SCRAM-SHA-256 (RFC 5802, RFC 7677), with the standard library only."""
 
 import base64
 import functools
@@ -9,12 +9,12 @@ import os
 
 @functools.lru_cache(maxsize=64)
 def salted(password, salt, rounds):
-    """The costly part, once for each password and salt."""
+    """Computes the salted password, which is slow. The result is cached for each password and salt."""
     return hashlib.pbkdf2_hmac("sha256", password.encode(), salt, rounds)
 
 
 class Client:
-    """One proof of a password."""
+    """The proof of a password in one login."""
 
     def __init__(self, password):
         self.password = password
@@ -24,7 +24,7 @@ class Client:
         return ("n,," + self.bare).encode()
 
     def last(self, challenge):
-        """The answer to the server's nonce, salt and rounds."""
+        """Returns the answer to the server's nonce, salt and number of rounds."""
         asked = dict(part.split("=", 1) for part in challenge.decode().split(","))
         key = salted(self.password, base64.b64decode(asked["s"]), int(asked["i"]))
         without_proof = "c=biws,r=" + asked["r"]

@@ -1,4 +1,5 @@
-"""Cases for tables whose transactions are serial in a partition (decision 0117): what waits, what is seen, what is refused.
+"""Cases for tables whose transactions are serial in a partition (decision 0117): which statements wait, which
+rows they see, and what is refused.
 
 Each case gets three sessions and the table t (id, v) with the rows (1, 10) and (2, 20). PostgreSQL's tables do not pass them.
 """
@@ -32,7 +33,7 @@ def a_writer_waits_for_a_reader(a, b, _c):
 
 
 def no_change_is_lost_at_any_level(a, b, _c):
-    """A change that waited sees the one before it, at each level."""
+    """A change that waited sees the change before it, at each isolation level."""
     for level in LEVELS:
         a.query(level)
         b.query(level)

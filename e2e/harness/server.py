@@ -1,4 +1,5 @@
-"""Starts and stops the servers under test: Varve, and PostgreSQL as the peer that shows a script itself is right.
+"""Starts and stops the servers under test: Varve, and PostgreSQL, which shows that a script itself is
+correct.
 
 Every process is stopped by its own pid. A server object owns its data directory only if it made it.
 """
@@ -20,7 +21,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 
 
 def scratch(prefix):
-    """A fresh directory on a real disk (VARVE_SCRATCH or /var/tmp), open to the user postgres."""
+    """Returns a new directory on a real disk (VARVE_SCRATCH or /var/tmp), which the user postgres can use."""
     base = os.environ.get("VARVE_SCRATCH", "/var/tmp")
     made = tempfile.mkdtemp(prefix=f"varve-{prefix}-", dir=base)
     os.chmod(made, 0o755)
@@ -38,7 +39,7 @@ def varve_binary():
 
 
 def lab_binary():
-    """The program of the experiments, which drives LinkBench."""
+    """Returns the program of the experiments, which runs LinkBench."""
     return program("VARVE_LAB_BIN", "varve-lab")
 
 
@@ -48,14 +49,14 @@ def program(variable, name):
 
 
 class Server:
-    """What both servers share: a process, a port, a log file."""
+    """The properties that both servers share: a process, a port, a log file."""
 
     name = "server"
     engine = None
     """The engine of tables that a test makes; None for the usual one."""
 
     def adapt(self, sql):
-        """The statements as this server gets them."""
+        """Returns the statements in the form that this server gets."""
         return engines.using(sql, self.engine)
 
     def __init__(self, directory, pool_mib):
@@ -70,7 +71,7 @@ class Server:
         raise NotImplementedError
 
     def start(self, wait_s=60):
-        """Starts the process and returns the seconds until it answered a query."""
+        """Starts the process. Returns the seconds until it answered a query."""
         began = time.monotonic()
         self.launch()
         while True:
@@ -85,7 +86,7 @@ class Server:
                 time.sleep(0.02)
 
     def no_start(self, what):
-        """The error of a start, the reason last: that is what a log that was cut shows."""
+        """Returns the error of a start. The reason is at the end, because a log that is cut keeps its end."""
         said = self.log_tail(1500).strip()
         return RuntimeError(f"its log:\n{said}\n{what}: {said.splitlines()[-1] if said else 'its log is empty'}")
 
@@ -98,7 +99,7 @@ class Server:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, **identity)
 
     def probe(self, wait_s):
-        """One query; raises while the server doesn't answer."""
+        """Runs one query. Raises an exception while the server does not answer."""
         probe = wire.Connection(self.port, timeout_s=wait_s)
         probe.query("SELECT 1")
         probe.close()
@@ -107,22 +108,25 @@ class Server:
         return ["--db-driver=pgsql", "--pgsql-host=127.0.0.1", f"--pgsql-port={self.port}", "--pgsql-user=postgres", "--pgsql-db=postgres"]
 
     def bench_address(self):
-        """For `varve bench run --server`."""
+        """Returns the connection string for `varve bench run --server`."""
         return f"host=127.0.0.1 port={self.port} user=postgres dbname=postgres"
 
     def go_tpc_options(self):
         return ["-d", "postgres", "-H", "127.0.0.1", "-P", str(self.port), "-U", "postgres", "-D", "postgres", "--conn-params", "sslmode=disable"]
 
     def reshape(self):
-        """After a load, before it is settled: tables become what is to be measured. Nothing, unless a server says so."""
+        """Changes the tables after a load to the form that is measured. By default there is nothing to
+        change."""
 
     def written_bytes(self):
-        """What its process has sent to block devices, direct writes included; None where several processes write."""
+        """Returns the bytes that the process has sent to block devices, including direct writes. Returns None
+        if several processes write."""
         with open(f"/proc/{self.process.pid}/io") as counters:
             return next(int(line.split()[1]) for line in counters if line.startswith("write_bytes:"))
 
     def allocated_bytes(self):
-        """Blocks that the file system has given to its files, but for the log's."""
+        """Returns the bytes of the blocks that the file system has allocated to the server's files, without
+        the log."""
         found = 0
         for folder, _, names in os.walk(self.directory):
             for name in names if os.path.basename(folder) != "pg_wal" else []:
@@ -133,7 +137,7 @@ class Server:
         return found
 
     def settle(self, tables):
-        """After a load: statistics, and everything on disk."""
+        """Prepares the measurement after a load: collects statistics, and writes everything to disk."""
         connection = self.connect(timeout_s=600)
         for table in tables:
             connection.query(f"VACUUM ANALYZE {table}")
@@ -142,7 +146,8 @@ class Server:
         connection.close()
 
     def start_and_kill(self, delay_s):
-        """Starts the process and kills it after `delay_s`, wherever it is. It must not have ended by itself."""
+        """Starts the process, and kills it after `delay_s`, whatever it does then. It must not have ended by
+        itself."""
         self.launch()
         time.sleep(delay_s)
         ended = self.process.poll()
@@ -154,7 +159,7 @@ class Server:
         return {}
 
     def stop(self, wait_s=120):
-        """Asks the server to shut down; returns its exit code."""
+        """Asks the server to shut down. Returns its exit code."""
         if self.process is None:
             return None
         self.process.send_signal(self.stop_signal)
@@ -223,31 +228,33 @@ class Varve(Server):
         return subprocess.run([self.binary, "--version"], capture_output=True, text=True).stdout.strip()
 
     PACKED = '\n[home]\nlayout = "packed"\ncompression = "lz4"\n'
-    # Small, so that pages go home all the time and the log goes round.
+    # The sizes are small, so that pages are written to the data files all the time, and log files are reused.
     NVM = '\n[nvm]\ndevice = "main"\nsize = "80MiB"\nlog = "64MiB"\n\n[protection]\nkind = "nvm"\n'
     WAYS = {"packed": PACKED, "nvm": NVM, "nvm-packed": NVM + PACKED}
 
     @classmethod
     def storing(cls, how, directory, pool_mib, page_kib, binary=None):
-        """With pages of this size; `how` is one of WAYS, or a codec; `binary` is another build's program."""
+        """Makes a server with pages of this size. `how` says how tables are stored: one of WAYS, or a codec.
+        `binary` is the program of another build."""
         codec = f'\n[home]\ncompression = "{how}"\n' if how else ""
         return cls(directory, pool_mib, cls.WAYS.get(how, codec), page_kib, binary)
 
     def add_postgres(self):
-        """The role as which the tests connect is the first one; a program of another build may call that one varve, and gets it."""
+        """Makes the role postgres, as which the tests connect. The first role of another build may have the
+        name varve."""
         first = wire.Connection(self.port, user="varve")
         if not first.query("SELECT 1 FROM pg_roles WHERE rolname = 'postgres'"):
             first.query("CREATE ROLE postgres SUPERUSER LOGIN")
         first.close()
 
     def check(self):
-        """Runs `varve check`; returns (exit code, output)."""
+        """Runs `varve check`. Returns (exit code, output)."""
         done = subprocess.run([self.binary, "check", self.directory, "--config", self.config_path], capture_output=True, text=True, timeout=600)
         return done.returncode, done.stdout + done.stderr
 
 
 class Postgres(Server):
-    """PostgreSQL with durable settings; see bench/README.md for the reasons."""
+    """PostgreSQL with durable settings. See bench/README.md for the reasons."""
 
     name = "postgres"
     locale = "C"
@@ -296,7 +303,7 @@ class Postgres(Server):
 
     def kill9(self):
         super().kill9()
-        time.sleep(1)  # its other processes notice within moments; a start before that is refused
+        time.sleep(1)  # its other processes notice this soon; a start before that is refused
 
     def start(self, wait_s=60):
         if not os.path.exists(os.path.join(self.directory, "PG_VERSION")):
@@ -314,9 +321,9 @@ class Postgres(Server):
 
 
 def make(kind, directory, pool_mib=256, page_kib=8):
-    """A server by its name on the command line: postgres, mariadb or varve, the latter two perhaps with how tables are stored behind it,
-    such as mariadb-page, mariadb-row, varve-lz4, varve-nvm; and behind an @ the program of a varve, if it is another build:
-    varve@/tmp/before/varve."""
+    """Returns a server by its name on the command line: postgres, mariadb or varve. After mariadb and varve
+    may follow how tables are stored, such as mariadb-page, mariadb-row, varve-lz4, varve-nvm. For another
+    build of Varve, `@` and the program follow: varve@/tmp/before/varve."""
     from .mariadb import MariaDb
 
     kind, _, binary = kind.partition("@")

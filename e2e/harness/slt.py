@@ -1,7 +1,8 @@
-"""The sqllogictest format: records read from a file, and written back. What is standard and what is ours is in e2e/README.md.
+"""Reads records in the sqllogictest format from a file, and writes them back. e2e/README.md says which parts
+of the format are standard, and which are our own.
 
-A file is a list of paragraphs. Comments and blank lines belong to the record that follows them, so that a file which is written back keeps
-them. It does not know how a record is run.
+A file is a list of paragraphs. Comments and blank lines belong to the record after them, so that they stay
+when a file is written back. This module does not know how a record is run.
 """
 
 import re
@@ -14,12 +15,13 @@ LETTERS = {20: "I", 21: "I", 23: "I", 26: "I", 700: "R", 701: "R", 1700: "R"}
 
 
 class BadFile(Exception):
-    """A file is not what the format asks for."""
+    """The error of a file that violates the format."""
 
 
 @dataclass
 class Record:
-    """One statement and what it must bring. `kind` is ok, error, query or new (a draft without any expectation)."""
+    """One statement and its expected result. `kind` is ok, error, query or new (a draft without any
+    expectation)."""
 
     line: int
     kind: str = "new"
@@ -37,11 +39,11 @@ class Record:
     before: list = field(default_factory=list)
 
     def title(self):
-        """The statement on one line; the list of pending records knows it by this."""
+        """Returns the statement on one line, which is its name in the list of pending records."""
         return " ".join(self.sql.split())
 
     def sorted_rows(self, rows):
-        """Rows in the order in which they are compared."""
+        """Returns rows in the order in which they are compared."""
         if self.sort == "rowsort":
             return sorted(rows, key=repr)
         if self.sort == "valuesort":
@@ -54,7 +56,7 @@ def letters(columns):
 
 
 def shown(value):
-    """One value as a file shows it."""
+    """Returns one value as a file shows it."""
     if value is None:
         return "NULL"
     text = value.decode(errors="backslashreplace")
@@ -66,7 +68,7 @@ def shown_rows(rows):
 
 
 class Reader:
-    """Reads one file's records."""
+    """Reads the records of one file."""
 
     def __init__(self, name, text):
         self.name, self.lines, self.at = name, text.split("\n"), 0
@@ -77,7 +79,7 @@ class Reader:
         raise BadFile(f"{self.name}:{self.at + 1}: {why}")
 
     def read(self):
-        """(records, trailing comments)"""
+        """Returns (records, trailing comments)."""
         while self.at < len(self.lines):
             line = self.lines[self.at]
             if not line or line.startswith("#"):
@@ -89,7 +91,7 @@ class Reader:
         return self.records, self.before
 
     def mark(self, line):
-        """A line that says how the next record is run."""
+        """Reads a line that says how the next record is run."""
         word, _, rest = line.partition(" ")
         if word in ("onlyif", "skipif"):
             server, _, reason = (part.strip() for part in rest.partition("#"))
@@ -128,7 +130,7 @@ class Reader:
         self.records.append(record)
 
     def paragraph(self):
-        """The lines up to a blank one or the end."""
+        """Returns the lines up to a blank line or the end."""
         taken = []
         while self.at < len(self.lines) and self.lines[self.at]:
             taken.append(self.lines[self.at])
@@ -136,7 +138,7 @@ class Reader:
         return taken
 
     def body(self):
-        """(statement, what follows its ---- or None)"""
+        """Returns (statement, the lines after its ---- or None)."""
         lines = self.paragraph()
         if RESULTS in lines:
             cut = lines.index(RESULTS)
@@ -166,7 +168,7 @@ class Reader:
         self.add(record)
 
     def drafts(self):
-        """Statements without a header, each up to a `;` at the end of a line."""
+        """Returns the statements without a header. Each one ends with a `;` at the end of a line."""
         while self.at < len(self.lines) and self.lines[self.at]:
             if self.lines[self.at].startswith("#"):
                 self.before.append(self.lines[self.at])
@@ -194,7 +196,7 @@ def read(name, text):
 
 
 def render(records, trailing):
-    """The text of a file."""
+    """Returns the text of a file."""
     return "\n".join([line for record in records for line in lines_of(record)] + trailing).rstrip("\n") + "\n"
 
 
@@ -217,7 +219,8 @@ def lines_of(record):
 
 
 def complete(record, outcome):
-    """Gives a draft the expectation that a server's answer is, and any record the answer's values."""
+    """Sets the expectation of a draft to a server's answer, and the values of any record to those of the
+    answer."""
     if outcome.error:
         record.kind, record.sqlstate, record.rows = "error", outcome.sqlstate, []
     elif outcome.columns or any(outcome.rows):
@@ -233,7 +236,7 @@ def complete(record, outcome):
 
 
 def ordered(sql):
-    """Whether the outermost query says ORDER BY."""
+    """Returns whether the outermost query has ORDER BY."""
     text, before = sql.lower(), None
     while text != before:
         before, text = text, re.sub(r"\([^()]*\)", " ", text)

@@ -1,6 +1,7 @@
-"""Matrices of queries and changes for e2e/slt: each form of a clause with each form of another one, over the same few rows.
+"""Makes matrices of queries and changes for e2e/slt: each form of a clause with each form of another clause,
+over the same few rows.
 
-It does not know the answers: PostgreSQL completes the drafts.
+This module does not know the answers: PostgreSQL completes the drafts.
 """
 
 TABLES = """\

@@ -1,4 +1,4 @@
-"""A smart device beside a server: `varve device serve` on the server's directory."""
+"""Runs a smart device for a server: `varve device serve` on the server's directory."""
 
 import os
 import re
@@ -15,7 +15,8 @@ PROBE = [
 
 
 class SmartDevice:
-    """A device. Its configuration goes into that of the server, which starts first."""
+    """A smart device. Its configuration becomes a part of the server's configuration. The server starts
+    first."""
 
     def __init__(self, base):
         self.socket = os.path.join(base, "device.socket")
@@ -36,7 +37,7 @@ class SmartDevice:
         raise SystemExit(f"the smart device ended with {self.process.wait()}")
 
     def check(self, server):
-        """Fails if scans don't run in the device."""
+        """Fails if scans do not run in the device."""
         connection = wire.Connection(server.port, user="postgres")
         for sql in [*PROBE, "set smart_scan = on"]:
             connection.query(sql)

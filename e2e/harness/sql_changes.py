@@ -1,9 +1,10 @@
-"""Random changes of tables: INSERT, UPDATE, DELETE in all their forms, with RETURNING.
+"""Makes random changes of tables: INSERT, UPDATE, DELETE in all their forms, with RETURNING.
 
 Invariants
-1. What a change does depends on no order that a server may choose: a row of UPDATE ... FROM meets one row, keys move out of the way of others.
+1. The effect of a change does not depend on an order that a server may choose. For example, a row of UPDATE
+   ... FROM meets only one row, and new keys differ from existing keys.
 
-It does not know how queries are made, nor servers.
+This module does not know servers, or how queries are made.
 """
 
 from . import sql_values
@@ -22,7 +23,7 @@ class Changes:
         return self.chance.random() < share
 
     def statement(self):
-        """(a change, the table's name)"""
+        """Returns (a change, the table's name)."""
         table = self.chance.choice(self.tables)
         make = self.chance.choice([self.insert, self.insert, self.update, self.update, self.delete])
         return make(table), table.name
@@ -32,7 +33,7 @@ class Changes:
         return Scope(own + (item.columns() if item else []) + list(more))
 
     def returning(self, table, scope):
-        """(the clause, the columns)"""
+        """Returns (the clause, the columns)."""
         if not self.maybe(0.5):
             return "", []
         self.x.note("returning")
@@ -54,7 +55,8 @@ class Changes:
         return Made(Node(QUERY, f"insert into {table.name} ({targets}) ", source, conflict, clause, type="change"), columns)
 
     def rows_of_values(self, chosen, meets):
-        # PostgreSQL writes a row before it computes the next. Varve runs subqueries first, so another error may come first.
+        # PostgreSQL writes a row before it computes the next one. Varve runs subqueries first, so another
+        # error may come first.
         rows = []
         count = self.chance.choice([1, 2, 3])
         for at in range(count):
@@ -66,7 +68,8 @@ class Changes:
         return plain("values ", members(rows))
 
     def rows_of_query(self, chosen, table, meets):
-        """SELECT in an order that decides; where rows may meet others, often from the table itself."""
+        """Returns a SELECT with an order that determines the rows. If rows may meet existing ones, it often
+        reads the table itself."""
         self.x.note("insert select")
         item = self.queries.named(table.relation()) if meets and self.maybe(0.6) else self.queries.joined(1, None)
         scope = Scope(item.columns(), None)
@@ -125,7 +128,8 @@ class Changes:
         return Made(Node(QUERY, f"update {table.name} set ", assigned, plain(" from ", item.node) if item else "", where, clause, type="change"), columns)
 
     def one_row_each(self, table):
-        """(an entry of FROM, the condition under which each row of the table meets at most one of its rows)"""
+        """Returns (an entry of FROM, the condition under which each row of the table meets at most one row of
+        this entry)."""
         own = {type: f"{table.name}.{name}" for name, type, _ in table.columns}
         keyed = [each for each in self.tables if len(each.key) == 1 and dict((n, t) for n, t, _ in each.columns)[each.key[0]] in own]
         if keyed and self.maybe(0.7):

@@ -1,8 +1,9 @@
-"""Checks of a server against itself, which need no peer.
+"""Checks a server against itself, without another server.
 
-TLP (Rigger and Su, "Finding Bugs in Database Systems via Query Partitioning", OOPSLA 2020): a query's rows are those for which a condition is true,
-with those for which it is false, with those for which it is NULL. NoREC ("Detecting Optimization Bugs in Database Engines via Non-Optimizing
-Reference Engine Construction", ESEC/FSE 2020): as many rows meet a condition in WHERE as meet it in the select list.
+TLP (Rigger and Su, "Finding Bugs in Database Systems via Query Partitioning", OOPSLA 2020): a query returns
+the rows for which a condition is true, those for which it is false, and those for which it is NULL. NoREC
+("Detecting Optimization Bugs in Database Engines via Non-Optimizing Reference Engine Construction", ESEC/FSE
+2020): the number of rows that meet a condition is the same in WHERE and in the select list.
 """
 
 from .sql_expressions import Scope
@@ -10,7 +11,7 @@ from .sql_tree import render
 
 
 def pair(chance, queries, x):
-    """Two statements that must have the same rows."""
+    """Returns two statements that must have the same rows."""
     item = queries.joined(chance.choice([1, 2]), None)
     scope = Scope(item.columns(), None)
     condition = render(x.any("boolean", chance.choice([1, 2, 3]), scope))

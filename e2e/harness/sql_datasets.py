@@ -1,6 +1,8 @@
-"""Random schemas and their rows: tables with keys, indexes, partitions and views, as statements that make them anew.
+"""Makes random schemas and their rows: tables with keys, indexes, partitions and views, as statements that
+make them anew.
 
-A data set can be made smaller: by tables, views, indexes, columns and rows. It does not know servers.
+A data set can be made smaller, by tables, views, indexes, columns and rows. This module does not know
+servers.
 """
 
 import re
@@ -19,7 +21,8 @@ LETTERS = {
 
 @dataclass
 class Table:
-    """A table: columns as (name, type, rest of its definition), rows as lists of texts, statements that add to it."""
+    """A table: columns as (name, type, rest of the definition), rows as lists of texts, and further
+    statements about the table."""
 
     name: str
     columns: list
@@ -63,7 +66,8 @@ class Dataset:
         return [table.relation() for table in self.tables] + [Relation(name, columns) for name, _, columns in self.views]
 
     def smaller(self, used):
-        """Ways to make it smaller: functions that change it and return one that takes the change back. `used` is the text that needs it."""
+        """Returns ways to make the data set smaller: functions that change it and return a function that
+        undoes the change. `used` is the text that needs the data set."""
         for table in list(self.tables):
             yield lambda table=table: removed(self.tables, table)
         for view in list(self.views):
@@ -194,7 +198,7 @@ class Datasets:
         return [[row[at].strip().lower() if row[at] else row[at] for at in places] for row in table.rows]
 
     def add_views(self, dataset, queries):
-        """Views over what there is; each name of a column is once in it."""
+        """Adds views over the existing tables. Each name of a column is in a view only once."""
         for at in range(self.chance.choice([0, 1, 2])):
             made = queries.select(1, None, names=True)
             dataset.views.append((f"v{at}", made.node, made.columns))

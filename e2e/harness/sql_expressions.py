@@ -1,10 +1,11 @@
-"""Random expressions of a wanted type over the columns in scope.
+"""Makes random expressions of a wanted type over the columns in scope.
 
 Invariants
-1. What an expression gives depends on its rows alone: no clock, no chance, no order that PostgreSQL may choose.
-2. Each production counts its feature, so that a run can say what it came by.
+1. The value of an expression depends only on its rows, and not on a clock, on chance, or on an order that
+   PostgreSQL may choose.
+2. Each production counts its feature, so that a run can report which features it has used.
 
-It does not know where rows come from: subqueries are asked of the `Queries` that it is given.
+This module does not know where rows come from. `Queries` makes the subqueries.
 """
 
 import re
@@ -16,7 +17,7 @@ from .sql_tree import Node, expression, members, option, plain
 COMPARISONS = ["=", "=", "=", "<>", "<", ">", "<=", ">="]
 COMPARED = ["integer"] * 6 + ["text"] * 3 + ["bigint", "numeric", "double precision", "date", "timestamp", "boolean", "character(3)", "interval", "smallint",
                                              "timestamptz", "time", "uuid", "bytea", "real", "integer[]"]  # fmt: skip
-# A column of the second type does where the first is wanted.
+# A column of the second type can be used where the first type is wanted.
 TAKES = {
     "text": ("character varying(5)", "character(3)"),
     "numeric": ("numeric(8,2)", "integer", "bigint"),
@@ -27,14 +28,15 @@ TAKES = {
 }
 
 
-# Window functions that give peers the same.
+# Window functions that return the same value for peers.
 PEERS_ALIKE = ("rank", "dense_rank", "percent_rank", "cume_dist", "count", "min", "max", "bool_and", "bool_or", "sum", "avg", "every", "bit_and")
 
 
 @dataclass
 class Scope:
-    """What an expression may name. `grouped` is the scope of aggregates' arguments, if there may be any; `decides` are columns that tell rows apart; `unique` says
-    that no two rows are the same, and `rowwise` holds the windows so far that tell rows apart which are the same."""
+    """The names that an expression may use. `grouped` is the scope of aggregates' arguments, if aggregates
+    are allowed. `decides` are columns that distinguish all rows. `unique` says that no two rows are equal.
+    `rowwise` has the windows so far that distinguish equal rows."""
 
     columns: list = field(default_factory=list)
     outer: "Scope" = None
@@ -53,12 +55,12 @@ class Scope:
 
 
 def cut(template):
-    """The texts and argument numbers of a template."""
+    """Returns the texts and argument numbers of a template."""
     return [int(piece) if at % 2 else piece for at, piece in enumerate(re.split(r"\{(\d)\}", template))]
 
 
 class Expressions:
-    """Makes expressions; `queries` makes the subqueries in them."""
+    """Makes expressions. `queries` makes the subqueries in them."""
 
     def __init__(self, chance, values, features):
         self.chance, self.values, self.features = chance, values, features
@@ -83,11 +85,11 @@ class Expressions:
         return self.chance.random() < share
 
     def type_of_some(self):
-        """A type to ask for, the common ones more often."""
+        """Returns a random type, and common types more often."""
         return self.chance.choice(COMPARED) if self.maybe(0.9) else self.chance.choice(["json", "text[]", "integer[]", "numeric(8,2)", "character varying(5)"])
 
     def any(self, type, depth, scope):
-        """An expression of this type, at most `depth` levels deep."""
+        """Returns an expression of this type, at most `depth` levels deep."""
         if depth <= 0 or self.maybe(0.2):
             return self.leaf(type, scope)
         if type == "boolean" and self.maybe(0.75):
@@ -106,7 +108,7 @@ class Expressions:
         return self.leaf(type, scope)
 
     def leaf(self, type, scope):
-        """A column of the scope or of one around it, else a constant."""
+        """Returns a column of the scope or of an outer scope, else a constant."""
         while scope is not None and not self.maybe(0.15):
             exact, near = scope.of_type(type)
             if near:
@@ -120,7 +122,7 @@ class Expressions:
         return expression(type, self.chance.choice(exact or near)) if near else expression(type, self.values.literal(type))
 
     def filled(self, type, template, arguments, depth, scope):
-        """The template with expressions for its arguments."""
+        """Returns the template with expressions for its arguments."""
         for mark, fields in sql_functions.FIELDS.items():
             if mark in template:
                 template = template.replace(mark, self.chance.choice(fields))
@@ -136,7 +138,7 @@ class Expressions:
         return self.filled(type, template, arguments, depth, scope)
 
     def case(self, type, depth, scope):
-        """CASE of both forms, sometimes over constants."""
+        """Returns a CASE of one of both forms, sometimes over constants."""
         arms = self.chance.choice([1, 1, 2, 3])
         if self.maybe(0.35):
             self.note("case with operand")
@@ -185,7 +187,7 @@ class Expressions:
         return way(depth - 1, scope)
 
     def compared_type(self, scope):
-        """A type that the scope has a column of, mostly."""
+        """Returns a type, mostly the type of a column in the scope."""
         held = [type for _, type in scope.columns if type not in ("json", "text[]")]
         return self.chance.choice(held) if held and self.maybe(0.7) else self.chance.choice(COMPARED)
 
@@ -202,7 +204,7 @@ class Expressions:
         return expression("boolean", "(", members([self.any("boolean", depth, scope) for _ in range(self.chance.choice([2, 2, 3]))], operator), ")")
 
     def narrow(self, scope):
-        """Columns compared with constants, joined by AND: what an index can answer."""
+        """Returns comparisons of columns with constants, joined by AND, which an index can answer."""
         self.note("columns and constants")
         made = []
         for _ in range(self.chance.choice([1, 1, 2, 3])):
@@ -219,7 +221,8 @@ class Expressions:
         return expression("boolean", "(", members(made, " and "), ")")
 
     def about_nulls(self, columns, scope):
-        """A condition on one of these columns that no row with its NULL fulfils, or that looks so and some such row does."""
+        """Returns a condition on one of these columns. Either no row with NULL in this column fulfils the
+        condition, or it only looks so."""
         self.note("about the nulls of an outer join")
         name, type = self.chance.choice(columns)
 
@@ -318,7 +321,7 @@ class Expressions:
     # Aggregates and windows
 
     def aggregate(self, type, depth, scope):
-        """An aggregate of this type, else a function of aggregates."""
+        """Returns an aggregate of this type, or a function of aggregates."""
         table = self.aggregates.get(type)
         if not table:
             return self.function(type, depth, scope)
@@ -333,11 +336,12 @@ class Expressions:
         return made
 
     def window(self, type, depth, scope):
-        """A window function of this type."""
+        """Returns a window function of this type."""
         inner = replace(scope, windows=False, subqueries=scope.subqueries and self.maybe(0.1))
         ranked, plain_ones = self.ranked.get(type, []), self.aggregates.get(type, [])
         plain_ones = [(template, arguments) for template, arguments in plain_ones if "order by" not in template]
-        # Rows that are the same have no order, and two windows may number them differently: there may be one of these.
+        # Equal rows have no order, and two windows may number them differently. So there may be only one of
+        # these functions.
         if not scope.unique and scope.rowwise:
             ranked, plain_ones = [], [each for each in plain_ones if each[0].split("(")[0] in PEERS_ALIKE]
         if not ranked and not plain_ones:
@@ -354,7 +358,7 @@ class Expressions:
         return expression(type, call, " over (", *self.window_clauses(template, inner), ")")
 
     def window_clauses(self, template, scope):
-        """PARTITION BY, ORDER BY that decides, and a frame."""
+        """Returns PARTITION BY, an ORDER BY that determines the order, and a frame."""
         partition = option("partition by ", members([self.any(self.compared_type(scope), 1, scope) for _ in range(self.chance.choice([1, 1, 2]))]), " ") if self.maybe(0.5) else ""
         peers_alike = template.split("(")[0] in PEERS_ALIKE
         if peers_alike and self.maybe(0.3):
@@ -386,7 +390,7 @@ class Expressions:
         return option(f" {mode} between ", self.chance.choice(starts), " and ", self.chance.choice(ends), exclude)
 
     def offset(self, mode, type, scope):
-        """How far a frame goes, or None where there is no such thing."""
+        """Returns the offset of a frame's end, or None if the end has no offset."""
         if mode == "range":
             if type in ("integer", "bigint", "smallint", "numeric"):
                 return expression("integer", self.chance.choice(["1", "2", "0"]))

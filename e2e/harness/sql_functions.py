@@ -1,6 +1,8 @@
-"""What an expression can be made of, as data: result type, text with {0} for the first argument, types of the arguments.
+"""The parts of expressions, as data: result type, text with {0} for the first argument, types of the
+arguments.
 
-Functions whose result depends on the clock, the session or on chance are left out. `RISKY` ones end in errors for many arguments.
+Functions whose result depends on the clock, the session or chance are left out. Functions in `RISKY` end with
+errors for many arguments.
 """
 
 SAFE = [
@@ -86,7 +88,8 @@ FIELDS = {
     "{s}": "year month day hour minute second".split(),
 }  # fmt: skip
 
-# Aggregates whose result does not depend on the order of their input; {d} may become DISTINCT, {o} is an order by the argument.
+# Aggregates whose result does not depend on the order of their input; {d} may become DISTINCT, and {o} is an
+# order by the argument.
 AGGREGATES = [
     ("bigint", "count(*)", ()), ("bigint", "count({d}{0})", ("any",)), ("bigint", "sum({d}{0})", ("integer",)), ("bigint", "sum({0})", ("smallint",)), ("numeric", "sum({d}{0})", ("bigint",)), ("numeric", "sum({0})", ("numeric",)), ("double precision", "sum({0})", ("double precision",)), ("real", "sum({0})", ("real",)), ("interval", "sum({0})", ("interval",)),
     ("numeric", "avg({d}{0})", ("integer",)), ("numeric", "avg({0})", ("numeric",)), ("double precision", "avg({0})", ("double precision",)), ("interval", "avg({0})", ("interval",)), ("numeric", "variance({0})", ("integer",)), ("numeric", "stddev_pop({0})", ("numeric",)), ("numeric", "stddev({0})", ("bigint",)), ("integer", "min({0})", ("integer",)), ("integer", "max({d}{0})", ("integer",)), ("bigint", "max({0})", ("bigint",)),
@@ -96,7 +99,7 @@ AGGREGATES = [
     ("integer", "percentile_disc(0.3) within group (order by {0})", ("integer",)), ("integer", "mode() within group (order by {0})", ("integer",)), ("text", "percentile_disc(0.5) within group (order by {0} desc)", ("text",)), ("double precision", "corr({0}, {1})", ("double precision", "double precision")), ("bigint", "regr_count({0}, {1})", ("double precision", "double precision")), ("bigint", "count({d}({0}, {1}))", ("integer", "text")),
 ]  # fmt: skip
 
-# Window functions that need an order that decides, with {0} as their argument.
+# Window functions that need an ORDER BY which determines the order of all rows, with {0} as their argument.
 RANKED = [
     ("bigint", "row_number()", ()), ("bigint", "rank()", ()), ("bigint", "dense_rank()", ()), ("double precision", "percent_rank()", ()), ("double precision", "cume_dist()", ()), ("integer", "ntile(3)", ()), ("integer", "lag({0})", ("integer",)), ("text", "lead({0}, 2, {1})", ("text", "text")), ("integer", "first_value({0})", ("integer",)), ("text", "last_value({0})", ("text",)), ("date", "nth_value({0}, 2)", ("date",)),
     ("integer", "lag({0}, {1})", ("integer", "smallint")), ("integer", "lead({0}, 1, 0)", ("integer",)), ("numeric", "first_value({0})", ("numeric",)), ("integer", "ntile({0})", ("integer",)), ("text", "nth_value({0}, {1})", ("text", "integer")), ("integer[]", "array_agg({0})", ("integer",)), ("text", "string_agg({0}, '-')", ("text",)), ("timestamp", "lag({0})", ("timestamp",)), ("boolean", "last_value({0})", ("boolean",)),

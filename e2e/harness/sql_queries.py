@@ -1,10 +1,11 @@
-"""Random queries over the tables and views of a data set: FROM, grouping, windows, set operations, WITH, order and LIMIT.
+"""Makes random queries over the tables and views of a data set: FROM, grouping, windows, set operations,
+WITH, order and LIMIT.
 
 Invariants
 1. Where LIMIT, OFFSET or DISTINCT ON choose rows, all output columns are ordered by, so that the choice is the same on every server.
 2. A query knows its output columns and by which of them its rows are ordered (`ordered`).
 
-It does not know how expressions are made, nor servers.
+This module does not know servers, or how expressions are made.
 """
 
 from dataclasses import dataclass, field, replace
@@ -19,7 +20,7 @@ SCALAR_TYPES = ["integer", "integer", "integer", "bigint", "text", "text", "nume
 
 @dataclass
 class Relation:
-    """A table, a view or a subquery as FROM has it: its columns, and those of them that tell its rows apart."""
+    """A table, a view or a subquery in FROM: its columns, and those columns that distinguish its rows."""
 
     name: str
     columns: list
@@ -43,7 +44,7 @@ class Item:
         return all(relation.key for relation in self.aliases.values())
 
     def decides(self):
-        """Columns that tell its rows apart; all of them where no key does."""
+        """Returns the columns that distinguish the rows, or all columns if no key does."""
         found = []
         for alias, relation in self.aliases.items():
             names = relation.key or [name for name, type in relation.columns if is_orderable(type)]
@@ -53,7 +54,8 @@ class Item:
 
 @dataclass
 class Made:
-    """A query with its output; `ordered` are the numbers (from 1) of the columns that its rows are ordered by, in order."""
+    """A query with its output. `ordered` are the numbers (from 1) of the columns by which its rows are
+    ordered, in order."""
 
     node: Node
     columns: list
@@ -82,7 +84,7 @@ class Queries:
     # FROM
 
     def source(self, depth, outer):
-        """One entry of FROM."""
+        """Returns one entry of FROM."""
         roll = self.chance.random()
         if depth > 0 and roll < 0.12:
             return self.derived(depth, outer, lateral=False)
@@ -103,7 +105,7 @@ class Queries:
         return Item(Node(FROM, f"{relation.name} {alias}"), {alias: relation})
 
     def derived(self, depth, outer, lateral):
-        """A subquery in FROM; the columns of `outer` are those it may read when it is lateral."""
+        """Returns a subquery in FROM. If it is lateral, it may read the columns of `outer`."""
         made = self.select(depth - 1, outer if lateral else outer.outer, names=True)
         alias = self.alias("s")
         self.note("lateral" if lateral else "derived table")
@@ -158,14 +160,15 @@ class Queries:
         return Item(Node(FROM, function, self.x.any("text", 1, scope), f", 'b') {alias}(w)"), {alias: Relation(alias, [("w", "text")])})
 
     def joined(self, depth, outer):
-        """A FROM of one entry or of several that are joined."""
+        """Returns a FROM of one entry, or of several joined entries."""
         item = self.source(depth, Scope(outer=outer))
         for _ in range(self.chance.choices([0, 1, 2, 3], [35, 40, 18, 7])[0] if depth > 0 else self.maybe(0.25)):
             item = self.join(item, depth, outer)
         return item
 
     def join(self, left, depth, outer):
-        # A comma binds less than JOIN: the condition of a JOIN behind it could not name what stands before.
+        # A comma binds less than JOIN, so the condition of a JOIN after the comma could not name the entries
+        # before it.
         words = {"join": 30, "left join": 30, "right join": 10, "full join": 12, "cross join": 5, "natural": 3, ",": 10}
         word = "," if left.comma else self.chance.choices(list(words), list(words.values()))[0]
         right = self.right_side(left, word, depth, outer)
@@ -190,7 +193,7 @@ class Queries:
         return Item(node, both, False, filled)
 
     def right_side(self, left, word, depth, outer):
-        """What stands right of a join: a lateral subquery, joins in parentheses, or a source."""
+        """Returns the right side of a join: a lateral subquery, joins in parentheses, or a source."""
         if depth > 0 and word in ("join", "left join", ",", "cross join") and self.maybe(0.2):
             return self.derived(depth, Scope(left.columns(), outer), lateral=True)
         if depth > 0 and self.maybe(0.1):
@@ -201,7 +204,7 @@ class Queries:
         return self.source(depth, Scope(outer=outer))
 
     def join_condition(self, left, right, word, depth, outer):
-        """Mostly an equality of two columns, then perhaps more."""
+        """Returns a join condition: mostly an equality of two columns, and perhaps further conditions."""
         both = Scope(left.columns() + right.columns(), outer, subqueries=self.maybe(0.25))
         parts = []
         if self.maybe(0.8) or word == "full join":
@@ -221,13 +224,14 @@ class Queries:
     # SELECT
 
     def select(self, depth, outer, types=None, names=False, top=False):
-        """A query of one SELECT or of several by set operations; `types` are the output's, where they are asked for."""
+        """Returns a query of one SELECT, or of several by set operations. `types` are the wanted types of its
+        output, if any."""
         if depth > 0 and self.maybe(0.12):
             return self.set_operation(depth, outer, types, names)
         return self.block(depth, outer, types, names, top)
 
     def outputs(self, types, depth, scope, names):
-        """The select list: nodes, and columns as (name, type)."""
+        """Returns the select list: nodes, and columns as (name, type)."""
         wanted = types or self.wanted_types(scope)
         made, columns = [], []
         for at, type in enumerate(wanted):
@@ -237,12 +241,12 @@ class Queries:
         return made, columns
 
     def wanted_types(self, scope):
-        """Types of a select list: of columns at hand, mostly."""
+        """Returns types of a select list, mostly those of columns in scope."""
         held = [type for _, type in (scope.grouped or scope).columns] or SCALAR_TYPES
         return [self.chance.choice(held if self.maybe(0.6) else SCALAR_TYPES) for _ in range(self.chance.choices([1, 2, 3, 4, 6], [20, 35, 25, 15, 5])[0])]
 
     def block(self, depth, outer, types, names, top):
-        """One SELECT with all its clauses."""
+        """Returns one SELECT with all its clauses."""
         item = self.joined(depth, outer) if self.maybe(0.93) else None
         scope = Scope(item.columns() if item else [], outer, decides=item.decides() if item else [])
         scope.unique = bool(item) and item.has_keys()
@@ -272,12 +276,13 @@ class Queries:
 
     @staticmethod
     def columns_filled(item):
-        """The columns that an outer join of this FROM may fill with NULLs."""
+        """Returns the columns that an outer join of this FROM may fill with NULLs."""
         columns = item.columns() if item else []
         return [(name, type) for name, type in columns if name.split(".")[0] in item.filled and type != "json"]
 
     def where(self, scope, filled=()):
-        """A condition on rows: any, or a plain one, as most are, or one that asks about the NULLs of an outer join."""
+        """Returns a condition on rows: any condition, a simple one (most often), or a condition about the
+        NULLs of an outer join."""
         if filled and self.maybe(0.4):
             return option(" where ", self.x.about_nulls(filled, scope))
         usable = any(type != "json" for _, type in scope.columns)
@@ -285,7 +290,7 @@ class Queries:
         return option(" where ", self.x.narrow(scope) if plain_one else self.x.any("boolean", self.chance.choice([1, 2, 3]), scope))
 
     def grouping(self, depth, scope):
-        """GROUP BY with one to three expressions, and the scope behind it."""
+        """Returns GROUP BY with one to three expressions, and the scope after it."""
         count = self.chance.choice([1, 1, 2, 3])
         inner = replace(scope, subqueries=scope.subqueries and self.maybe(0.1))
         keys, computed = [], False
@@ -299,7 +304,7 @@ class Queries:
             fix(key)
             keys.append((key, type))
         form = self.chance.choices(["", "rollup", "cube", "sets"], [75, 8, 6, 11])[0]
-        # PostgreSQL 15 takes a key that it finds to be constant for the same in all sets.
+        # If PostgreSQL 15 finds a key to be constant, it treats it as equal in all grouping sets.
         if computed:
             form = ""
         self.note("group by" if not form else f"grouping {form}")
@@ -316,7 +321,7 @@ class Queries:
         return clause, Scope(columns, scope.outer, grouped=scope, subqueries=depth > 0)
 
     def tail(self, columns, scope, top):
-        """(DISTINCT, ORDER BY with LIMIT, the columns ordered by)"""
+        """Returns (DISTINCT, ORDER BY with LIMIT, the columns of ORDER BY)."""
         orderable = all(is_orderable(type) for _, type in columns)
         distinct = ""
         every = list(range(1, len(columns) + 1))
@@ -329,13 +334,13 @@ class Queries:
             return distinct, plain(option(*clause, self.limit(ties=True)) if self.maybe(0.6) else option(*clause)), every
         if top and orderable and self.maybe(0.2):
             some = self.chance.sample(every, self.chance.randrange(1, len(every) + 1))
-            # Which rows are ties of the last one hangs on no order among them.
+            # Which rows are ties of the last row does not depend on an order among them.
             return distinct, option(" order by ", ", ".join(map(str, some)), self.ties() if self.maybe(0.3) else ""), some
         return distinct, "", []
 
     def ties(self):
         self.note("with ties")
-        # No OFFSET: which of several ties it leaves out hangs on their order.
+        # There is no OFFSET, because it depends on the order of ties which of them it leaves out.
         return option(f" fetch first {self.chance.choice(['0', '1', '2', '3'])} rows with ties")
 
     def limit(self, ties=False):
@@ -352,7 +357,7 @@ class Queries:
         return option(limit)
 
     def distinct_on(self, depth, outer):
-        """DISTINCT ON the first output columns, all of which are ordered by."""
+        """Returns DISTINCT ON with the first output columns. The query is ordered by all of them."""
         self.note("distinct on")
         item = self.joined(depth, outer)
         scope = Scope(item.columns(), outer, subqueries=depth > 0)
@@ -378,7 +383,7 @@ class Queries:
     # Subqueries of expressions
 
     def scalar(self, type, depth, outer):
-        """A query of one column and, mostly, at most one row."""
+        """Returns a query of one column and, mostly, at most one row."""
         roll = self.chance.random()
         outer = outward(outer)
         item = self.joined(min(depth, 1), outer)
@@ -395,7 +400,8 @@ class Queries:
         return Node(QUERY, "select ", self.x.any(type, 1, outer), type=type) if self.maybe(0.7) else Node(QUERY, "select ", made, " from ", item.node, where, type=type)
 
     def correlated(self, scope, outer):
-        """A condition that compares a column within with one around, mostly."""
+        """Returns a condition. Mostly it compares a column of the subquery with a column of the outer
+        query."""
         around = [each for level in levels(outer) for each in level.columns if isinstance(each[0], str)]
         pairs = [(a, b) for a, t in scope.columns for b, u in around if t == u and t != "json"]
         if pairs and self.maybe(0.65):
@@ -418,7 +424,7 @@ class Queries:
         return Node(QUERY, f"select {self.chance.choice(['1', '*', 'null'])} from ", item.node, where, type="exists")
 
     def of_types(self, types, depth, outer):
-        """A query with these output columns."""
+        """Returns a query with these output columns."""
         outer = outward(outer)
         if self.maybe(0.25):
             return self.select(min(depth, 1), outer, types).node
@@ -431,7 +437,7 @@ class Queries:
     # Whole statements
 
     def statement(self, depth):
-        """A query as a statement."""
+        """Returns a query as a statement."""
         roll = self.chance.random()
         if roll < 0.05:
             return self.distinct_on(depth, None)
@@ -445,7 +451,7 @@ class Queries:
         return self.select(depth, None, top=True)
 
     def with_queries(self, depth):
-        """WITH of one or two queries, perhaps a recursive one."""
+        """Returns a WITH of one or two queries, perhaps a recursive one."""
         self.note("with")
         before, parts = list(self.with_names), []
         recursive = self.maybe(0.35)
@@ -465,7 +471,7 @@ class Queries:
         return Made(node, main.columns, main.ordered)
 
     def recursion(self, name):
-        """A query that counts, and carries a value along."""
+        """Returns a recursive query that counts, and passes on a value."""
         self.note("with recursive")
         type = self.chance.choice(["integer", "text", "numeric", "boolean"])
         word = self.chance.choice(["union all", "union"])
@@ -486,7 +492,8 @@ def is_literal(node):
 
 
 def outward(scope):
-    """A scope as the subqueries within it see it: of the expressions of GROUP BY only plain columns can be named there."""
+    """Returns the scope that subqueries see. Of the expressions of GROUP BY, subqueries can name only plain
+    columns."""
     if not scope.grouped:
         return replace(scope, windows=False) if scope.windows else scope
     names = [(key.parts[1].parts[0], type) for key, type in scope.columns if not isinstance(key, str)]
@@ -504,7 +511,8 @@ def signature(columns):
 
 
 def fix(node):
-    """Literals of an expression that stands in two places are the same text in both, never a parameter."""
+    """Makes the literals of an expression that is used at two places the same text at both, and never a
+    parameter."""
     from .sql_tree import literals
 
     for each in literals(node):

@@ -1,8 +1,10 @@
-"""SQL as a tree that knows which of its parts can go, so that a statement which shows a fault can be made smaller.
+"""Represents SQL as a tree that knows which of its parts can be left out. So a statement that shows a fault
+can be made smaller.
 
-A node is a list of parts, texts and nodes, and a kind: an expression may give way to a smaller one of its type, an option may become empty, a
-list may lose members. Nodes may be shared (an expression of GROUP BY and its use), then both change. It does not know what a statement means:
-a smaller one may well be wrong, and whoever tries it sees that.
+A node is a list of parts (texts and nodes) and a kind. An expression may be replaced by a smaller one of its
+type, an option may become empty, and a list may lose members. Nodes may be shared, such as an expression of
+GROUP BY and its use. Then both change together. This module does not know what a statement means. A smaller
+statement may be wrong, and the caller finds this when it runs the statement.
 """
 
 from dataclasses import dataclass, field
@@ -11,7 +13,8 @@ EXPRESSION, OPTION, LIST, QUERY, FROM, PLAIN, LITERAL = "expression", "option", 
 
 
 class Node:
-    """A part of a statement. `least` is how many members a list must keep, `joiner` stands between them."""
+    """A part of a statement. `least` is the number of members that a list must keep, and `joiner` is the text
+    between them."""
 
     __slots__ = ("parts", "kind", "type", "joiner", "least")
 
@@ -47,7 +50,8 @@ def plain(*parts):
 
 @dataclass
 class Parameters:
-    """Which literals of a statement are sent beside it. `choose` says how one is written: with its number and type, or None for in the text."""
+    """The literals of a statement that are sent as parameters. `choose` says how a literal is written: with
+    its number and type, or None if it stays in the text."""
 
     choose: object
     sent: list = field(default_factory=list)
@@ -64,7 +68,7 @@ class Parameters:
 
 
 def render(node, parameters=None):
-    """The text of a statement; literals that `parameters` chooses become $1 and so on."""
+    """Returns the text of a statement. Literals that `parameters` chooses become $1 and so on."""
     out = []
     _render(node, out, parameters)
     return "".join(out)
@@ -83,7 +87,7 @@ def _render(node, out, parameters):
 
 
 def walk(node):
-    """All nodes below and with this one, each once, outer ones first."""
+    """Returns this node and all nodes below it, each once, outer nodes first."""
     seen, todo = set(), [node]
     while todo:
         each = todo.pop()
@@ -99,14 +103,15 @@ def literals(node):
 
 
 def simplest(type):
-    """What an expression of this type can give way to, the simplest first."""
+    """Returns expressions that can replace an expression of this type, the simplest first."""
     from . import sql_values
 
     return [sql_values.null(type), sql_values.plain_value(type)]
 
 
 def smaller_forms(node):
-    """Ways to make this one node smaller, as lists of parts (and for a literal none), boldest first."""
+    """Returns ways to make this one node smaller, as lists of parts, the smallest result first. A literal has
+    none."""
     if node.kind == OPTION and node.parts:
         yield []
     if node.kind == LIST:
@@ -138,7 +143,7 @@ def fewer_members(node):
 
 
 def shrink(root, still_wrong, tries_max=1500):
-    """Makes the tree smaller in place as long as `still_wrong()` holds; returns how many tries that took."""
+    """Makes the tree smaller in place, as long as `still_wrong()` is true. Returns the number of tries."""
     tries, changed = 0, True
     while changed and tries < tries_max:
         changed = False

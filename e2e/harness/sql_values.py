@@ -1,6 +1,7 @@
-"""Types, and values of them that are few, awkward or extreme: as literals of a statement, as rows, and as parameters in text and binary.
+"""Makes a few unusual and extreme values of each type: as literals of a statement, as rows, and as parameters
+in text and binary.
 
-It does not know statements or servers.
+This module does not know statements or servers.
 """
 
 import datetime
@@ -20,7 +21,7 @@ ELEMENTS = {array: element for element, array in ARRAYS.items()}
 STRINGS = ("text", "character varying(5)", "character(3)")
 INTEGERS = ("smallint", "integer", "bigint")
 UNORDERED = ("json",)
-# The types of columns, with how often each is chosen; expressions have fewer names for the same.
+# The types of columns, and how often each is chosen. Expressions use fewer names for the same types.
 COLUMN_TYPES = {
     "integer": 12, "bigint": 4, "smallint": 3, "text": 8, "character varying(5)": 2, "character(3)": 2, "boolean": 5, "double precision": 3,
     "real": 2, "numeric(8,2)": 3, "numeric": 2, "date": 3, "timestamp": 3, "timestamptz": 2, "time": 2, "interval": 2, "uuid": 1, "bytea": 1,
@@ -82,7 +83,7 @@ def quoted(text):
 
 
 def text_of(type, value, bare=False):
-    """A constant as it stands in a statement; `bare` without its type where PostgreSQL needs none."""
+    """Returns a constant as a statement has it. With `bare`, it has no type if PostgreSQL needs none."""
     if value is None:
         return "NULL" if bare else f"NULL::{type}"
     if type == "boolean":
@@ -104,13 +105,13 @@ def plain_value(type):
 
 
 class Values:
-    """Draws values; `extremes` is how often an extreme one is."""
+    """Draws random values. `extremes` is the share of extreme values."""
 
     def __init__(self, chance, extremes=0.03, nulls=0.15):
         self.chance, self.extremes, self.nulls = chance, extremes, nulls
 
     def value(self, type, null_too=True):
-        """The text of a value, or None for NULL."""
+        """Returns the text of a value, or None for NULL."""
         roll = self.chance.random()
         if null_too and roll < self.nulls:
             return None
@@ -128,7 +129,7 @@ WIDTHS = {21: "!h", 23: "!i", 20: "!q", 700: "!f", 701: "!d"}
 
 
 def binary(type, value):
-    """The binary form of a parameter, or None where the text is sent."""
+    """Returns the binary form of a parameter, or None if the text is sent."""
     oid = OIDS[type]
     try:
         if oid in WIDTHS:

@@ -1,11 +1,13 @@
-"""What the programs in e2e/harness/python_* share: numbered steps, each caught and printed, and an exit code."""
+"""Runs the steps of the programs e2e/harness/python_*: catches the error of each step, prints its result, and
+sets the exit code."""
 
 import sys
 import traceback
 
 
 def run(steps, *arguments):
-    """Calls each step; exits with 1 if one failed. What a step returns is printed behind ` = `, to be compared with PostgreSQL's."""
+    """Calls each step. Exits with 1 if one failed. The result of a step is printed after ` = `, and is
+    compared with PostgreSQL's."""
     failed = 0
     for step in steps:
         try:

@@ -4,14 +4,14 @@ from . import load, wire
 
 
 class Tally:
-    """What all steps of a script came to."""
+    """The results of all steps of a script."""
 
     def __init__(self):
         self.failures = []
         self.count = 0
 
     def step(self, name, act):
-        """Runs `act`; what it returns is printed beside the name. Returns whether it passed."""
+        """Runs `act`, and prints its result after the name. Returns whether the step passed."""
         self.count += 1
         try:
             said = act()

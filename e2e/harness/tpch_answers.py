@@ -1,12 +1,13 @@
-"""Compares the rows of a TPC-H query with those of a peer."""
+"""Compares the rows of a TPC-H query with those of another database."""
 
 from decimal import Decimal, InvalidOperation
 
-DIGITS = Decimal("1e-9")  # of what a peer computes in double precision
+DIGITS = Decimal("1e-9")  # for values that the other database computes in double precision
 
 
 def difference(rows, answer):
-    """What differs, as a text; None if nothing does. `exact` of the answer is one truth for all columns or one for each."""
+    """Returns the difference as a text, or None if there is none. `exact` of the answer is one flag for all
+    columns, or a list with one flag for each column."""
     wanted, exact = answer["rows"], answer["exact"]
     if len(rows) != len(wanted):
         return f"{len(rows)} rows, not {len(wanted)}"

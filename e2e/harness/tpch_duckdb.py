@@ -1,7 +1,8 @@
 """Runs queries in DuckDB over generated files. Reads a request as JSON, writes the rows of each query as JSON.
 
-Runs in the environment of e2e/requirements.txt. Numbers are written as text; `exact` says of each column whether it is,
-`seconds` the least time of `rounds` runs. DuckDB keeps the tables in memory.
+Runs in the environment of e2e/requirements.txt. Numbers are written as text. `exact` says for each column
+whether its numbers are exact, and `seconds` is the least time of `rounds` runs. DuckDB keeps the tables in
+memory.
 """
 
 import json
@@ -16,7 +17,7 @@ def shown(value):
 
 
 def timed(connection, text, rounds):
-    """The cursor's description, its rows, and the least seconds of some runs."""
+    """Returns the cursor's description, its rows, and the least seconds of some runs."""
     best = None
     for _ in range(rounds):
         began = time.monotonic()

@@ -1,6 +1,8 @@
-"""A small PostgreSQL wire client on the standard library, for tests that must see every message.
+"""A small client for PostgreSQL's wire protocol, with the standard library only, for tests that must see
+every message.
 
-It speaks protocol 3.0 without TLS, text formats only, and proves passwords by SCRAM-SHA-256. It does not know what server it talks to.
+The client speaks protocol 3.0 without TLS, uses text formats only, and proves passwords by SCRAM-SHA-256.
+This module does not know which server it talks to.
 """
 
 import socket
@@ -19,11 +21,11 @@ class ServerError(Exception):
 
 
 class ConnectionLost(Exception):
-    """The server closed the connection or can't be reached."""
+    """The server has closed the connection, or cannot be reached."""
 
 
 def message(kind, body=b""):
-    """One framed message; `kind` is b"" for start-up packets."""
+    """Returns one message with its length. `kind` is b"" for start-up packets."""
     return kind + struct.pack("!i", len(body) + 4) + body
 
 
@@ -56,7 +58,7 @@ class Connection:
             raise ConnectionLost(str(error)) from error
 
     def receive(self):
-        """The next message as (kind, body)."""
+        """Returns the next message as (kind, body)."""
         header = self._exactly(5)
         (length,) = struct.unpack("!i", header[1:])
         return header[:1], self._exactly(length - 4)
@@ -74,7 +76,7 @@ class Connection:
         return taken
 
     def _until_ready(self):
-        """Reads to ReadyForQuery; returns (rows, tags) and raises the first error."""
+        """Reads to ReadyForQuery. Returns (rows, tags), and raises the first error."""
         rows, tags, failure = [], [], None
         while True:
             kind, body = self.receive()
@@ -112,21 +114,22 @@ class Connection:
             self.send(message(b"p", self.proof.last(body[4:])))
 
     def query(self, sql):
-        """Simple protocol: all rows of all statements, as lists of text or None."""
+        """Runs a text by the simple protocol. Returns all rows of all statements, as lists of text or
+        None."""
         self.send(message(b"Q", cstring(sql)))
         return self._until_ready()[0]
 
     def tags(self, sql):
-        """Simple protocol: the command tags."""
+        """Runs a text by the simple protocol. Returns the command tags."""
         self.send(message(b"Q", cstring(sql)))
         return self._until_ready()[1]
 
     def scalar(self, sql):
-        """The first column of the first row, as text."""
+        """Returns the first column of the first row, as text."""
         return self.query(sql)[0][0]
 
     def execute(self, sql, *parameters):
-        """Extended protocol, unnamed statement, text parameters."""
+        """Runs the unnamed statement by the extended protocol, with text parameters."""
         self.send(extended(sql, parameters) + message(b"S"))
         return self._until_ready()[0]
 
@@ -139,7 +142,7 @@ class Connection:
 
 
 def extended(sql, parameters):
-    """Parse, Bind, Describe and Execute of the unnamed statement, without Sync."""
+    """Returns the messages Parse, Bind, Describe and Execute of the unnamed statement, without Sync."""
     bind = b"\0\0" + struct.pack("!hh", 0, len(parameters))
     for value in parameters:
         text = None if value is None else str(value).encode()
