@@ -19,6 +19,7 @@ use crate::catalog::{CatalogState, Kept, ObjectChange, Table, TableDef, TableId}
 use crate::context::Loser;
 use crate::error::Result;
 use crate::ids::{Owner, TxnId};
+use crate::leaf_facts::LeafFacts;
 use crate::partitions::Partitions;
 use crate::purge_queue::PurgeState;
 use crate::registry::Registry;
@@ -78,6 +79,8 @@ pub(crate) struct Core {
     /// Stripes by unique key: checking and inserting a key are one atomic step.
     pub(crate) unique: Stripes,
     pub(crate) counters: Counters,
+    /// What scans have found out about leaves by columns.
+    pub(crate) leaf_facts: LeafFacts,
     /// Transaction ids below this are durably reserved.
     pub(crate) id_limit: AtomicU64,
     pub(crate) engines: Vec<Box<dyn TableEngine>>,

@@ -34,6 +34,8 @@ pub struct LeafCounts {
     pub mixed: u64,
     /// The number of leaves without rows that were passed by columns.
     pub by_rows: u64,
+    /// The number of leaves that were passed by, because the bounds of conditions rule out their rows.
+    pub skipped: u64,
     /// The number of rows that were passed one by one, each as a whole.
     pub whole_rows: u64,
 }
@@ -43,6 +45,7 @@ impl AddAssign for LeafCounts {
         self.by_columns += other.by_columns;
         self.mixed += other.mixed;
         self.by_rows += other.by_rows;
+        self.skipped += other.skipped;
         self.whole_rows += other.whole_rows;
     }
 }

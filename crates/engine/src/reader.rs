@@ -15,6 +15,7 @@ use crate::catalog::{IndexId, Table};
 use crate::context::Context;
 use crate::error::Result;
 use crate::in_memory::MemoryStore;
+use crate::leaf_facts::LeafBounds;
 use crate::leaf_rows::{LeafCounts, OnShown};
 use crate::paged::PagedStore;
 use crate::row::RowRef;
@@ -124,16 +125,18 @@ impl Reader {
     }
 
     /// As `scan`, but rows that lie by columns are passed together, in the order of the primary key. The
-    /// index of `spec` is `Primary`. Returns how the leaves were read.
+    /// index of `spec` is `Primary`. The scan may leave out rows that are not within all `bounds`. Returns
+    /// how the leaves were read.
     ///
     /// Errors: the table is not of the engine `paged`.
     pub fn scan_leaves(
         &mut self,
         table: &Table,
         spec: &ScanSpec<'_>,
+        bounds: &[LeafBounds],
         on_shown: &mut OnShown<'_>,
     ) -> Result<LeafCounts> {
-        PagedStore::needed(table)?.read_leaves(&mut self.cx, spec, on_shown)
+        PagedStore::needed(table)?.read_leaves(&mut self.cx, spec, bounds, on_shown)
     }
 
     /// As `Transaction::place`.

@@ -25,6 +25,7 @@ use crate::core::{Core, Counters, Stripes};
 use crate::error::{Error, Result};
 use crate::ids::TreeAddress;
 use crate::in_memory::MemoryEngine;
+use crate::leaf_facts::LeafFacts;
 use crate::paged::{PagedEngine, PagedStore, roll_back};
 use crate::partitions::Partitions;
 use crate::purge_queue::{Finished, PurgeState};
@@ -132,6 +133,7 @@ fn assemble(
         rows: Stripes::new(),
         unique: Stripes::new(),
         counters: Counters::default(),
+        leaf_facts: LeafFacts::default(),
         id_limit: AtomicU64::new(info.next_txn.get()),
         engines: table_engines(),
         partitions: Partitions::default(),

@@ -367,9 +367,10 @@ impl Batches {
         let Batches { scan, reader, at, resume, .. } = self;
         let spec = range.spec(scan.index, None);
         let mut read = LeafRead::new(&scan.filter, &scan.columns, builders, wanted_and_limit);
-        let mut leaves = LeafCounts::default();
+        let (mut leaves, bounds) = (LeafCounts::default(), scan.filter.bounds());
         scan.around.checking(|check| {
-            leaves = reader.scan_leaves(&scan.table, &spec, &mut |shown| Ok(read.take(&shown, check)))?;
+            leaves =
+                reader.scan_leaves(&scan.table, &spec, bounds, &mut |shown| Ok(read.take(&shown, check)))?;
             Ok(())
         })?;
         if let Some(counts) = &scan.counts {

@@ -6,7 +6,9 @@
 //!    before a condition that can fail. If a test can fail for a row, `eval::Expr` evaluates the whole filter
 //!    for this row.
 
-use varve_engine::{DAY_US, Datum, LeafColumn, LeafRows, NumericRef, RowRef, Value, lifted};
+use varve_engine::{
+    DAY_US, Datum, LeafBounds, LeafColumn, LeafNumber, LeafRows, NumericRef, RowRef, Value, lifted,
+};
 use varve_sql::general::{CmpOp, Expr, Left, Like, Ty, Typed, conjuncts, joined, like_matches};
 
 use crate::failing::may_fail;
@@ -18,6 +20,8 @@ pub struct Sieve {
     whole: Option<Expr>,
     /// Fast tests for conditions of the filter. No condition before them can fail.
     tests: Vec<Test>,
+    /// Bounds of columns. A row outside does not pass, and no test before can fail for it.
+    bounds: Box<[LeafBounds]>,
     /// The conditions of the filter without a fast test.
     rest: Option<Expr>,
 }
@@ -54,7 +58,14 @@ impl Sieve {
                 }
             }
         }
-        Sieve { whole, tests, rest: joined(rest) }
+        let bounds = tests.iter().take_while(|test| !test.can_fail()).filter_map(Test::bounds).collect();
+        Sieve { whole, tests, bounds, rest: joined(rest) }
+    }
+
+    /// Returns bounds of columns. All rows that pass are within them, and none that is outside causes an
+    /// error.
+    pub fn bounds(&self) -> &[LeafBounds] {
+        &self.bounds
     }
 
     /// Returns the filter.
@@ -236,6 +247,39 @@ fn is_text(ty: Ty) -> bool {
 }
 
 impl Test {
+    /// Whether the test can fail for a row.
+    fn can_fail(&self) -> bool {
+        match self {
+            Test::Day(..) => true,
+            Test::Any(branches) => branches.iter().flatten().any(Test::can_fail),
+            _ => false,
+        }
+    }
+
+    /// The bounds within which the column is if the test holds.
+    fn bounds(&self) -> Option<LeafBounds> {
+        let whole = |unscaled: i64| Some(LeafNumber { unscaled, scale: 0 });
+        let (column, op, value) = match self {
+            Test::Word(column, op, value) => (*column, *op, whole(*value)?),
+            Test::Number(column, op, (unscaled, scale)) => {
+                let value = LeafNumber { unscaled: *unscaled, scale: *scale };
+                (*column, *op, value.has_bounds().then_some(value)?)
+            }
+            Test::AnyWord(column, words) => {
+                let (low, high) = (whole(*words.first()?), whole(*words.last()?));
+                return Some(LeafBounds { column: *column, low, high });
+            }
+            _ => return None,
+        };
+        let (low, high) = match op {
+            CmpOp::Eq => (Some(value), Some(value)),
+            CmpOp::Lt | CmpOp::Le => (None, Some(value)),
+            CmpOp::Gt | CmpOp::Ge => (Some(value), None),
+            CmpOp::Ne => return None,
+        };
+        Some(LeafBounds { column, low, high })
+    }
+
     /// The column, if the test reads only one.
     fn column(&self) -> Option<usize> {
         match self {

@@ -10,7 +10,7 @@
 
 use std::ops::Bound;
 
-use varve_pager::{Access, Pager};
+use varve_pager::{Access, Lsn, PageId, Pager};
 
 use super::descend::ChildChoice;
 use super::{Tree, TreeResult};
@@ -132,6 +132,11 @@ impl Scan {
         NodeRef::new(&self.page)
     }
 
+    /// Whether the current batch has all entries of its leaf.
+    pub(crate) fn has_whole_leaf(&self) -> bool {
+        self.first == 0 && self.len == self.leaf().len()
+    }
+
     /// Newest transaction that changed the leaf of the current batch (secondary trees).
     pub fn newest_txn(&self) -> u64 {
         if self.page.is_empty() { 0 } else { NodeRef::new(&self.page).newest_txn() }
@@ -169,6 +174,13 @@ impl Scan {
             self.page.clear();
             self.page.extend_from_slice(leaf);
         }
+    }
+
+    /// Goes on behind a leaf without its entries.
+    fn pass_by(&mut self, leaf: &[u8]) {
+        (self.first, self.len) = (0, 0);
+        self.leaves += 1;
+        self.advance(NodeRef::new(leaf), false);
     }
 
     /// The first slot of a forward scan.
@@ -282,6 +294,27 @@ impl Tree {
             scan.take(&leaf);
         }
         Ok(scan.len > 0)
+    }
+
+    /// As `next_batch`, but goes on by one leaf only, and passes it by if `is_passed_by` says so. It gets the
+    /// page and its LSN. The batch is empty if the leaf was passed by, or has no entry within the bounds.
+    pub(crate) fn next_leaf(
+        &self,
+        pager: &Pager,
+        scan: &mut Scan,
+        is_passed_by: &mut dyn FnMut(PageId, Lsn) -> bool,
+    ) -> TreeResult<bool> {
+        scan.len = 0;
+        if scan.next == Next::Done {
+            return Ok(false);
+        }
+        self.read_ahead(pager, scan)?;
+        let leaf = self.latch_leaf_s(pager, scan.target(), scan.access())?;
+        match is_passed_by(leaf.id(), leaf.lsn()) {
+            true => scan.pass_by(&leaf),
+            false => scan.take(&leaf),
+        }
+        Ok(true)
     }
 
     /// Reads the next leaves of a long scan together, up to the one in which the scan ends. No latch is held

@@ -187,8 +187,11 @@ impl Run {
             })
             .unwrap();
         let mut by_leaves = Vec::new();
-        let scanned =
-            session.txn.reader().scan_leaves(&table, &ScanSpec { reverse, ..ScanSpec::ALL }, &mut |shown| {
+        let scanned = session.txn.reader().scan_leaves(
+            &table,
+            &ScanSpec { reverse, ..ScanSpec::ALL },
+            &[],
+            &mut |shown| {
                 match shown {
                     Shown::Row(_, row) => by_leaves.push(check_row(row)),
                     Shown::Leaf(rows) => {
@@ -197,7 +200,8 @@ impl Run {
                     }
                 }
                 Ok(std::ops::ControlFlow::Continue(()))
-            });
+            },
+        );
         scanned.unwrap();
         assert_eq!(by_leaves, found);
         if reverse {

@@ -9,8 +9,9 @@ use std::sync::Arc;
 use crate::common::Random;
 use crate::database::*;
 use varve_engine::{
-    Change, ColumnSource, ColumnType, Database, Datum, Isolation, LeafCounts, LeafLayout, NewTable, Numeric,
-    PrimaryKey, Reader, RowImage, ScanSpec, Shown, StorageOptions, Table, TableDef, Transaction, Value,
+    Change, ColumnSource, ColumnType, Database, Datum, Isolation, LeafBounds, LeafCounts, LeafLayout,
+    LeafNumber, NewTable, Numeric, PrimaryKey, Reader, RowImage, ScanSpec, Shown, StorageOptions, Table,
+    TableDef, Transaction, Value,
 };
 
 const ROWS: i32 = 2000;
@@ -61,7 +62,7 @@ fn append(shown: &Shown<'_>, lines: &mut Vec<Line>) {
 /// The rows of a scan of leaves, and how it has read the leaves.
 fn by_leaves(reader: &mut Reader, table: &Table, spec: &ScanSpec<'_>) -> (Vec<Line>, LeafCounts) {
     let mut lines = Vec::new();
-    let counts = reader.scan_leaves(table, spec, &mut |shown| {
+    let counts = reader.scan_leaves(table, spec, &[], &mut |shown| {
         append(&shown, &mut lines);
         Ok(ControlFlow::Continue(()))
     });
@@ -76,7 +77,7 @@ fn in_parts(random: &mut Random, reader: &mut Reader, table: &Table) -> Vec<Line
         let wanted = lines.len() + 1 + random.below(300);
         let mut is_stopped = false;
         let spec = ScanSpec { lower, ..ScanSpec::ALL };
-        let scanned = reader.scan_leaves(table, &spec, &mut |shown| {
+        let scanned = reader.scan_leaves(table, &spec, &[], &mut |shown| {
             let before = lines.len();
             append(&shown, &mut lines);
             if lines.len() < wanted {
@@ -119,16 +120,80 @@ fn compared(random: &mut Random, txn: &mut Transaction, def: &TableDef) -> (Leaf
     (counts, lines)
 }
 
+/// Compares scans with bounds of columns in the statement that runs. They may leave out rows outside of the
+/// bounds, but no others. Returns how many leaves the scans have passed by.
+fn bounded(random: &mut Random, txn: &mut Transaction, def: &TableDef, pairs: usize) -> u64 {
+    let table = txn.table(def).unwrap();
+    let mut reader = txn.reader();
+    let mut skipped = 0;
+    for _ in 0..pairs {
+        let column = [0, 0, 1, 5, 6, 7][random.below(6)];
+        let word = match column {
+            0 => random.below(ROWS as usize) as i64,
+            1 => random.next() as i64,
+            5 => random.next() as i64 >> 30,
+            6 => random.next() as i64 % 9000,
+            _ => random.next() as i64 % (1 << 16),
+        };
+        let scale = if column == 5 { [0, 2, 5][random.below(3)] } else { 0 };
+        let low = LeafNumber { unscaled: word, scale };
+        let high = LeafNumber { unscaled: word.saturating_add(random.below(50) as i64), scale };
+        let (low, high) = [(Some(low), None), (None, Some(low)), (Some(low), Some(high))][random.below(3)];
+        let bounds = [LeafBounds { column, low, high }];
+        let is_within = |row: &varve_engine::RowRef<'_>| {
+            let value = row.get(column);
+            // NaN is above all numbers.
+            let Some(value) = LeafNumber::of(&value) else { return !value.is_null() && high.is_none() };
+            let lifted = |n: LeafNumber| i128::from(n.unscaled) * 10i128.pow(u32::from(18 - n.scale));
+            low.is_none_or(|low| lifted(low) <= lifted(value))
+                && high.is_none_or(|high| lifted(value) <= lifted(high))
+        };
+        let mut expected = Vec::new();
+        let scanned = reader.scan(&table, &ScanSpec::ALL, &mut |key, row| {
+            expected.extend(is_within(&row).then(|| key.to_vec()));
+            Ok(ControlFlow::Continue(()))
+        });
+        scanned.unwrap();
+        for reverse in [false, true] {
+            let mut found = Vec::new();
+            let (mut key, mut spare) = (Vec::new(), Vec::new());
+            let spec = ScanSpec { reverse, ..ScanSpec::ALL };
+            let counts = reader.scan_leaves(&table, &spec, &bounds, &mut |shown| {
+                match shown {
+                    Shown::Row(key, row) => found.extend(is_within(&row).then(|| key.to_vec())),
+                    Shown::Leaf(rows) => {
+                        for (position, number) in rows.numbers().iter().enumerate() {
+                            rows.copy_key(position, &mut key);
+                            found.extend(is_within(&rows.row(*number, &mut spare)).then(|| key.clone()));
+                        }
+                    }
+                }
+                Ok(ControlFlow::Continue(()))
+            });
+            if reverse {
+                found.reverse();
+            }
+            assert_eq!(found, expected, "{bounds:?}");
+            skipped += counts.unwrap().skipped;
+        }
+    }
+    skipped
+}
+
 /// The values of a row; a fifth of them are NULL, and few rows need an overflow chain.
 fn values(random: &mut Random, id: i32) -> Vec<Value> {
     let word = random.next() as i64;
     let long = if random.below(100) == 0 { 900 } else { 3 };
+    let number = match random.below(40) {
+        0 => Numeric::nan(),
+        n => Numeric::from_unscaled(word >> 30, [0, 2, 7][n % 3]),
+    };
     let all = [
         Value::Int8(word),
         Value::Text(format!("{id}é").repeat(random.below(4) * long)),
         Value::Float8(word as f64 / 8.0),
         Value::Bool(word % 2 == 0),
-        Value::Numeric(Numeric::from_unscaled(word >> 30, 2)),
+        Value::Numeric(number),
         Value::Date(word as i32 % 9000),
         Value::Int2(word as i16),
         Value::Text(String::new()),
@@ -221,8 +286,11 @@ fn leaves_give_the_rows_of_each_snapshot_during_changes() {
     for seed in 0..4 {
         let mut random = Random::new(seed);
         let (database, mut def) = built(&mut random);
-        let mut mixed = 0;
+        let (mut mixed, mut skipped) = (0, 0);
         for _ in 0..3 {
+            // The floor passes by the transaction that has built the leaves.
+            database.tick().unwrap();
+            skipped += bounded(&mut random, &mut begin(&database, RC), &def, 8);
             let isolation = if seed % 2 == 0 { RR } else { Isolation::Serializable };
             let mut old = begin(&database, isolation);
             let (_, before) = compared(&mut random, &mut old, &def);
@@ -237,6 +305,8 @@ fn leaves_give_the_rows_of_each_snapshot_during_changes() {
                 txn.start_statement();
                 mixed += compared(&mut random, &mut txn, &def).0.mixed;
                 compared(&mut random, &mut begin(&database, RC), &def);
+                skipped += bounded(&mut random, &mut txn, &def, 3);
+                skipped += bounded(&mut random, &mut begin(&database, RC), &def, 3);
                 if random.below(4) == 0 {
                     txn.rollback().unwrap()
                 } else {
@@ -246,6 +316,7 @@ fn leaves_give_the_rows_of_each_snapshot_during_changes() {
                 old.start_statement();
                 let (_, now) = compared(&mut random, &mut old, &def);
                 assert!(now == before, "the snapshot has changed");
+                skipped += bounded(&mut random, &mut old, &def, 3);
             }
             old.rollback().unwrap();
             database.tick().unwrap();
@@ -254,8 +325,40 @@ fn leaves_give_the_rows_of_each_snapshot_during_changes() {
             }
         }
         assert!(mixed > 0, "no leaf had rows of both kinds");
+        assert!(skipped > 0, "no leaf was passed by");
         is_sound(&database);
     }
+}
+
+/// The key ascends from leaf to leaf, so bounds of the key rule out almost all leaves.
+#[test]
+fn leaves_outside_of_the_bounds_are_passed_by() {
+    let mut random = Random::new(7);
+    let (database, def) = built(&mut random);
+    // The floor passes by the transaction that has built the leaves.
+    database.tick().unwrap();
+    let mut txn = begin(&database, RC);
+    let table = txn.table(&def).unwrap();
+    let number = |unscaled| Some(LeafNumber { unscaled, scale: 0 });
+    let bounds = [LeafBounds { column: 0, low: number(500), high: number(510) }];
+    let mut reader = txn.reader();
+    let mut counted = || {
+        let mut rows = 0;
+        let counts = reader.scan_leaves(&table, &ScanSpec::ALL, &bounds, &mut |shown| {
+            rows += match shown {
+                Shown::Row(..) => 1,
+                Shown::Leaf(leaf) => leaf.numbers().len(),
+            };
+            Ok(ControlFlow::Continue(()))
+        });
+        (counts.unwrap(), rows)
+    };
+    let (first, all) = counted();
+    let (second, few) = counted();
+    assert_eq!(first.skipped, 0);
+    // Leaves with rows in overflow chains are always read.
+    let settled = first.by_columns;
+    assert!(settled > 5 && second.skipped + 2 >= settled && few < all, "{first:?} {second:?}");
 }
 
 #[test]
@@ -290,7 +393,7 @@ fn serializable_knows_what_a_scan_of_leaves_has_read() {
         let table = txn.table(&def).unwrap();
         let mut reader = txn.reader();
         let mut count = 0;
-        let scanned = reader.scan_leaves(&table, &ScanSpec::ALL, &mut |shown| {
+        let scanned = reader.scan_leaves(&table, &ScanSpec::ALL, &[], &mut |shown| {
             let Shown::Leaf(rows) = shown else { panic!("a row by itself") };
             count += rows.numbers().len();
             Ok(if count > 500 { ControlFlow::Break(1) } else { ControlFlow::Continue(()) })

@@ -111,6 +111,8 @@ fn tables() -> Arc<SqlDatabase> {
     assert_eq!(filled, ["= INSERT 0 5000"]);
     // Builds the leaves anew, so that all rows are in columns.
     assert_eq!(both(&mut session, "vacuum full {t}"), ["= VACUUM"]);
+    // The floor passes by the transactions that wrote the rows, so scans remember facts about leaves.
+    database.engine().tick().unwrap();
     database
 }
 
@@ -139,7 +141,9 @@ fn random_queries_give_the_same_rows() {
         "insert into {t} (id, s, t) select x, 1, repeat('long', 1000) from generate_series(6000, 6010) x",
     ] {
         assert!(both(&mut session, change)[0].starts_with("= "), "{change}");
-        run(&mut session, &mut random, 60);
+        run(&mut session, &mut random, 30);
+        database.engine().tick().unwrap();
+        run(&mut session, &mut random, 30);
     }
     assert!(rows > 20_000 && errors > 3, "{rows} rows, {errors} errors");
     assert_eq!(both(&mut session, "alter table {t} add e int default 5, drop g"), ["= ALTER TABLE"]);
@@ -187,19 +191,22 @@ fn explain_analyze_shows_how_leaves_were_read() {
         rest.split_whitespace().next().unwrap().parse().unwrap()
     };
     let counts = |shown: &str| {
-        ["by columns=", "mixed=", "by rows=", "Whole Rows Read: "].map(|what| count(shown, what))
+        ["by columns=", "mixed=", "by rows=", "skipped=", "Whole Rows Read: "].map(|what| count(shown, what))
     };
     let fast = "select a from p where b < 500";
-    let [by_columns, mixed, by_rows, whole] = counts(&analyzed(&mut session, fast));
-    assert!(by_columns > 30 && mixed == 0 && by_rows == 0 && whole == 0);
+    let [by_columns, mixed, by_rows, skipped, whole] = counts(&analyzed(&mut session, fast));
+    assert!(by_columns > 30 && mixed == 0 && by_rows == 0 && skipped == 0 && whole == 0);
+    // Now the least and greatest values of `b` are known.
+    let [read, _, _, skipped, _] = counts(&analyzed(&mut session, fast));
+    assert!(read + skipped == by_columns && skipped > by_columns / 2, "{read} leaves, {skipped} skipped");
     // Whole rows are read only if the fast tests leave them.
     let slow = "select a from p where id <= 1000 and s < -100 and length(t) > 2";
-    let [few, _, _, whole] = counts(&analyzed(&mut session, slow));
+    let [few, _, _, _, whole] = counts(&analyzed(&mut session, slow));
     assert!(few < by_columns / 3 && (100..300).contains(&whole), "{few} leaves, {whole} rows");
     lines(&mut session, "update p set t = t || 'a longer text' where id in (50, 51)");
     let shown = analyzed(&mut session, fast);
-    let [still, mixed, _, whole] = counts(&shown);
-    assert!(still > by_columns - 3 && mixed >= 1 && whole >= 2, "{shown}");
+    let [still, mixed, _, skipped, whole] = counts(&shown);
+    assert!(still + skipped > by_columns - 3 && mixed >= 1 && whole >= 2, "{shown}");
     let json = lines(&mut session, &format!("explain (analyze, format json) {fast}")).join("\n");
     assert!(json.contains("\"Leaves by Columns\": ") && json.contains("\"Whole Rows Read\": 2"), "{json}");
 }

@@ -241,10 +241,11 @@ fn after(step: &Step, actual: &Actual, options: &Options) -> Fields {
         fields.push(plain("Rows Removed by Filter", removed));
     }
     if actual.leaves != LeafCounts::default() {
-        let LeafCounts { by_columns, mixed, by_rows, whole_rows } = actual.leaves;
+        let LeafCounts { by_columns, mixed, by_rows, skipped, whole_rows } = actual.leaves;
         fields.push(plain("Leaves by Columns", by_columns));
         fields.push(plain("Leaves Mixed", mixed));
         fields.push(plain("Leaves by Rows", by_rows));
+        fields.push(plain("Leaves Skipped", skipped));
         fields.push(plain("Whole Rows Read", whole_rows));
     }
     if actual.spilled_bytes > 0 {

@@ -127,8 +127,9 @@ impl Text<'_> {
         if *leaves == LeafCounts::default() {
             return;
         }
-        let LeafCounts { by_columns, mixed, by_rows, whole_rows } = leaves;
-        self.note(indent, "Leaves", &format!("by columns={by_columns} mixed={mixed} by rows={by_rows}"));
+        let LeafCounts { by_columns, mixed, by_rows, skipped, whole_rows } = leaves;
+        let read = format!("by columns={by_columns} mixed={mixed} by rows={by_rows} skipped={skipped}");
+        self.note(indent, "Leaves", &read);
         self.note(indent, "Whole Rows Read", &whole_rows.to_string());
     }
 
