@@ -19,12 +19,39 @@ use varve_engine::{Datum, Value};
 use varve_sql::general::{AggKind, Moment, Moments, Sum, Ty, bits, push_key};
 
 use crate::budget::Account;
-use crate::cells::{Cells, CellsBuilder, data_type};
+use crate::cells::{Cells, CellsBuilder, data_type, is_native};
 use crate::collected::{self, Collected};
 use crate::error::wrapped;
 use crate::fold::Fold;
 use crate::groups::{Groups, is_grouped};
 use crate::numbers::{Numbers, Scale};
+
+/// What an aggregate needs of the rows that several threads give.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Parts {
+    /// Each thread can compute a part of it, and the order of the rows is of no consequence.
+    Merged,
+    /// The order of the rows is of no consequence.
+    Gathered,
+    /// The result can depend on the order of the rows.
+    InOrder,
+}
+
+/// Returns what an aggregate function needs.
+pub fn parts_of(function: &AggregateUDF) -> Parts {
+    let Some(folding) = function.inner().downcast_ref::<Folding>() else { return Parts::InOrder };
+    let is_exact = !matches!(folding.input, Ty::Float4 | Ty::Float8);
+    match folding.fold {
+        Fold::Call { kind: AggKind::Count, distinct: true } => Parts::Gathered,
+        Fold::Call { kind: AggKind::Sum | AggKind::Avg, distinct: true } if is_exact => Parts::Gathered,
+        Fold::Call { kind: AggKind::Count, .. } => Parts::Merged,
+        Fold::Call { kind: AggKind::Sum | AggKind::Avg, distinct: false } if is_exact => Parts::Merged,
+        Fold::Call { kind: AggKind::Min | AggKind::Max, distinct: false } if is_native(folding.input) => {
+            Parts::Merged
+        }
+        _ => Parts::InOrder,
+    }
+}
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Folding {

@@ -30,6 +30,7 @@ use varve_sql::statistics::{GUESSED, Sampled, ScanFacts};
 use crate::analyze::Node;
 use crate::append::AppendPlan;
 use crate::apply::ApplyPlan;
+use crate::gather::GatherPlan;
 use crate::rows::RowsPlan;
 use crate::scan::{Scan, ScanPlan};
 use crate::shared::{Leaf, SharedTable};
@@ -168,7 +169,7 @@ impl Costs<'_> {
     fn above(&self, plan: &dyn ExecutionPlan, below: &Known) -> Known {
         let estimate = below.estimate;
         let same = |estimate| Known { estimate, columns: below.columns.clone() };
-        if plan.is::<CooperativeExec>() {
+        if plan.is::<CooperativeExec>() || plan.is::<GatherPlan>() {
             return same(estimate);
         }
         if let Some(filter) = plan.downcast_ref::<FilterExec>() {

@@ -52,10 +52,12 @@ use crate::append::Appends;
 use crate::apply::DropUnread;
 use crate::built_once::GuardedLoops;
 use crate::conditions::MoveConditions;
+use crate::gather::Threads;
 use crate::large_limits::LargeLimits;
 use crate::merge_joins::{JoinsBy, SpillingJoins};
 use crate::outer_joins::ReduceOuterJoins;
 use crate::padded::PaddedSides;
+use crate::pipelines::Pipelines;
 use crate::smart_rule::SmartScans;
 
 /// Returns the rules for logical plans, in the order in which they run.
@@ -102,23 +104,29 @@ impl OptimizerRule for Simplify {
 }
 
 /// Returns the rules for physical plans, in the order in which they run. `smart` chooses scans for a smart
-/// device, if there is one.
+/// device, if there is one. `threads` are the threads of one query.
 pub fn physical(
     joins: JoinsBy,
     smart: Option<SmartScans>,
+    threads: &Arc<Threads>,
 ) -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let mut rules: Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> = Vec::new();
     if joins != JoinsBy::InMemory {
         rules.push(Arc::new(SpillingJoins(joins)));
     }
     rules.extend(smart.map(|smart| Arc::new(smart) as Arc<dyn PhysicalOptimizerRule + Send + Sync>));
-    rules.extend::<[Arc<dyn PhysicalOptimizerRule + Send + Sync>; 14]>([
+    rules.extend::<[Arc<dyn PhysicalOptimizerRule + Send + Sync>; 6]>([
         Arc::new(Appends),
         Arc::new(OutputRequirements::new_add_mode()),
         Arc::new(JoinSelection::new()),
         Arc::new(LimitedDistinctAggregation::new()),
         Arc::new(GuardedLoops { can_swap: joins != JoinsBy::InMemory }),
         Arc::new(PaddedSides),
+    ]);
+    if joins == JoinsBy::InMemory {
+        rules.push(Arc::new(Pipelines(threads.clone())));
+    }
+    rules.extend::<[Arc<dyn PhysicalOptimizerRule + Send + Sync>; 8]>([
         Arc::new(EnsureRequirements::new()),
         Arc::new(CombinePartialFinalAggregate::new()),
         Arc::new(ProjectionPushdown::new()),

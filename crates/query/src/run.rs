@@ -2,9 +2,9 @@
 //! the session.
 //!
 //! Invariants
-//! 1. A query runs on the thread of its connection, in an async runtime of its own. The runtime and all its
-//!    streams are dropped before `run` returns. So no reader outlives the statement, and a wait for a page
-//!    blocks no other session.
+//! 1. A query runs on the thread of its connection, in an async runtime of its own. Threads of the query help
+//!    with large tables (`gather.rs`). The runtime, all its streams and these threads have ended before `run`
+//!    returns. So no reader outlives the statement, and a wait for a page blocks no other session.
 //! 2. A query checks for a cancel request between two polls. Expressions (`computed`) and joins (`cancel`)
 //!    check at each batch. Scans check at each leaf (in the engine).
 
@@ -43,6 +43,7 @@ use crate::cells::Cells;
 use crate::costs;
 use crate::error::{is_out_of_memory, unwrapped, wrapped};
 use crate::expand::ExpandPlanner;
+use crate::gather::Threads;
 use crate::join_order;
 use crate::kept::{Assumed, KeptPlan, KeptPlans, Snapshot};
 use crate::memory;
@@ -66,9 +67,13 @@ pub struct QueryOptions {
     /// The memory limit for all running queries together, in bytes. An operator that needs more than its
     /// share of it spills.
     pub memory_bytes: usize,
-    /// The number of partitions of a scan and of the nodes above it. All partitions of a query run on one
-    /// thread, so several partitions are not faster.
+    /// The number of partitions of a scan and of the nodes above it, which run on one thread. Several
+    /// partitions are not faster.
     pub partitions: usize,
+    /// The number of threads that read large tables for one query, while no other query runs.
+    pub threads: usize,
+    /// A table with fewer rows is read by one thread.
+    pub threads_rows: u64,
     /// The directory for the temporary files of queries, which have no names. If it is `None`, a query that
     /// needs to spill fails with error 53200.
     pub spill: Option<PathBuf>,
@@ -86,6 +91,8 @@ impl Default for QueryOptions {
         QueryOptions {
             memory_bytes: 256 << 20,
             partitions: 1,
+            threads: 1,
+            threads_rows: 50_000,
             spill: None,
             emulated_spill: None,
             custom_plans: 1,
@@ -96,6 +103,7 @@ impl Default for QueryOptions {
 
 /// Runs general queries.
 pub struct Queries {
+    threads: Arc<Threads>,
     state: SessionState,
     /// The same state, but with joins that spill. It is used for queries that have run out of memory.
     thrifty: SessionState,
@@ -117,11 +125,16 @@ struct Smart {
 }
 
 impl Smart {
-    fn new(smart: &Arc<SmartOptions>, options: &QueryOptions, runtime: &Arc<RuntimeEnv>) -> Smart {
+    fn new(
+        smart: &Arc<SmartOptions>,
+        options: &QueryOptions,
+        runtime: &Arc<RuntimeEnv>,
+        threads: &Arc<Threads>,
+    ) -> Smart {
         let states = |mode: SmartMode| {
             [JoinsBy::InMemory, JoinsBy::Spilling].map(|joins| {
                 let scans = SmartScans { options: smart.clone(), mode };
-                state(options, runtime.clone(), joins, Some(scans))
+                state(options, runtime.clone(), joins, Some(scans), threads)
             })
         };
         Smart { options: smart.clone(), auto: states(SmartMode::Auto), on: states(SmartMode::On) }
@@ -140,10 +153,12 @@ impl Queries {
     /// Returns the runner of general queries for a database.
     pub fn new(options: &QueryOptions) -> varve_sql::Result<Queries> {
         let runtime = Arc::new(resources(options).map_err(unwrapped)?);
+        let threads = Threads::new(options.threads, options.threads_rows);
         Ok(Queries {
-            smart: options.smart.as_ref().map(|smart| Smart::new(smart, options, &runtime)),
-            state: state(options, runtime.clone(), JoinsBy::InMemory, None),
-            thrifty: state(options, runtime, JoinsBy::Spilling, None),
+            smart: options.smart.as_ref().map(|smart| Smart::new(smart, options, &runtime, &threads)),
+            state: state(options, runtime.clone(), JoinsBy::InMemory, None, &threads),
+            thrifty: state(options, runtime, JoinsBy::Spilling, None, &threads),
+            threads,
             kept: KeptPlans::after(options.custom_plans),
             memory_bytes: options.memory_bytes,
             spill: options.spill.clone(),
@@ -160,6 +175,7 @@ fn state(
     runtime: Arc<RuntimeEnv>,
     joins: JoinsBy,
     smart: Option<SmartScans>,
+    threads: &Arc<Threads>,
 ) -> SessionState {
     let mut config =
         SessionConfig::new().with_target_partitions(options.partitions).with_collect_statistics(false);
@@ -178,7 +194,7 @@ fn state(
     SessionStateBuilder::new()
         .with_config(config)
         .with_optimizer_rules(rules::logical())
-        .with_physical_optimizer_rules(rules::physical(joins, smart))
+        .with_physical_optimizer_rules(rules::physical(joins, smart, threads))
         .with_runtime_env(runtime)
         .with_query_planner(Arc::new(Planner))
         .build()
@@ -329,7 +345,7 @@ impl Queries {
         let mode = smart_mode(query);
         let smart = self.smart.as_ref().filter(|_| mode != SmartMode::Off);
         let smart = smart.map(|smart| SmartScans { options: smart.options.clone(), mode });
-        let rules = rules::physical(JoinsBy::Method(method), smart);
+        let rules = rules::physical(JoinsBy::Method(method), smart, &self.threads);
         let builder = SessionStateBuilder::new_from_existing(state.clone());
         Cow::Owned(builder.with_physical_optimizer_rules(rules).build())
     }
@@ -366,6 +382,7 @@ impl Queries {
         emit: &mut Emit<'_>,
     ) -> Result<(u64, Option<Analyzed>), DataFusionError> {
         let (begin, pages) = (Instant::now(), PageMeter::counts());
+        let _running = self.threads.begin();
         let mut kept = self.ready(&mut query).await?;
         let (planning, planning_pages) = (begin.elapsed(), PageMeter::counts() - pages);
         let mut count = 0;

@@ -9,10 +9,11 @@
 //!
 //! A batch is read while its stream is polled, so the poll may block.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::record_batch::{RecordBatch, RecordBatchOptions};
@@ -26,7 +27,9 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use parking_lot::Mutex;
 use varve_engine::{Datum, LeafCounts, LeafLayout, Reader, ScanIndex, ScanSpec, Table, planted_panic};
-use varve_sql::general::{Access, Around, Expr, KeyBytes, Step, TableAccess, Ty, quoted_name, scan_of};
+use varve_sql::general::{
+    Access, Around, Expr, KeyBytes, SqlError, Step, TableAccess, Ty, quoted_name, scan_of,
+};
 
 use crate::cells::{BATCH_ROWS, CellsBuilder, is_native};
 use crate::columns::column_types;
@@ -36,6 +39,7 @@ use crate::kept::Snapshot;
 use crate::leaves::LeafRead;
 use crate::partition;
 use crate::sieve::Sieve;
+use crate::stop::Stop;
 
 /// Describes a scan: the table, the ranges, the condition and the columns.
 #[derive(Clone)]
@@ -102,26 +106,110 @@ impl Scan {
     }
 }
 
+/// The number of chunks into which a scan by several threads is cut.
+const CHUNKS: usize = 96;
+
+/// The partitions of a scan.
+#[derive(Clone)]
+enum Partitions {
+    /// One, whose ranges are computed at execution, because they may depend on the result of a subquery.
+    One,
+    /// The ranges of each partition.
+    Dealt(Vec<Vec<KeyBytes>>),
+    /// This number of partitions, which take chunks of the table in turn. Their threads so end at about the
+    /// same time.
+    InTurn(usize, Arc<Chunks>),
+}
+
+impl Partitions {
+    const fn count(&self) -> usize {
+        match self {
+            Partitions::One => 1,
+            Partitions::Dealt(ranges) => ranges.len(),
+            Partitions::InTurn(count, _) => *count,
+        }
+    }
+
+    /// The same partitions for another execution.
+    fn renewed(&self) -> Partitions {
+        match self {
+            Partitions::InTurn(count, _) => Partitions::InTurn(*count, Arc::default()),
+            other => other.clone(),
+        }
+    }
+}
+
+/// The parts of a table that the partitions of one execution still have to read.
+#[derive(Default)]
+struct Chunks {
+    /// `None` before the first one is taken.
+    left: Mutex<Option<VecDeque<KeyBytes>>>,
+    /// The number of partitions that have begun.
+    begun: AtomicUsize,
+}
+
+impl Chunks {
+    fn take(&self, scan: &Scan) -> varve_sql::Result<Option<KeyBytes>> {
+        let mut left = self.left.lock();
+        if left.is_none() {
+            let places = scan.snapshot.unnoted_reader()?.estimate(&scan.table, CHUNKS)?.places;
+            *left = Some(between(places));
+        }
+        Ok(left.as_mut().and_then(VecDeque::pop_front))
+    }
+}
+
+/// The ranges between ascending places, with the ranges before the first and behind the last one.
+fn between(places: Vec<Vec<u8>>) -> VecDeque<KeyBytes> {
+    let mut lower = Bound::Unbounded;
+    let mut ranges = VecDeque::with_capacity(places.len() + 1);
+    for place in places.into_iter().filter(|place| !place.is_empty()) {
+        let upper = Bound::Excluded(place.clone());
+        ranges.push_back(KeyBytes { lower: std::mem::replace(&mut lower, Bound::Included(place)), upper });
+    }
+    ranges.push_back(KeyBytes { lower, upper: Bound::Unbounded });
+    ranges
+}
+
 /// The physical plan node of a scan.
 pub struct ScanPlan {
     scan: Scan,
-    /// The ranges of each part of the scan. `None` if there is one part. Its ranges are then computed at
-    /// execution, because they may depend on the result of a subquery.
-    partitions: Option<Vec<Vec<KeyBytes>>>,
+    partitions: Partitions,
     properties: Arc<PlanProperties>,
 }
 
 impl ScanPlan {
     /// Returns the node for this scan, with up to `partitions` partitions.
     pub fn new(scan: Scan, schema: SchemaRef, partitions: usize) -> varve_sql::Result<ScanPlan> {
-        let partitions = if partitions > 1 { Some(dealt(&scan, partitions)?) } else { None };
+        let partitions =
+            if partitions > 1 { Partitions::Dealt(dealt(&scan, partitions)?) } else { Partitions::One };
+        let order = ordered_by_key(&scan, schema);
+        Ok(ScanPlan::with(scan, partitions, order))
+    }
+
+    fn with(scan: Scan, partitions: Partitions, order: EquivalenceProperties) -> ScanPlan {
         let properties = PlanProperties::new(
-            ordered_by_key(&scan, schema),
-            Partitioning::UnknownPartitioning(partitions.as_ref().map_or(1, Vec::len)),
+            order,
+            Partitioning::UnknownPartitioning(partitions.count()),
             EmissionType::Incremental,
             Boundedness::Bounded,
         );
-        Ok(ScanPlan { scan, partitions, properties: Arc::new(properties) })
+        ScanPlan { scan, partitions, properties: Arc::new(properties) }
+    }
+
+    /// Returns the scan with this number of partitions, whose rows come in any order. Returns `None` if
+    /// threads cannot share the scan, or if the table has fewer than `rows_min` rows.
+    pub fn shared_by(&self, threads: usize, rows_min: u64) -> Option<ScanPlan> {
+        let Scan { table, index, access, filter, limit, around, snapshot, .. } = &self.scan;
+        let is_whole = *index == ScanIndex::Primary && matches!(access, Access::Full) && limit.is_none();
+        let is_plain = matches!(self.partitions, Partitions::One) && table.def().engine == "paged";
+        if !is_whole || !is_plain || around.is_within() || filter.whole().is_some_and(Expr::is_volatile) {
+            return None;
+        }
+        let rows = snapshot.unnoted_reader().ok()?.estimate(table, 1).ok()?.entries;
+        let order = EquivalenceProperties::new(self.schema());
+        let partitions = Partitions::InTurn(threads, Arc::default());
+        (rows >= rows_min).then(|| ScanPlan::with(self.scan.clone(), partitions, order))
     }
 
     /// Returns a copy of this node that counts rows and leaves.
@@ -131,10 +219,10 @@ impl ScanPlan {
         plan
     }
 
-    /// Returns a copy of this node.
+    /// Returns a copy of this node for another execution.
     pub fn again(&self) -> ScanPlan {
         let ScanPlan { scan, partitions, properties } = self;
-        ScanPlan { scan: scan.clone(), partitions: partitions.clone(), properties: properties.clone() }
+        ScanPlan { scan: scan.clone(), partitions: partitions.renewed(), properties: properties.clone() }
     }
 
     /// Returns whether the scan reads the whole table as one part, without the keys of rows, in a plan that
@@ -146,7 +234,7 @@ impl ScanPlan {
         let width = table.def().columns.len();
         matches!(access, Access::Full)
             && *index == ScanIndex::Primary
-            && self.partitions.is_none()
+            && matches!(self.partitions, Partitions::One)
             && limit.is_none()
             && !around.is_within()
             && width > 0
@@ -167,7 +255,8 @@ impl ScanPlan {
             scan.filter = Sieve::of(Some(constants::of_run(filter, &scan.around)), &types);
         }
         let left = self.scan.limit.unwrap_or(usize::MAX);
-        Ok(Batches { ranges, at: 0, resume: None, left, scan, schema: self.schema(), reader })
+        let (schema, stop) = (self.schema(), Arc::default());
+        Ok(Batches { ranges, chunks: None, stop, at: 0, resume: None, left, scan, schema, reader })
     }
 
     /// Returns a condition on rows of the table as EXPLAIN shows it.
@@ -262,7 +351,7 @@ impl DisplayAs for ScanPlan {
             "ScanPlan: {} by {index:?}, {} ranges in {} partitions, columns {columns:?}, filtered {}, limit {limit:?}",
             table.def().name,
             self.scan.range_count(),
-            self.partitions.as_ref().map_or(1, Vec::len),
+            self.partitions.count(),
             !filter.is_open(),
         )
     }
@@ -292,11 +381,25 @@ impl ExecutionPlan for ScanPlan {
         Ok(self)
     }
 
-    fn execute(&self, partition: usize, _: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        let batches = self.batches_of(match &self.partitions {
-            Some(partitions) => partitions[partition].clone(),
-            None => self.scan.ranges().map_err(wrapped)?,
-        })?;
+    fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
+        if !matches!(self.partitions, Partitions::InTurn(..)) {
+            return Ok(self);
+        }
+        Ok(Arc::new(self.again()))
+    }
+
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let (ranges, chunks) = match &self.partitions {
+            Partitions::One => (self.scan.ranges().map_err(wrapped)?, None),
+            Partitions::Dealt(ranges) => (ranges[partition].clone(), None),
+            Partitions::InTurn(count, chunks) => {
+                if chunks.begun.fetch_add(1, Ordering::Relaxed) >= *count {
+                    return Err(wrapped(SqlError::internal("a scan in parts that runs a second time")));
+                }
+                (Vec::new(), Some(chunks.clone()))
+            }
+        };
+        let batches = Batches { chunks, stop: Stop::of(&context), ..self.batches_of(ranges)? };
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), futures::stream::iter(batches))))
     }
 }
@@ -307,6 +410,9 @@ pub struct Batches {
     schema: SchemaRef,
     reader: Reader,
     ranges: Vec<KeyBytes>,
+    /// Where further ranges come from, if several partitions share them.
+    chunks: Option<Arc<Chunks>>,
+    stop: Arc<Stop>,
     /// The range being read.
     at: usize,
     /// The place of the last row that was returned from this range.
@@ -335,7 +441,7 @@ impl Batches {
         let mut builders: Vec<CellsBuilder> = self.scan.types.iter().map(|t| CellsBuilder::new(*t)).collect();
         let wanted = self.left.min(BATCH_ROWS);
         let mut rows = 0;
-        while rows < wanted && self.at < self.ranges.len() {
+        while rows < wanted && self.has_range()? {
             rows += match self.scan.is_by_columns() {
                 true => self.read_leaves([wanted - rows, self.left - rows], &mut builders)?,
                 false => self.read(wanted - rows, &mut builders)?,
@@ -346,6 +452,19 @@ impl Batches {
             return Ok(None);
         }
         Ok(Some((builders.iter_mut().map(CellsBuilder::finish).collect(), rows)))
+    }
+
+    /// Whether a range is left, after a chunk was taken if necessary.
+    fn has_range(&mut self) -> varve_sql::Result<bool> {
+        if self.at < self.ranges.len() {
+            return Ok(true);
+        }
+        let Some(chunks) = &self.chunks else { return Ok(false) };
+        self.stop.check()?;
+        self.ranges.clear();
+        self.ranges.extend(chunks.take(&self.scan)?);
+        self.at = 0;
+        Ok(!self.ranges.is_empty())
     }
 
     /// Returns the part of the current range that was not read yet.

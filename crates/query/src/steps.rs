@@ -21,6 +21,7 @@ use varve_sql::general::{Actual, Step};
 use crate::analyze::Node;
 use crate::append::AppendPlan;
 use crate::apply::ApplyPlan;
+use crate::gather::GatherPlan;
 use crate::rows::RowsPlan;
 use crate::scan::ScanPlan;
 use crate::shared::Leaf;
@@ -104,6 +105,9 @@ fn named(plan: &dyn ExecutionPlan) -> Step {
     }
     if let Some(aggregate) = plan.downcast_ref::<AggregateExec>() {
         return grouped(aggregate);
+    }
+    if let Some(gather) = plan.downcast_ref::<GatherPlan>() {
+        return Step::new("Gather").note("Workers Planned", gather.planned().to_string());
     }
     if let Some(leaf) = plan.downcast_ref::<Leaf>() {
         return Step::new(if leaf.shared().is_some() { "CTE Scan" } else { "WorkTable Scan" });

@@ -60,6 +60,8 @@ impl Embedded {
         let memory = settings.query.memory_bytes.unwrap_or_else(default_query_bytes);
         let queries = QueryOptions {
             memory_bytes: usize::try_from(memory).unwrap_or(usize::MAX),
+            threads: settings.query.threads,
+            threads_rows: settings.query.threads_rows as u64,
             spill: home.spill(settings),
             emulated_spill: home.emulated_spill(settings)?,
             smart: settings.smart.options().map_err(OpenError::Smart)?,

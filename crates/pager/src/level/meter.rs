@@ -104,6 +104,13 @@ impl PageMeter {
     pub fn counts() -> PageCounts {
         COUNTS.with(Cell::get)
     }
+
+    /// Adds what another thread has counted for the work of this one.
+    pub fn add(counts: PageCounts) {
+        if counts != PageCounts::NONE {
+            count(|own| *own += counts);
+        }
+    }
 }
 
 impl Drop for PageMeter {

@@ -21,4 +21,5 @@ mod smart;
 mod spilled_joins;
 mod spilling;
 mod support;
+mod threads;
 mod waits;

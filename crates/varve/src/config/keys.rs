@@ -258,6 +258,18 @@ const PLAIN: &[Plain] = &[
         |s| s.query.temporary_bytes.map_or_else(|| "unlimited".to_owned(), show_bytes),
     ),
     key(
+        ["query_threads", "query", "threads"],
+        SettingKind::Count,
+        "Threads of one general query over large tables.",
+        |s| s.query.threads.to_string(),
+    ),
+    key(
+        ["query_threads_rows", "query", "threads_rows"],
+        SettingKind::Count,
+        "Rows from which on several threads read a table.",
+        |s| s.query.threads_rows.to_string(),
+    ),
+    key(
         ["server_authentication_timeout", "server", "authentication_timeout"],
         SettingKind::Count,
         "Seconds until a client must be let in.",

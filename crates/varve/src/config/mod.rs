@@ -76,6 +76,9 @@ const NVM_FOR_NOTHING: &str = "holds nothing: give the log a part of it with log
 
 const SIZE_FOR_NOTHING: &str = "has a size for the log and pages, and neither is there: remove size, give the log a part of it with log, or choose kind = \"nvm\" or \"nvm-dwb\" in [protection]";
 
+/// The most threads of one query.
+const THREADS_MAX: usize = 256;
+
 /// The longest time limit of a login, in seconds, which is also PostgreSQL's limit.
 const AUTHENTICATION_SECONDS_MAX: usize = 600;
 
@@ -170,6 +173,10 @@ pub struct QuerySettings {
     pub memory_bytes: Option<u64>,
     /// Bytes of temporary files of one session; `None` means no limit.
     pub temporary_bytes: Option<u64>,
+    /// The most threads for one query.
+    pub threads: usize,
+    /// A table with fewer rows is read by one thread.
+    pub threads_rows: usize,
 }
 
 /// The log.
@@ -224,7 +231,12 @@ impl Default for Settings {
                 pacing: None,
                 page_size_bytes: None,
             },
-            query: QuerySettings { memory_bytes: None, temporary_bytes: None },
+            query: QuerySettings {
+                memory_bytes: None,
+                temporary_bytes: None,
+                threads: 1,
+                threads_rows: 50_000,
+            },
             smart: SmartSettings::DEFAULT,
             checkpoint: CheckpointSettings::DEFAULT,
             undo: UndoSettings::DEFAULT,
@@ -330,6 +342,8 @@ impl Settings {
         let query = &mut self.query;
         query.memory_bytes = section.bytes("memory", MIB..=TIB)?.or(query.memory_bytes);
         query.temporary_bytes = section.bytes("temporary", MIB..=TIB)?.or(query.temporary_bytes);
+        query.threads_rows = section.count("threads_rows", 0..=usize::MAX)?.unwrap_or(query.threads_rows);
+        query.threads = section.count("threads", 1..=THREADS_MAX)?.unwrap_or(query.threads);
         section.finish()
     }
 
