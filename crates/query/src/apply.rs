@@ -65,10 +65,9 @@ pub enum Answer {
     Any,
     /// True if all values are true. NULL if no value is false, but one is NULL.
     All,
-    /// True if the given value is among the values of the inner rows. These values have this type, and are
-    /// read only once. If there are inner rows, the answer is NULL for a given NULL, and for a value that is
-    /// not found although one of the values is NULL.
-    In(Ty),
+    /// True if the given values are equal to an inner row. The inner rows are read only once. NULL if they are
+    /// equal to no inner row, but could be if NULLs were values.
+    In,
     /// The inner rows themselves, each joined to the outer row. If `outer` is set, an outer row without inner
     /// rows is returned once, joined to NULLs.
     Rows {
@@ -81,7 +80,7 @@ impl Answer {
     /// Returns the type of the column that is added. Returns `None` for `Rows`.
     pub fn ty(self) -> Option<Ty> {
         match self {
-            Answer::Exists | Answer::Any | Answer::All | Answer::In(_) => Some(Ty::Bool),
+            Answer::Exists | Answer::Any | Answer::All | Answer::In => Some(Ty::Bool),
             Answer::Only(ty) => Some(ty),
             Answer::List(element) => element.array(),
             Answer::Rows { .. } => None,
@@ -100,6 +99,8 @@ pub struct Inner {
     pub given: Vec<Ty>,
     /// How the answer is computed from the rows of the plan.
     pub answer: Answer,
+    /// The types of the columns of the plan, for `Answer::In`.
+    pub members: Vec<Ty>,
     /// The plan may return other rows at each run. A plan that is given no values still runs only once, as in
     /// PostgreSQL.
     pub varies: bool,
@@ -407,7 +408,7 @@ struct Running {
     context: Arc<TaskContext>,
     memo: HashMap<Vec<u8>, Value>,
     memo_bytes: usize,
-    /// The values of the inner rows, for `Answer::In`.
+    /// The inner rows, for `Answer::In`.
     members: Option<Members>,
     /// A batch of outer rows, if not all inner rows of them were returned yet.
     pending: Option<Pending>,
@@ -460,8 +461,8 @@ impl Running {
     ) -> Result<RecordBatch> {
         let ty = answer.ty().unwrap_or(Ty::Bool);
         let mut out = CellsBuilder::new(ty);
-        if let Answer::In(ty) = answer {
-            let answers = self.among(arrays, batch.num_rows(), ty).await?;
+        if answer == Answer::In {
+            let answers = self.among(arrays, batch.num_rows()).await?;
             answers.iter().for_each(|answer| out.push(answer.as_datum()));
             let columns = batch.columns().iter().cloned().chain([out.finish()]).collect();
             return made(&self.schema, columns, batch.num_rows());
@@ -493,9 +494,9 @@ impl Running {
         made(&self.schema, columns, batch.num_rows())
     }
 
-    /// Returns for each outer row whether its value is among the values of the inner rows: true, false or
-    /// NULL. `ty` is the type of these values. The result is NULL for rows that the guard excludes.
-    async fn among(&mut self, arrays: &[ArrayRef], rows: usize, ty: Ty) -> Result<Vec<Value>> {
+    /// Returns for each outer row whether its values are equal to an inner row: true, false or NULL. The
+    /// result is NULL for rows that the guard excludes.
+    async fn among(&mut self, arrays: &[ArrayRef], rows: usize) -> Result<Vec<Value>> {
         let guard = arrays.last().filter(|_| self.inner.is_guarded).map(|array| array.as_boolean());
         let is_asked = |n: &usize| guard.is_none_or(|g| g.is_valid(*n) && g.value(*n));
         let asked: Vec<usize> = (0..rows).filter(is_asked).collect();
@@ -503,11 +504,10 @@ impl Running {
         if asked.is_empty() {
             return Ok(answers);
         }
-        let values: Vec<Value> =
-            asked.iter().filter_map(|n| self.values(arrays, *n).into_iter().next()).collect();
+        let values: Vec<Vec<Value>> = asked.iter().map(|n| self.values(arrays, *n)).collect();
         let members = match self.members.take() {
             Some(members) => members,
-            None => self.gathered(ty).await?,
+            None => self.gathered().await?,
         };
         for (n, answer) in asked.into_iter().zip(members.answers(&values).await?) {
             answers[n] = answer;
@@ -516,12 +516,12 @@ impl Running {
         Ok(answers)
     }
 
-    /// Runs the inner plan, and returns the set of its values.
-    async fn gathered(&mut self, ty: Ty) -> Result<Members> {
+    /// Runs the inner plan, and returns the set of its rows.
+    async fn gathered(&mut self) -> Result<Members> {
         let mut members = Members::new(self.context.clone());
         let mut stream = execute_stream(reset_plan_states(self.plan.clone())?, self.context.clone())?;
         while let Some(batch) = stream.next().await.transpose()? {
-            members.add(ty, batch.column(0))?;
+            members.add(&self.inner.members, &batch)?;
         }
         Ok(members)
     }

@@ -77,7 +77,16 @@ impl Translator<'_> {
         let param = |n: usize| Some(Expr::Param(first + own_count + n));
         let window = Window { limit: param(0), offset: param(1) };
         let answer = Answer::Rows { outer: false };
-        let ran = Ran { plan, around, types: &types, answer, varies: true, window, guard: None };
+        let ran = Ran {
+            plan,
+            around,
+            types: &types,
+            answer,
+            members: Vec::new(),
+            varies: true,
+            window,
+            guard: None,
+        };
         let mut part = self.apply(part, given, ran)?;
         part.columns.drain(..2);
         shown(part, select.visible)

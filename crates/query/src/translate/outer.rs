@@ -157,7 +157,7 @@ impl Translator<'_> {
         let plan = inner.source(source)?;
         let around = inner.around.clone();
         let (answer, window) = (Answer::Rows { outer: false }, Window::default());
-        let ran = Ran { plan, around, types, answer, varies: true, window, guard: None };
+        let ran = Ran { plan, around, types, answer, members: Vec::new(), varies: true, window, guard: None };
         let width = part.columns.len();
         let mut part = self.apply(part, given, ran)?;
         part.columns.drain(..width);
@@ -206,7 +206,16 @@ impl Translator<'_> {
         let plan = inner.rows(rows, columns)?;
         let around = inner.around.clone();
         let (answer, window) = (Answer::Rows { outer: false }, Window::default());
-        let ran = Ran { plan, around, types: &typed, answer, varies: true, window, guard: None };
+        let ran = Ran {
+            plan,
+            around,
+            types: &typed,
+            answer,
+            members: Vec::new(),
+            varies: true,
+            window,
+            guard: None,
+        };
         let given = (0..typed.len()).map(Expr::Column).collect();
         let mut part = self.apply(part, given, ran)?;
         part.columns.drain(..typed.len());

@@ -174,15 +174,16 @@ impl Translator<'_> {
         };
         let around = inner.around.clone();
         let varies = subquery.select.is_volatile();
-        let ran = Ran { plan: rows, around, types: &subquery.given, answer, varies, window, guard };
+        let members = Vec::new();
+        let ran = Ran { plan: rows, around, types: &subquery.given, answer, members, varies, window, guard };
         let part = self.apply(part, given, ran)?;
         let value = Expr::Column(part.columns.len() - 1);
         Ok((part, value))
     }
 
-    /// Translates `x IN (SELECT ...)` whose subquery does not use a column of the outer query. Its rows are
-    /// read once, into a hash table, and each outer row looks up its `x` there. Returns `None` for any other
-    /// subquery.
+    /// Translates `x IN (SELECT ...)` or `(x, y) IN (SELECT ...)` whose subquery does not use a column of the
+    /// outer query. Its rows are read once, into a hash table, and each outer row looks up its values there.
+    /// Returns `None` for any other subquery.
     fn looked_up(
         &mut self,
         part: &Part,
@@ -190,28 +191,35 @@ impl Translator<'_> {
         subquery: &Subquery,
         guard: Option<&Expr>,
     ) -> Result<Option<(Part, Expr)>> {
-        let Some((wanted, own)) = equal_to_slot(subquery) else { return Ok(None) };
-        let wanted = over_both(wanted.clone(), 0, given);
+        let Some(pairs) = equal_to_slots(subquery) else { return Ok(None) };
         let rows = self.select(&subquery.select)?;
         let ty = |e: &Expr, columns: &[Typing]| e.type_in(&|n| columns[n].1, &|n| self.around.param_type(n));
-        let (Some(left), Some(right)) = (ty(&wanted, &part.columns), ty(own, &rows.columns)) else {
-            return Ok(None);
-        };
-        if left != right && !(left.is_integer() && right.is_integer()) {
-            return Ok(None);
+        let (mut wanted, mut types, mut own, mut members) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        for (left, right) in pairs {
+            let left = over_both(left.clone(), 0, given);
+            let (Some(of_left), Some(of_right)) = (ty(&left, &part.columns), ty(right, &rows.columns)) else {
+                return Ok(None);
+            };
+            if of_left != of_right && !(of_left.is_integer() && of_right.is_integer()) {
+                return Ok(None);
+            }
+            wanted.push(left);
+            types.push(Typed::plain(of_left));
+            own.push((self.own(right), of_right));
+            members.push(of_right);
         }
-        let plan = self.computed_columns(rows, vec![(self.own(own), right)])?;
-        let types = [Typed::plain(left)];
+        let plan = self.computed_columns(rows, own)?;
         let ran = Ran {
             plan,
             around: self.around.clone(),
             types: &types,
-            answer: Answer::In(right),
+            answer: Answer::In,
+            members,
             varies: false,
             window: Window::default(),
             guard,
         };
-        let part = self.apply(part.clone(), vec![wanted], ran)?;
+        let part = self.apply(part.clone(), wanted, ran)?;
         let value = Expr::Column(part.columns.len() - 1);
         Ok(Some((part, value)))
     }
@@ -240,6 +248,7 @@ impl Translator<'_> {
             around: ran.around,
             given: types,
             answer: ran.answer,
+            members: ran.members,
             varies: ran.varies,
             window: ran.window,
             is_guarded: ran.guard.is_some(),
@@ -276,7 +285,7 @@ impl Translator<'_> {
             let test = over_both(self.own_slots(test, &beside.outputs), 0, given);
             let blind = planted("query: NOT IN forgets NULLs");
             let certain = blind || conjuncts(test.clone()).iter().all(|t| never_null(t, part, &beside.part));
-            if negated && !certain && equal_to_slot(subquery).is_some() {
+            if negated && !certain && equal_to_slots(subquery).is_some() {
                 return Ok(None);
             }
             tests.extend(match negated && !certain {
@@ -473,6 +482,7 @@ impl Translator<'_> {
             around,
             types: &types,
             answer: Answer::Rows { outer },
+            members: Vec::new(),
             varies: true,
             window,
             guard: None,
@@ -482,10 +492,25 @@ impl Translator<'_> {
     }
 }
 
-/// Returns the two sides of the test of `x IN (SELECT ...)`, if the subquery reads no values of an outer
-/// query. The first side is `x`, and the second side is the value of the subquery's row.
-fn equal_to_slot(subquery: &Subquery) -> Option<(&Expr, &Expr)> {
-    let SubqueryKind::Any(Expr::Compare(CmpOp::Eq, sides)) = &subquery.kind else { return None };
+/// Returns the two sides of each test of `x IN (SELECT ...)` or `(x, y) IN (SELECT ...)`, if the subquery
+/// reads no values of an outer query. The first side is `x`, and the second side is a value of the subquery's
+/// row.
+fn equal_to_slots(subquery: &Subquery) -> Option<Vec<(&Expr, &Expr)>> {
+    let SubqueryKind::Any(test) = &subquery.kind else { return None };
+    let tests = match test {
+        Expr::And(tests) => tests,
+        test => std::slice::from_ref(test),
+    };
+    let select = &subquery.select;
+    if select.reads_outer() || select.limit.iter().chain(&select.offset).any(Expr::reads_outer) {
+        return None;
+    }
+    tests.iter().map(equal_to_slot).collect()
+}
+
+/// Returns the two sides of the test `x = value`, where the value comes from the subquery's row.
+fn equal_to_slot(test: &Expr) -> Option<(&Expr, &Expr)> {
+    let Expr::Compare(CmpOp::Eq, sides) = test else { return None };
     let reads = |e: &Expr| {
         let (mut slots, mut outer, mut others) = (false, false, false);
         e.walk(&mut |e| match e {
@@ -497,9 +522,7 @@ fn equal_to_slot(subquery: &Subquery) -> Option<(&Expr, &Expr)> {
         (slots, outer, others)
     };
     let (left, right) = (reads(&sides.0), reads(&sides.1));
-    let select = &subquery.select;
-    let reads_around = select.limit.iter().chain(&select.offset).any(Expr::reads_outer);
-    let is_plain = !left.2 && !right.2 && !select.reads_outer() && !reads_around;
+    let is_plain = !left.2 && !right.2;
     match (left.0, left.1, right.0, right.1) {
         (false, _, true, false) if is_plain => Some((&sides.0, &sides.1)),
         (true, false, false, _) if is_plain => Some((&sides.1, &sides.0)),
@@ -556,6 +579,8 @@ pub(super) struct Ran<'a> {
     pub(super) around: Arc<varve_sql::general::Around>,
     pub(super) types: &'a [Typed],
     pub(super) answer: Answer,
+    /// The types of the columns of the plan, for `Answer::In`.
+    pub(super) members: Vec<Ty>,
     pub(super) varies: bool,
     pub(super) window: Window,
     /// The plan runs only for rows for which this is true. The answer for other rows is NULL.

@@ -196,7 +196,7 @@ const LARGE: [(&str, &str); 11] = [
 
 /// Statements that keep values, whose groups keep values, or whose groups need more memory than a grouping of
 /// numbers.
-const LARGE_GROUPS: [(&str, &str); 15] = [
+const LARGE_GROUPS: [(&str, &str); 16] = [
     (
         "IN as a value",
         "select count(*), count(m), sum(a) from (select a, c || case when a % 3 = 0 then 'z' else '' end in
@@ -206,6 +206,12 @@ const LARGE_GROUPS: [(&str, &str); 15] = [
         "NOT IN of values with a NULL",
         "select count(*), count(m), sum(a) from (select a, nullif(c, 'x') not in
         (select case when a = 5 then null else c end from t where b > 40000) as m from t) x where m is not true",
+    ),
+    (
+        "IN of rows with NULLs",
+        "select count(*), count(m), sum(a) from (select a, (b, nullif(c, 'x')) in
+        (select case when a % 40000 > 0 then b end, c || case when a % 3 = 0 then 'z' else '' end from t
+        where b > 1000) as m from t) x where m is not true",
     ),
     ("distinct rows", "select count(*), min(c), sum(b) from (select distinct c, b from t) x"),
     ("two keys", "select count(*), sum(n), min(x) from (select c, b, count(*) n, max(c) x from t group by c, b) x"),
