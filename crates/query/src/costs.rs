@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, Schema};
-use datafusion::common::JoinType;
+use datafusion::common::{JoinSide, JoinType};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_plan::ExecutionPlan;
@@ -24,7 +24,8 @@ use datafusion::physical_plan::limit::{GlobalLimitExec, LocalLimitExec};
 use datafusion::physical_plan::placeholder_row::PlaceholderRowExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
-use varve_sql::general::{Estimate, Rates};
+use varve_sql::general::{Estimate, GROUPS, Rates};
+use varve_sql::oid::ASSUMED_BYTES;
 use varve_sql::statistics::{GUESSED, Sampled, ScanFacts};
 
 use crate::analyze::Node;
@@ -39,11 +40,7 @@ use crate::smart_scan::SmartScanPlan;
 use crate::spill_join::SpillJoinPlan;
 
 /// The assumed number of rows of a node about which nothing is known.
-const UNKNOWN_ROWS: f64 = 1000.0;
-/// The assumed number of groups if the distinct values of a key are unknown.
-const GROUPS: f64 = 200.0;
-/// The assumed size of a value without a fixed size, in bytes.
-const VALUE_BYTES: u32 = 32;
+pub const UNKNOWN_ROWS: f64 = 1000.0;
 
 /// Adds estimates to a node and to all nodes below it.
 pub fn add(node: &mut Node, rates: &Rates) {
@@ -271,19 +268,33 @@ fn joined_rows(left: &Known, right: &Known, on: Keys<'_>, kind: JoinType, is_fil
     let rows = if is_filtered { rows * GUESSED } else { rows };
     let met = |known: &Known, key: Option<&Arc<dyn PhysicalExpr>>, others: f64| {
         let distinct = key.and_then(|key| known.distinct(key)).unwrap_or(known.estimate.rows);
-        known.estimate.rows * (others / distinct.max(1.0)).min(1.0)
+        (others / distinct.max(1.0)).min(1.0)
     };
+    rows_of_kind(kind, rows, [left_rows, right_rows], |side| match side {
+        JoinSide::Right => met(right, on.first().map(|(_, r)| r), left_rows),
+        _ => met(left, on.first().map(|(l, _)| l), right_rows),
+    })
+}
+
+/// Returns the number of rows of a join of this kind. `pairs` pairs of rows match. The sides have `left` and
+/// `right` rows. `met` returns the fraction of the rows of a side that find a partner.
+pub fn rows_of_kind(
+    kind: JoinType,
+    pairs: f64,
+    [left, right]: [f64; 2],
+    met: impl Fn(JoinSide) -> f64,
+) -> f64 {
     match kind {
-        JoinType::Inner => rows,
-        JoinType::Left => rows.max(left_rows),
-        JoinType::Right => rows.max(right_rows),
-        JoinType::Full => rows.max(left_rows).max(right_rows),
-        JoinType::LeftSemi => met(left, on.first().map(|(l, _)| l), right_rows),
-        JoinType::RightSemi => met(right, on.first().map(|(_, r)| r), left_rows),
-        JoinType::LeftAnti => left_rows * 0.5,
-        JoinType::RightAnti => right_rows * 0.5,
-        JoinType::LeftMark => left_rows,
-        JoinType::RightMark => right_rows,
+        JoinType::Inner => pairs,
+        JoinType::Left => pairs.max(left),
+        JoinType::Right => pairs.max(right),
+        JoinType::Full => pairs.max(left).max(right),
+        JoinType::LeftSemi => left * met(JoinSide::Left),
+        JoinType::RightSemi => right * met(JoinSide::Right),
+        JoinType::LeftAnti => left * 0.5,
+        JoinType::RightAnti => right * 0.5,
+        JoinType::LeftMark => left,
+        JoinType::RightMark => right,
     }
 }
 
@@ -308,7 +319,7 @@ fn projected(columns: &[Origin], projection: Option<&[usize]>) -> Vec<Origin> {
 fn width(schema: &Schema) -> u32 {
     let bytes = |t: &DataType| match t {
         DataType::Boolean => 1,
-        other => other.primitive_width().and_then(|bytes| u32::try_from(bytes).ok()).unwrap_or(VALUE_BYTES),
+        other => other.primitive_width().and_then(|bytes| u32::try_from(bytes).ok()).unwrap_or(ASSUMED_BYTES),
     };
     schema.fields().iter().map(|field| bytes(field.data_type())).sum()
 }

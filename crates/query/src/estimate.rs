@@ -7,15 +7,14 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use datafusion::catalog::default_table_source::source_as_provider;
-use datafusion::common::{Column, JoinType};
+use datafusion::common::{Column, JoinSide};
 use datafusion::logical_expr::{Expr as Logical, FetchType, LogicalPlan, TableScan};
 use varve_sql::statistics::{GUESSED, ScanFacts};
 
 use crate::columns::column_ordinal;
+use crate::costs::{UNKNOWN_ROWS, rows_of_kind};
 use crate::table::SnapshotTable;
 
-/// The estimated number of rows of a plan about which nothing is known.
-const UNKNOWN_ROWS: f64 = 1000.0;
 /// The estimated number of rows of a group, if the distinct values of the keys are unknown.
 const GROUP_ROWS: f64 = 4.0;
 
@@ -50,19 +49,10 @@ impl Estimator {
                     left.max(self.distinct(&join.right, std::slice::from_ref(r), right))
                 });
                 let rows = left * right / domain.fold(1.0, f64::max);
-                match join.join_type {
-                    JoinType::Left => rows.max(left),
-                    JoinType::Right => rows.max(right),
-                    JoinType::LeftSemi => {
-                        left * self.met(&join.left, left, join.on.iter().map(|(l, _)| l), right)
-                    }
-                    JoinType::RightSemi => {
-                        right * self.met(&join.right, right, join.on.iter().map(|(_, r)| r), left)
-                    }
-                    JoinType::LeftAnti => left * 0.5,
-                    JoinType::RightAnti => right * 0.5,
-                    _ => rows,
-                }
+                rows_of_kind(join.join_type, rows, [left, right], |side| match side {
+                    JoinSide::Right => self.met(&join.right, right, join.on.iter().map(|(_, r)| r), left),
+                    _ => self.met(&join.left, left, join.on.iter().map(|(l, _)| l), right),
+                })
             }
             LogicalPlan::Union(union) => union.inputs.iter().map(|input| self.rows(input)).sum(),
             LogicalPlan::Values(values) => values.values.len() as f64,

@@ -42,7 +42,7 @@ pub use crate::eval::{CmpOp, Expr, Like, Outcomes};
 pub use crate::exec::group::bits;
 pub use crate::exec::moments::Moments;
 pub use crate::exec::sum::Sum;
-pub use crate::explain::cost::{Estimate, Rates};
+pub use crate::explain::cost::{Estimate, GROUPS, Rates};
 pub use crate::explain::expression::shown as shown_expression;
 pub use crate::explain::short::scan_of;
 pub use crate::explain::{Actual, Step};

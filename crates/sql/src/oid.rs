@@ -208,9 +208,11 @@ pub fn type_len(oid: Oid) -> i16 {
     }
 }
 
+/// The assumed size of a value of which nothing is known, in bytes.
+pub const ASSUMED_BYTES: u32 = 32;
+
 /// The average size of a value of this type that PostgreSQL assumes, in bytes (`get_typavgwidth`).
 pub fn assumed_width(oid: Oid, typmod: i32) -> u32 {
-    const UNKNOWN: u32 = 32;
     const LONG: u32 = 1000;
     if let fixed @ 1.. = type_len(oid) {
         return fixed.unsigned_abs().into();
@@ -219,8 +221,8 @@ pub fn assumed_width(oid: Oid, typmod: i32) -> u32 {
     let bytes_max = u32::try_from(typmod - 4).map_or(LONG, |characters| characters.saturating_mul(4) + 4);
     match oid {
         BPCHAR if typmod >= 4 => bytes_max,
-        VARCHAR if typmod >= 4 && bytes_max <= UNKNOWN => bytes_max,
-        VARCHAR if typmod >= 4 => UNKNOWN + (bytes_max.min(LONG) - UNKNOWN) / 2,
-        _ => UNKNOWN,
+        VARCHAR if typmod >= 4 && bytes_max <= ASSUMED_BYTES => bytes_max,
+        VARCHAR if typmod >= 4 => ASSUMED_BYTES + (bytes_max.min(LONG) - ASSUMED_BYTES) / 2,
+        _ => ASSUMED_BYTES,
     }
 }

@@ -164,7 +164,11 @@ impl Sampled<'_> {
             Access::Point(_) => Read { ranges: 1.0, rows: 1.0 },
             Access::Ranges { index, ranges, .. } if ranges.iter().any(reads_columns) => {
                 // The keys come from the row of another table.
-                let found: f64 = ranges.iter().map(|range| self.met(*index, range, table_rows)).sum();
+                let facts = match ranges.iter().all(|range| self.is_one_row(*index, range)) {
+                    true => ScanFacts::unknown(),
+                    false => self.facts(Vec::new(), &self.columns_of(*index)),
+                };
+                let found: f64 = ranges.iter().map(|range| self.met(*index, range, &facts)).sum();
                 Read { ranges: ranges.len() as f64, rows: found.min(table_rows) }
             }
             Access::Ranges { index, ranges, .. } => {
@@ -200,20 +204,24 @@ impl Sampled<'_> {
         }
     }
 
-    /// Returns the number of rows in a range whose keys come from another row.
-    fn met(&mut self, index: ScanIndex, range: &KeyRange, table_rows: f64) -> f64 {
+    /// The columns of an index.
+    fn columns_of(&self, index: ScanIndex) -> Vec<usize> {
+        let def = self.table.def();
+        match index {
+            ScanIndex::Primary => def.key_columns().to_vec(),
+            ScanIndex::Secondary(id) => def.index(id).map(|index| index.columns.clone()).unwrap_or_default(),
+        }
+    }
+
+    /// Returns the number of rows in a range whose keys come from another row. `facts` has the number of
+    /// distinct values of the index's columns.
+    fn met(&self, index: ScanIndex, range: &KeyRange, facts: &ScanFacts) -> f64 {
         if self.is_one_row(index, range) {
             return 1.0;
         }
-        let def = self.table.def();
-        let columns = match index {
-            ScanIndex::Primary => def.key_columns(),
-            ScanIndex::Secondary(id) => def.index(id).map_or(&[][..], |index| &index.columns),
-        };
-        let equal: Vec<usize> = columns.iter().take(range.equal.len()).copied().collect();
-        let facts = self.facts(Vec::new(), &equal);
+        let equal: Vec<usize> = self.columns_of(index).into_iter().take(range.equal.len()).collect();
         let bounded = range.lower.is_some() || range.upper.is_some();
-        let rows = table_rows / facts.distinct(&equal).max(1.0);
+        let rows = facts.table_rows / facts.distinct(&equal).max(1.0);
         if bounded { rows * GUESSED } else { rows }
     }
 

@@ -4,6 +4,9 @@
 //!
 //! This module knows nothing about plans and tables.
 
+/// The assumed number of groups if the distinct values of a key are unknown, as in PostgreSQL.
+pub const GROUPS: f64 = 200.0;
+
 /// What a step is expected to cost and to return, in one loop.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Estimate {

@@ -9,7 +9,7 @@
 
 use varve_engine::{LeafCounts, ScanIndex, TableDef, Value};
 
-use super::cost::{Estimate, Rates, ScanWork};
+use super::cost::{Estimate, GROUPS, Rates, ScanWork};
 use super::expression::{Names, shown};
 use super::{Actual, Step};
 use crate::eval::{CmpOp, Expr};
@@ -174,7 +174,6 @@ impl Steps<'_> {
                 group = group.note("Filter", shown(having, &slots));
             }
             let group = self.estimated(self.at(At::Group, group), [&step], |rates, [below]| {
-                // Without statistics of the keys, PostgreSQL assumes 200 groups, too.
                 let groups = if a.single { 1.0 } else { below.rows.min(GROUPS) };
                 rates.group(below, (a.keys.len() + a.calls.len()) as f64, groups, width)
             });
@@ -312,8 +311,6 @@ impl Steps<'_> {
 
 /// The size of what finds a row again, in bytes (PostgreSQL's `ctid`).
 const ROW_ID_BYTES: u32 = 6;
-/// The assumed number of groups.
-const GROUPS: f64 = 200.0;
 /// The assumed number of rows of `unnest` and of `generate_series` (`prorows` in PostgreSQL).
 const UNNESTED_ROWS: f64 = 100.0;
 const SERIES_ROWS: f64 = 1000.0;
