@@ -25,6 +25,7 @@ use crate::buf::AlignedBuf;
 use crate::capabilities::Capabilities;
 use crate::error::{DeviceError, ErrorKind, Operation, Result};
 use crate::identity;
+use crate::lock::DirLock;
 use crate::mapped;
 use crate::owner::{self, create_directory};
 use crate::probe;
@@ -64,6 +65,8 @@ pub struct FileDirectory {
     /// Whether files that are only read bypass the page cache, if the file system allows it. Nothing was
     /// probed, so each opening tries it.
     tries_direct: bool,
+    /// The lock of the directory, if the directory keeps it.
+    _lock: Option<DirLock>,
 }
 
 /// The parts of a directory that its open files need.
@@ -89,6 +92,16 @@ impl FileDirectory {
     ///
     /// Errors name the directory: missing, read-only, gone.
     pub fn open(path: &Path, options: FileOptions) -> Result<Arc<FileDirectory>> {
+        FileDirectory::open_with(path, options, None)
+    }
+
+    /// Like [`FileDirectory::open`], but first locks the directory. The lock lasts as long as the directory.
+    pub fn open_locked(path: &Path, options: FileOptions) -> Result<Arc<FileDirectory>> {
+        let lock = DirLock::take(path)?;
+        FileDirectory::open_with(path, options, Some(lock))
+    }
+
+    fn open_with(path: &Path, options: FileOptions, lock: Option<DirLock>) -> Result<Arc<FileDirectory>> {
         let mut capabilities = if options.read_only {
             std::fs::read_dir(path).map_err(|error| whole(path, Operation::Open, &error))?;
             probe::read_only()
@@ -117,6 +130,7 @@ impl FileDirectory {
             next_number: AtomicU32::new(0),
             read_only: options.read_only,
             tries_direct: options.read_only && options.direct_io,
+            _lock: lock,
         }))
     }
 

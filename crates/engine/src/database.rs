@@ -194,7 +194,7 @@ impl Database {
 
     /// Bytes read from and written to the devices since the database was opened, by space and purpose.
     pub fn io(&self) -> Vec<IoRow> {
-        self.accounts.rows()
+        self.accounts.rows(|id| self.tablespace(id).map(|one| one.name))
     }
 
     /// Records single requests to the devices from now on, at most `entries_max` for each device. Another

@@ -10,7 +10,7 @@
 
 use thiserror::Error;
 use varve_memory::{MemoryError, StoreError, TablesFileError};
-use varve_pager::{PageId, PagerError};
+use varve_pager::{LocationFlaw, PageId, PagerError};
 
 use crate::row::RowError;
 use crate::types::{ColumnType, Value};
@@ -218,6 +218,8 @@ pub enum Error {
     /// A tablespace that cannot be made.
     #[error("{what}")]
     BadTablespace {
+        /// What is wrong with its location, if the location is the reason.
+        flaw: Option<LocationFlaw>,
         /// The reason, and what to do.
         what: String,
     },
@@ -320,7 +322,7 @@ impl Error {
             Self::InvalidDefinition { .. } => "42P16",
             Self::TooManyColumns { .. } => "54011",
             Self::Unsupported { .. } => "0A000",
-            Self::BadTablespace { .. } => "55000",
+            Self::BadTablespace { flaw, .. } => flaw.map_or("55000", location_state),
             Self::Expression { sqlstate, .. } => sqlstate,
             Self::MixedStores { .. } => "0A000",
             Self::NoRegion { .. } => "55000",
@@ -426,6 +428,20 @@ const fn store_state(error: &StoreError) -> &'static str {
         StoreError::KeyLength { .. } | StoreError::RowLength { .. } | StoreError::TooMany { .. } => "54000",
         StoreError::InTransaction => "0A000",
         _ => "XX001",
+    }
+}
+
+/// PostgreSQL's codes for bad locations.
+const fn location_state(flaw: LocationFlaw) -> &'static str {
+    match flaw {
+        LocationFlaw::Missing => "58P01",
+        LocationFlaw::NotDirectory => "42809",
+        LocationFlaw::NotAbsolute => "42P17",
+        LocationFlaw::NoAccess => "42501",
+        LocationFlaw::InUse => "55006",
+        LocationFlaw::Full => "53100",
+        LocationFlaw::Io => "58030",
+        LocationFlaw::NotPossible => "55000",
     }
 }
 

@@ -10,13 +10,14 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use varve_device::{Accounting, Directory, TraceEntry};
-use varve_pager::PagerConfig;
+use varve_pager::{PagerConfig, SpaceId};
 
 /// Traffic between a database and its devices since it was opened, for one space and purpose.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IoRow {
-    /// Name of the space whose files were read or written.
-    pub space: &'static str,
+    /// Name of the space whose files were read or written, such as `data` or `tablespace fast`. All dropped
+    /// tablespaces are `dropped tablespaces`.
+    pub space: String,
     /// The purpose of the I/O.
     pub purpose: &'static str,
     /// Reads.
@@ -41,6 +42,8 @@ pub struct DeviceTrace {
 /// The I/O account of one device.
 struct Account {
     location: String,
+    /// The tablespace, if the device has only its files.
+    tablespace: Option<SpaceId>,
     counters: Arc<Accounting>,
 }
 
@@ -58,17 +61,17 @@ impl Accounts {
         let nvm = config.nvm.as_ref().map(|nvm| &nvm.directory);
         let flash = config.flash.as_ref().map(|flash| &flash.directory);
         for device in files.into_iter().chain(nvm).chain(flash) {
-            add(&mut all, device);
+            add(&mut all, device, None);
         }
         Self { all: Mutex::new(all), trace_entries_max: Mutex::default() }
     }
 
     /// Adds the devices of tablespaces.
-    pub(crate) fn add(&self, devices: &[Arc<dyn Directory>]) {
+    pub(crate) fn add(&self, devices: &[(SpaceId, Arc<dyn Directory>)]) {
         let entries_max = *self.trace_entries_max.lock();
         let mut all = self.all.lock();
-        for device in devices {
-            if add(&mut all, device) {
+        for (space, device) in devices {
+            if add(&mut all, device, Some(*space)) {
                 device.accounting().observe(false, entries_max);
             }
         }
@@ -98,27 +101,38 @@ impl Accounts {
         self.all.lock().iter().map(|account| account.counters.trace().dropped_count()).sum()
     }
 
-    /// One row for each space and purpose with any traffic, in their order.
-    pub(crate) fn rows(&self) -> Vec<IoRow> {
-        let mut sums: BTreeMap<(usize, usize), IoRow> = BTreeMap::new();
-        for row in self.all.lock().iter().flat_map(|account| account.counters.rows()) {
-            let sum = sums.entry((row.space as usize, row.purpose as usize)).or_default();
-            (sum.space, sum.purpose) = (row.space.name(), row.purpose.name());
-            sum.read_count += row.read.operations;
-            sum.read_bytes += row.read.bytes;
-            sum.write_count += row.written.operations;
-            sum.written_bytes += row.written.bytes;
+    /// One row for each space and purpose with any traffic: first the spaces that each database has, in their
+    /// order, then the tablespaces by their names. `name` returns the name of a tablespace, unless it was
+    /// dropped.
+    pub(crate) fn rows(&self, name: impl Fn(SpaceId) -> Option<String>) -> Vec<IoRow> {
+        let mut sums: BTreeMap<(Option<String>, usize, usize), IoRow> = BTreeMap::new();
+        for account in &*self.all.lock() {
+            let tablespace = account.tablespace.map(|id| match name(id) {
+                Some(name) => format!("tablespace {name}"),
+                None => "dropped tablespaces".to_owned(),
+            });
+            for row in account.counters.rows() {
+                // The purpose tells which files of a tablespace were read or written.
+                let order = if tablespace.is_some() { 0 } else { row.space as usize };
+                let sum = sums.entry((tablespace.clone(), order, row.purpose as usize)).or_default();
+                sum.space = tablespace.clone().unwrap_or_else(|| row.space.name().to_owned());
+                sum.purpose = row.purpose.name();
+                sum.read_count += row.read.operations;
+                sum.read_bytes += row.read.bytes;
+                sum.write_count += row.written.operations;
+                sum.written_bytes += row.written.bytes;
+            }
         }
         sums.into_values().collect()
     }
 }
 
 /// Adds the account of a device, unless it is in the list. Returns whether it was added.
-fn add(all: &mut Vec<Account>, device: &Arc<dyn Directory>) -> bool {
+fn add(all: &mut Vec<Account>, device: &Arc<dyn Directory>, tablespace: Option<SpaceId>) -> bool {
     let counters = device.accounting();
     let is_new = !all.iter().any(|known| Arc::ptr_eq(&known.counters, counters));
     if is_new {
-        all.push(Account { location: device.location(), counters: Arc::clone(counters) });
+        all.push(Account { location: device.location(), tablespace, counters: Arc::clone(counters) });
     }
     is_new
 }

@@ -7,7 +7,7 @@
 //! This module does not know names of SQL, nor which roles may make tablespaces.
 
 use varve_device::reached;
-use varve_pager::{NewTablespace, PagerError, SpaceId, Tablespace};
+use varve_pager::{BadLocation, NewTablespace, PagerError, SpaceId, Tablespace};
 
 use crate::catalog::TableDef;
 use crate::database::Database;
@@ -21,10 +21,23 @@ impl Database {
         self.pager().tablespaces()
     }
 
+    /// The tablespace with this name.
+    pub fn tablespace_named(&self, name: &str) -> Option<Tablespace> {
+        self.pager().tablespace_named(name)
+    }
+
+    /// The tablespace with this number.
+    pub fn tablespace(&self, id: SpaceId) -> Option<Tablespace> {
+        self.pager().tablespace(id)
+    }
+
     /// Makes a tablespace.
     pub fn create_tablespace(&self, new: &NewTablespace) -> Result<SpaceId> {
         let made = self.pager().create_tablespace(new).map_err(|error| match error {
-            PagerError::Incompatible { what } => Error::BadTablespace { what },
+            PagerError::BadLocation(BadLocation { flaw, what }) => {
+                Error::BadTablespace { flaw: Some(flaw), what }
+            }
+            PagerError::Incompatible { what } => Error::BadTablespace { flaw: None, what },
             other => other.into(),
         });
         self.count_tablespaces();
@@ -57,8 +70,8 @@ impl Database {
 }
 
 impl Transaction {
-    /// All tablespaces.
-    pub fn tablespaces(&self) -> Vec<Tablespace> {
-        self.cx.core.pager.tablespaces()
+    /// The tablespace with this name.
+    pub fn tablespace_named(&self, name: &str) -> Option<Tablespace> {
+        self.cx.core.pager.tablespace_named(name)
     }
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use varve_device::Directory;
 
 use crate::base::compression::Compression;
-use crate::base::error::Result;
+use crate::base::error::{BadLocation, LocationFlaw, Result};
 use crate::base::page::{PAGE_SIZE_MAX_BYTES, PAGE_SIZE_MIN_BYTES};
 use crate::base::refuse::require;
 use crate::base::times::Times;
@@ -88,17 +88,18 @@ pub struct CheckpointConfig {
 
 /// Finds the directories of tablespaces.
 pub trait Locations: Send + Sync {
-    /// Opens the directory at a location that CREATE TABLESPACE names. If the directory cannot be used, the
-    /// error is a message for the user.
-    fn open(&self, location: &str) -> std::result::Result<Arc<dyn Directory>, String>;
+    /// Opens the directory at a location that CREATE TABLESPACE names. The caller keeps the directory as long as
+    /// it uses files of it.
+    fn open(&self, location: &str) -> std::result::Result<Arc<dyn Directory>, BadLocation>;
 }
 
 /// Refuses each location, because the database has no directories for tablespaces.
 pub(crate) struct NoLocations;
 
 impl Locations for NoLocations {
-    fn open(&self, _location: &str) -> std::result::Result<Arc<dyn Directory>, String> {
-        Err("this database was opened without directories for tablespaces".into())
+    fn open(&self, _location: &str) -> std::result::Result<Arc<dyn Directory>, BadLocation> {
+        let what = "this database was opened without directories for tablespaces";
+        Err(BadLocation::new(LocationFlaw::NotPossible, what))
     }
 }
 

@@ -50,7 +50,7 @@ pub use api::pager::{DataFile, Pager};
 pub use api::stats::PagerStats;
 pub use api::tablespaces::{NewTablespace, Tablespace};
 pub use base::compression::{Algorithm, Compression};
-pub use base::error::{PagerError, Result};
+pub use base::error::{BadLocation, LocationFlaw, PagerError, Result};
 pub use base::ids::{Access, PageId, PageNo, PageRange, SpaceId};
 pub use base::image::Image;
 pub use base::lsn::{AtomicLsn, Lsn};

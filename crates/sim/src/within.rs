@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use varve_device::{Accounting, BlockFile, Capabilities, Directory, OpenHow, Result, Space};
-use varve_pager::Locations;
+use varve_pager::{BadLocation, LocationFlaw, Locations};
 
 use crate::devices::Devices;
 
@@ -74,10 +74,13 @@ impl OnDevices {
 }
 
 impl Locations for OnDevices {
-    fn open(&self, location: &str) -> std::result::Result<Arc<dyn Directory>, String> {
+    fn open(&self, location: &str) -> std::result::Result<Arc<dyn Directory>, BadLocation> {
         match LOCATIONS.contains(&location) {
             true => Ok(Arc::new(Within { inner: self.inner.clone(), prefix: format!("{location}.") })),
-            false => Err(format!("there is no location {location}")),
+            false => {
+                let what = format!("there is no location {location}");
+                Err(BadLocation::new(LocationFlaw::Missing, what))
+            }
         }
     }
 }

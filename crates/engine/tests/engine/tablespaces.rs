@@ -10,7 +10,7 @@ use varve_engine::{
     Change, Database, Datum, NewIndex, NewTable, NewTablespace, Options, PrimaryKey, ProtectionKind,
     RowImage, SpaceId, StorageOptions, TableDef, Transaction,
 };
-use varve_pager::Locations;
+use varve_pager::{BadLocation, LocationFlaw, Locations};
 
 /// Large enough for an overflow chain.
 const LONG: usize = 30_000;
@@ -18,11 +18,11 @@ const LONG: usize = 30_000;
 struct Places([Arc<dyn Directory>; 2]);
 
 impl Locations for Places {
-    fn open(&self, location: &str) -> Result<Arc<dyn Directory>, String> {
+    fn open(&self, location: &str) -> Result<Arc<dyn Directory>, BadLocation> {
         match location {
             "a" => Ok(self.0[0].clone()),
             "b" => Ok(self.0[1].clone()),
-            _ => Err("it is not there".into()),
+            _ => Err(BadLocation::new(LocationFlaw::Missing, "it is not there")),
         }
     }
 }

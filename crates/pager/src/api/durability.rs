@@ -5,6 +5,7 @@
 use varve_device::{Capabilities, Directory, Medium};
 
 use crate::api::pager::Pager;
+use crate::api::tablespaces::Tablespace;
 use crate::home::kind::HomeLayout;
 use crate::home::protection::kind::ProtectionKind;
 use crate::nvm::{NvmBuffer, NvmRegion, NvmStats};
@@ -17,8 +18,9 @@ pub struct DurabilityRow {
     /// - `copies`: doublewrite copies of pages;
     /// - `home`: the data files, if the newest pages are in persistent memory;
     /// - `protection`: its place is where the data is that repairs torn pages, and its medium is the kind of
-    ///   protection.
-    pub part: &'static str,
+    ///   protection;
+    /// - `tablespace NAME` and `protection of tablespace NAME`: the same two for each tablespace.
+    pub part: String,
     /// The file or directory in which the part is stored.
     pub place: String,
     /// The kind of device of this place.
@@ -86,7 +88,26 @@ impl Pager {
             ("home", home),
             ("control", Some(of_files(&*config.control))),
         ];
-        parts.into_iter().filter_map(|(part, place)| Some(row(part, place?))).collect()
+        let mut rows: Vec<DurabilityRow> =
+            parts.into_iter().filter_map(|(part, place)| Some(row(part, place?))).collect();
+        let region = || region_if(attached.is_some_and(|attached| attached.pages));
+        rows.extend(self.tablespaces().into_iter().flat_map(|one| self.of_tablespace(&one, region())));
+        rows
+    }
+
+    /// The places of the pages and of the protection of a tablespace. The newest versions of pages may be in
+    /// `region`.
+    fn of_tablespace(&self, one: &Tablespace, region: Option<PartLocation>) -> Vec<DurabilityRow> {
+        let Some(directory) = self.shared.spaces.layouts().directory(one.id) else { return Vec::new() };
+        let home = at_home(&*directory, HomeLayout::InPlace);
+        let protection = match one.protection == ProtectionKind::None.name() {
+            true => unprotected(of_files(&*directory)),
+            false => PartLocation { medium: one.protection.to_owned(), ..of_files(&*directory) },
+        };
+        let pages = region.into_iter().chain([home]).min_by_key(|place| place.survives);
+        let pages = pages.map(|place| row(&format!("tablespace {}", one.name), place));
+        let protection = row(&format!("protection of tablespace {}", one.name), protection);
+        pages.into_iter().chain([protection]).collect()
     }
 
     /// What repairs torn pages now. This may be another protection than the configured one.
@@ -98,11 +119,7 @@ impl Pager {
                 medium: "none: the layout packed writes no page over another one".to_owned(),
                 ..home
             },
-            (HomeLayout::InPlace, ProtectionKind::None) => PartLocation {
-                medium: "none: a crash may tear pages".to_owned(),
-                survives: home.survives.min(Survives::ProcessDeath),
-                ..home
-            },
+            (HomeLayout::InPlace, ProtectionKind::None) => unprotected(home),
             (_, ProtectionKind::FullPageLog) => PartLocation { medium: kind, ..of_files(&*config.log) },
             (_, ProtectionKind::Nvm) => PartLocation { medium: kind, ..region.unwrap_or(home) },
             (_, _) => {
@@ -114,8 +131,17 @@ impl Pager {
     }
 }
 
-fn row(part: &'static str, PartLocation { location, medium, survives }: PartLocation) -> DurabilityRow {
-    DurabilityRow { part, place: location, medium, survives: survives.text() }
+fn row(part: &str, PartLocation { location, medium, survives }: PartLocation) -> DurabilityRow {
+    DurabilityRow { part: part.to_owned(), place: location, medium, survives: survives.text() }
+}
+
+/// Pages that are in place without a protection.
+fn unprotected(home: PartLocation) -> PartLocation {
+    PartLocation {
+        medium: "none: a crash may tear pages".to_owned(),
+        survives: home.survives.min(Survives::ProcessDeath),
+        ..home
+    }
 }
 
 fn of_files(directory: &dyn Directory) -> PartLocation {

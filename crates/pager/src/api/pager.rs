@@ -134,7 +134,7 @@ impl Pager {
         let devices = [&config.control, &config.data, &config.log, &config.rollback, &config.temporary];
         let mut warnings: Vec<String> = Vec::new();
         let tablespaces = self.tablespace_directories();
-        for device in devices.into_iter().chain(&tablespaces) {
+        for device in devices.into_iter().chain(tablespaces.iter().map(|(_, directory)| directory)) {
             let found = device.capabilities().warnings.iter();
             warnings.extend(found.map(|warning| format!("{}: {warning}", device.location())));
         }

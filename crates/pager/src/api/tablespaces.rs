@@ -13,13 +13,13 @@ use varve_device::{Directory, planted, reached};
 
 use crate::api::pager::Pager;
 use crate::base::compression::Compression;
-use crate::base::error::{PagerError, Result};
+use crate::base::error::{BadLocation, LocationFlaw, PagerError, Result};
 use crate::base::ids::{PageId, PageNo, PageRange, SpaceId};
 use crate::base::lsn::Lsn;
 use crate::base::space_format::Geometry;
 use crate::control::tablespaces::{Listed, TablespaceList, TablespaceState};
 use crate::home::protection::kind::ProtectionKind;
-use crate::open::tablespaces::{self, Around, TablespacePlace};
+use crate::open::tablespaces::{TablespaceParts, TablespacePlace};
 
 /// A tablespace that is to be made.
 #[derive(Clone, Debug)]
@@ -56,37 +56,45 @@ pub struct Tablespace {
 impl Pager {
     /// All tablespaces.
     pub fn tablespaces(&self) -> Vec<Tablespace> {
-        let list = self.shared.tablespaces.lock();
-        list.all.iter().filter(|one| one.state == TablespaceState::InUse).map(told).collect()
+        self.shared.tablespaces.lock().in_use().map(told).collect()
+    }
+
+    /// The tablespace with this number.
+    pub fn tablespace(&self, id: SpaceId) -> Option<Tablespace> {
+        self.shared.tablespaces.lock().of(id).ok().map(told)
+    }
+
+    /// The tablespace with this name.
+    pub fn tablespace_named(&self, name: &str) -> Option<Tablespace> {
+        self.shared.tablespaces.lock().in_use().find(|one| one.name == name).map(told)
     }
 
     /// The directories of all tablespaces.
-    pub fn tablespace_directories(&self) -> Vec<Arc<dyn Directory>> {
-        let locations = &self.shared.config.locations;
-        let list = self.shared.tablespaces.lock();
-        let in_use = list.all.iter().filter(|one| one.state == TablespaceState::InUse);
-        in_use.filter_map(|one| locations.open(&one.location).ok()).collect()
+    pub fn tablespace_directories(&self) -> Vec<(SpaceId, Arc<dyn Directory>)> {
+        let (list, layouts) = (self.shared.tablespaces.lock(), self.shared.spaces.layouts());
+        list.in_use().filter_map(|one| Some((one.id, layouts.directory(one.id)?))).collect()
     }
 
     /// Makes a tablespace, durably.
     pub fn create_tablespace(&self, new: &NewTablespace) -> Result<SpaceId> {
         let _watch = self.stop_on_panic();
         let shared = &*self.shared;
-        let Some(protection) = tablespaces::in_force(new.protection) else {
+        let protection = new.protection.in_force();
+        if ProtectionKind::of_tablespace(protection).is_none() {
+            let [first, second, third] = ProtectionKind::OF_TABLESPACES.map(ProtectionKind::name);
             let what = format!(
-                "a tablespace cannot have protection {}: give it doublewrite, atomic-write or none",
-                new.protection.name()
+                "a tablespace cannot have protection {}: give it {first}, {second} or {third}",
+                protection.name()
             );
             return Err(PagerError::Incompatible { what });
-        };
-        let mut list = shared.tablespaces.lock();
-        let is_taken = |one: &Listed| one.location == new.location || one.name == new.name;
-        if let Some(other) = list.all.iter().find(|one| is_taken(one)) {
-            let what = format!("tablespace \"{}\" is at {} already", other.name, other.location);
-            return Err(PagerError::Incompatible { what });
         }
-        let directory = shared.config.locations.open(&new.location);
-        let directory = directory.map_err(|what| PagerError::Incompatible { what })?;
+        let mut list = shared.tablespaces.lock();
+        if let Some(other) = list.all.iter().find(|one| one.location == new.location) {
+            let what = format!("tablespace \"{}\" is at {} already", other.name, other.location);
+            return Err(BadLocation::new(LocationFlaw::InUse, what).into());
+        }
+        refuse_name(&list, &new.name, None)?;
+        let directory = shared.config.locations.open(&new.location)?;
         let listed = Listed {
             id: SpaceId::FIRST_TABLESPACE,
             state: TablespaceState::BeingMade,
@@ -97,9 +105,15 @@ impl Pager {
             note: new.note.clone(),
         };
         let mut found = TablespacePlace { listed, directory };
+        self.make(&mut list, &mut found)
+    }
+
+    /// Makes a tablespace in its directory. The number of `found` is set.
+    fn make(&self, list: &mut TablespaceList, found: &mut TablespacePlace) -> Result<SpaceId> {
+        let shared = &*self.shared;
         found.refuse_unfit(self.page_size())?;
-        new.compression.map_or(Ok(()), |how| self.prepare_compression(how))?;
-        let id = self.update(&mut list, |list| {
+        found.listed.compression.map_or(Ok(()), |how| self.prepare_compression(how))?;
+        let id = self.update(list, |list| {
             let id = list.take_number()?;
             found.listed.id = id;
             list.all.push(found.listed.clone());
@@ -110,23 +124,25 @@ impl Pager {
             return Err(PagerError::Incompatible { what });
         };
         reached("tablespace: listed");
-        let set = |list: &mut TablespaceList, state| {
-            self.update(list, |list| {
-                list.all.iter_mut().filter(|one| one.id == id).for_each(|one| one.state = state);
-            })
-        };
-        let made = self.make_files(&found).and_then(|()| set(&mut list, TablespaceState::InUse));
-        match made.and_then(|()| shared.spaces.add_made(id, &shared.pool)) {
-            Ok(()) => Ok(id),
-            Err(error) => {
-                shared.spaces.layouts().note_dropped(id);
-                // If the removal fails, too, the next start removes the files.
-                let _removed = set(&mut list, TablespaceState::Dropped)
-                    .and_then(|()| found.remove_files(shared.started.database, self.page_size()))
-                    .and_then(|()| self.update(&mut list, |list| list.all.retain(|one| one.id != id)));
-                Err(error)
-            }
+        let made = self
+            .make_files(found)
+            .and_then(|()| self.update(list, |list| list.set_state(id, TablespaceState::InUse)))
+            .and_then(|()| shared.spaces.add_made(id, &shared.pool));
+        if let Err(error) = made {
+            shared.spaces.remove(id);
+            // If the removal fails, too, the next start removes the files.
+            let _removed = self
+                .update(list, |list| list.set_state(id, TablespaceState::Dropped))
+                .and_then(|()| self.remove_files(list, found));
+            return Err(error);
         }
+        Ok(id)
+    }
+
+    /// Removes the files of a tablespace that was dropped, and takes it off the list.
+    fn remove_files(&self, list: &mut TablespaceList, place: &TablespacePlace) -> Result<()> {
+        place.remove_files(self.shared.started.database, self.page_size())?;
+        self.update(list, |list| list.all.retain(|one| one.id != place.listed.id))
     }
 
     /// Changes the name and the note of a tablespace, durably.
@@ -134,11 +150,8 @@ impl Pager {
         let _watch = self.stop_on_panic();
         let shared = &*self.shared;
         let mut list = shared.tablespaces.lock();
-        list.of(id).ok_or(PagerError::NoSuchTablespace { id })?;
-        if let Some(other) = list.all.iter().find(|one| one.id != id && one.name == name) {
-            let what = format!("tablespace \"{name}\" is at {} already: choose another name", other.location);
-            return Err(PagerError::Incompatible { what });
-        }
+        list.of(id)?;
+        refuse_name(&list, name, Some(id))?;
         self.update(&mut list, |list| {
             for one in list.all.iter_mut().filter(|one| one.id == id) {
                 one.name = name.to_owned();
@@ -166,7 +179,7 @@ impl Pager {
 
     fn make_files(&self, found: &TablespacePlace) -> Result<()> {
         let shared = &*self.shared;
-        let around = Around {
+        let parts = TablespaceParts {
             config: &shared.config,
             database: shared.started.database,
             ledger: &shared.ledger,
@@ -174,7 +187,7 @@ impl Pager {
             compressions: &shared.compressions,
             trim: &shared.trim,
         };
-        found.make(&around, shared.spaces.layouts())?;
+        found.make(&parts, shared.spaces.layouts())?;
         let geometry = Geometry::of(found.listed.id, self.page_size());
         let stored = shared.control.get();
         let mark = if stored.mark == 0 { stored.next_mark } else { stored.mark };
@@ -188,35 +201,39 @@ impl Pager {
         let _watch = self.stop_on_panic();
         let shared = &*self.shared;
         let mut list = shared.tablespaces.lock();
-        let listed = list.of(id).filter(|one| one.state == TablespaceState::InUse).cloned();
-        let Some(listed) = listed else { return Err(PagerError::NoSuchTablespace { id }) };
+        let listed = list.of(id)?.clone();
         if !shared.spaces.close(id)? {
             return Ok(false);
         }
-        let drop_it = |list: &mut TablespaceList| {
-            let of_it = list.all.iter_mut().filter(|one| one.id == id);
-            of_it.for_each(|one| one.state = TablespaceState::Dropped);
-        };
         if !planted("tablespace: a drop is not listed") {
-            self.update(&mut list, drop_it).inspect_err(|_| shared.spaces.reopen(id))?;
+            self.update(&mut list, |list| list.set_state(id, TablespaceState::Dropped))
+                .inspect_err(|_| shared.spaces.reopen(id))?;
         }
         reached("tablespace: dropped");
         let first = PageId::new(id, PageNo(0));
         let count = shared.spaces.layouts().of(first)?.pages(id);
         shared.pool.discard(PageRange { first, count }, Lsn::ZERO)?;
-        shared.spaces.layouts().note_dropped(id);
+        let directory = shared.spaces.layouts().directory(id);
+        shared.spaces.remove(id);
         // From here on the tablespace is dropped, even if a step fails. The next start removes files that are
         // left.
-        let directory = shared.config.locations.open(&listed.location);
-        let removed = directory.map_err(|what| PagerError::Incompatible { what }).and_then(|directory| {
-            let place = TablespacePlace { listed, directory };
-            place.remove_files(shared.started.database, self.page_size())?;
-            self.update(&mut list, |list| list.all.retain(|one| one.id != id))
-        });
-        if removed.is_err() {
+        let removed =
+            directory.map(|directory| self.remove_files(&mut list, &TablespacePlace { listed, directory }));
+        if !matches!(removed, Some(Ok(()))) {
             reached("tablespace: files are left");
         }
         Ok(true)
+    }
+}
+
+/// An error if another tablespace than `own` has the name.
+fn refuse_name(list: &TablespaceList, name: &str, own: Option<SpaceId>) -> Result<()> {
+    match list.all.iter().find(|one| Some(one.id) != own && one.name == name) {
+        None => Ok(()),
+        Some(other) => {
+            let what = format!("tablespace \"{name}\" is at {} already: choose another name", other.location);
+            Err(PagerError::Incompatible { what })
+        }
     }
 }
 

@@ -8,7 +8,7 @@
 //!
 //! What it does not know: SQLSTATEs (the engine maps them).
 
-use varve_device::DeviceError;
+use varve_device::{DeviceError, ErrorKind};
 
 use crate::base::ids::{PageId, SpaceId};
 use crate::base::log_error::LogError;
@@ -16,6 +16,57 @@ use crate::base::page::PageDamage;
 
 /// Result of a pager operation.
 pub type Result<T> = std::result::Result<T, PagerError>;
+
+/// Why a location cannot have a tablespace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LocationFlaw {
+    /// The directory does not exist.
+    Missing,
+    /// It is not a directory.
+    NotDirectory,
+    /// It is neither an absolute path nor the name of a device.
+    NotAbsolute,
+    /// The operating system refuses access.
+    NoAccess,
+    /// A database or another tablespace uses the directory.
+    InUse,
+    /// The device has no space.
+    Full,
+    /// Another failure of the device.
+    Io,
+    /// The database has no directories for tablespaces.
+    NotPossible,
+}
+
+/// A location that cannot have a tablespace.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{what}")]
+pub struct BadLocation {
+    /// The reason.
+    pub flaw: LocationFlaw,
+    /// The reason for the user, and what to do.
+    pub what: String,
+}
+
+impl BadLocation {
+    /// A location with this flaw. `what` is for the user.
+    pub fn new(flaw: LocationFlaw, what: impl Into<String>) -> BadLocation {
+        BadLocation { flaw, what: what.into() }
+    }
+}
+
+impl From<DeviceError> for BadLocation {
+    fn from(error: DeviceError) -> BadLocation {
+        let flaw = match error.kind {
+            ErrorKind::NotFound => LocationFlaw::Missing,
+            ErrorKind::Locked { .. } => LocationFlaw::InUse,
+            ErrorKind::ReadOnly => LocationFlaw::NoAccess,
+            ErrorKind::NoSpace => LocationFlaw::Full,
+            _ => LocationFlaw::Io,
+        };
+        BadLocation::new(flaw, error.to_string())
+    }
+}
 
 /// An error of the pager.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -58,6 +109,9 @@ pub enum PagerError {
         /// The tablespace.
         id: SpaceId,
     },
+    /// A location cannot have a tablespace.
+    #[error(transparent)]
+    BadLocation(#[from] BadLocation),
     /// All frames of the pool are latched or being written.
     #[error("all {frames} frames of the buffer pool are latched or being written: give the pool more memory")]
     PoolExhausted {

@@ -6,7 +6,6 @@
 pub(crate) mod chunks;
 pub(crate) mod compression;
 pub(crate) mod error;
-pub(crate) mod growing_list;
 pub(crate) mod ids;
 pub(crate) mod image;
 pub(crate) mod latch;
@@ -16,4 +15,5 @@ pub mod page;
 pub(crate) mod refuse;
 pub(crate) mod setting;
 pub(crate) mod space_format;
+pub(crate) mod space_table;
 pub(crate) mod times;

@@ -134,9 +134,19 @@ impl TablespaceList {
         Some(id)
     }
 
-    /// The tablespace with this number.
-    pub(crate) fn of(&self, id: SpaceId) -> Option<&Listed> {
-        self.all.iter().find(|one| one.id == id)
+    /// The tablespaces in use.
+    pub(crate) fn in_use(&self) -> impl Iterator<Item = &Listed> {
+        self.all.iter().filter(|one| one.state == TablespaceState::InUse)
+    }
+
+    /// The tablespace in use with this number.
+    pub(crate) fn of(&self, id: SpaceId) -> Result<&Listed> {
+        self.in_use().find(|one| one.id == id).ok_or(PagerError::NoSuchTablespace { id })
+    }
+
+    /// Sets the state of the tablespace with this number.
+    pub(crate) fn set_state(&mut self, id: SpaceId, state: TablespaceState) {
+        self.all.iter_mut().filter(|one| one.id == id).for_each(|one| one.state = state);
     }
 
     /// Changes the list durably. On failure the old list stays in force.

@@ -22,7 +22,7 @@ use crate::base::lsn::Lsn;
 use crate::base::page::{self, PageDamage};
 use crate::home::flights::Flights;
 use crate::home::layout::Layout;
-use crate::home::layouts::Layouts;
+use crate::home::layouts::{LayoutInUse, Layouts};
 use crate::level::{Cause, DiscardHold, Got, Level, LevelReport, Need, Run, Step, Tier, Want, summed};
 use crate::log::WriteAhead;
 
@@ -74,7 +74,7 @@ impl Home {
     /// Calls `ask` for every layout, even if the device refused space to one of them. The error is returned
     /// after all calls.
     fn all(&self, ask: impl Fn(&dyn Layout) -> Result<()>) -> Result<()> {
-        summed(self.layouts.each().map(|layout| ask(layout).map(|()| 0))).map(drop)
+        summed(self.layouts.each().map(|layout| ask(&*layout).map(|()| 0))).map(drop)
     }
 
     fn put_logged(&self, images: &[&Image], cause: Cause, need: Need) -> Result<()> {
@@ -126,11 +126,20 @@ impl Level for Home {
     fn changed(&self, _id: PageId) {}
 
     fn discard(&self, ids: PageRange, after: Lsn) -> Result<()> {
-        self.layouts.of(ids.first)?.discard(ids, after)
+        match self.layouts.of(ids.first) {
+            Ok(layout) => layout.discard(ids, after),
+            // The tablespace was dropped with all its pages.
+            Err(_) if ids.first.space().is_tablespace() => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     fn discarding(&self, space: SpaceId) -> Option<DiscardHold<'_>> {
-        self.layouts.of(PageId::new(space, PageNo(0))).ok()?.discarding()
+        match self.layouts.of(PageId::new(space, PageNo(0))).ok()? {
+            LayoutInUse::Own(layout) => layout.discarding(),
+            // Only a page map needs the hold, and a tablespace has none.
+            LayoutInUse::OfTablespace(_) => None,
+        }
     }
 
     fn settle(&self) -> Result<()> {
@@ -168,7 +177,7 @@ impl Level for Home {
             part: Some(layout.part()),
             counters: layout.counters(),
         };
-        reports.extend(self.layouts.each().map(of));
+        reports.extend(self.layouts.each().map(|layout| of(&*layout)));
         reports
     }
 }

@@ -81,7 +81,7 @@ pub(crate) mod tablespaces;
 use begin::{begin_log, find_region, postpone_images, postpone_region, read_log};
 pub use found::{NvmFound, RegionFound};
 use stack::{Stack, stack};
-use tablespaces::{Around, TablespacePlace};
+use tablespaces::{TablespaceParts, TablespacePlace};
 
 /// The files, the levels and the pool of a database whose log is open.
 struct Parts {
@@ -457,12 +457,12 @@ fn keep_extents(config: &mut PagerConfig, found: &[(SpaceId, packed::SpaceFiles)
 fn open_packed(
     config: &PagerConfig,
     control: &Control,
-    around_of: impl Fn(PackedConfig) -> packed::Around,
+    parts_of: impl Fn(PackedConfig) -> packed::PackedParts,
     start: Start<'_>,
 ) -> Result<Vec<(SpaceId, PackedSpace)>> {
     let HomeLayout::Packed(packed) = config.layout else { return Ok(Vec::new()) };
     let stored = control.get();
-    let around = || around_of(packed);
+    let around = || parts_of(packed);
     match start {
         Start::Empty => {
             let made = durable_spaces(config).map(|(space, directory)| {
@@ -557,7 +557,7 @@ fn assemble(
         page_size,
         stored_lengths: stored_lengths(config),
     });
-    let around = |config| packed::Around {
+    let packed_parts = |config| packed::PackedParts {
         log: log.clone(),
         ledger: ledger.clone(),
         compressions: compressions.clone(),
@@ -566,18 +566,19 @@ fn assemble(
         config,
         redo: control.get().redo,
     };
-    let packed = open_packed(config, control, around, start)?;
+    let packed = open_packed(config, control, packed_parts, start)?;
     let layouts = Arc::new(Layouts::new(in_place, packed));
     let database = control.get().database;
-    let around = Around { config, database, ledger: &ledger, log, compressions: &compressions, trim: &trim };
-    mended.extend(tablespaces::open(tablespaces, &around, &layouts, redo_start, &mut announce)?);
+    let parts =
+        TablespaceParts { config, database, ledger: &ledger, log, compressions: &compressions, trim: &trim };
+    mended.extend(tablespaces::open(tablespaces, &parts, &layouts, redo_start, &mut announce)?);
     let home: Arc<dyn Level> = Arc::new(Home::new(layouts.clone(), log.clone()));
     let stack = stack(config, control.get().database, region, home, &ledger, log)?;
     let (level, log) = (stack.level.clone(), log.clone());
     let parts = PoolParts { level, ledger: ledger.clone(), log, counters: counters.clone() };
     let pool = Pool::new(config.pool_bytes / page_size, page_size, config.replacement, parts)?;
     let spaces = Spaces::new(layouts, page_size, config.growth_extents);
-    tablespaces.iter().try_for_each(|one| spaces.add(one.listed.id, page_size))?;
+    tablespaces.iter().for_each(|one| spaces.add(one.listed.id, page_size));
     Ok(Parts { ledger, counters, stack, pool, spaces, compressions, trim, fill, mended, warning })
 }
 

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use varve_device::{AlignedBuf, Directory, OpenHow, Purpose, reached};
 
-use crate::base::error::{PagerError, Result};
+use crate::base::error::{BadLocation, LocationFlaw, PagerError, Result};
 use crate::base::ids::SpaceId;
 use crate::base::lsn::Lsn;
 use crate::base::space_format;
@@ -31,7 +31,6 @@ use crate::home::protection::{self, Announce, Mended};
 use crate::home::trim::TrimSetting;
 use crate::level::ledger::Ledger;
 use crate::log::Log;
-use crate::space::too_many;
 
 /// A tablespace in use, and its directory.
 pub(crate) struct TablespacePlace {
@@ -40,7 +39,7 @@ pub(crate) struct TablespacePlace {
 }
 
 /// The parts of the pager that a tablespace uses.
-pub(crate) struct Around<'a> {
+pub(crate) struct TablespaceParts<'a> {
     pub(crate) config: &'a PagerConfig,
     pub(crate) database: u64,
     pub(crate) ledger: &'a Arc<Ledger>,
@@ -57,9 +56,8 @@ pub(super) fn find(
     stored: &Superblock,
 ) -> Result<Vec<TablespacePlace>> {
     protection::check_copies(SpaceId::DATA, &*config.data, stored.protection, stored)?;
-    let in_use = list.all.iter().filter(|one| one.state == TablespaceState::InUse);
     let found: Vec<TablespacePlace> =
-        in_use.map(|listed| TablespacePlace::of(config, listed.clone())).collect::<Result<_>>()?;
+        list.in_use().map(|listed| TablespacePlace::of(config, listed.clone())).collect::<Result<_>>()?;
     for TablespacePlace { listed, directory } in &found {
         protection::check_copies(listed.id, &**directory, listed.protection, stored)?;
     }
@@ -70,14 +68,14 @@ pub(super) fn find(
 /// with each page before it is repaired. Returns these pages.
 pub(super) fn open(
     all: &[TablespacePlace],
-    around: &Around<'_>,
+    parts: &TablespaceParts<'_>,
     layouts: &Layouts,
     redo: Option<Lsn>,
     announce: Announce<'_>,
 ) -> Result<Vec<Mended>> {
     let mut mended = Vec::new();
     for one in all {
-        mended.extend(one.open(around, layouts, redo.unwrap_or(Lsn::ZERO), announce)?);
+        mended.extend(one.open(parts, layouts, redo.unwrap_or(Lsn::ZERO), announce)?);
     }
     Ok(mended)
 }
@@ -103,55 +101,55 @@ impl TablespacePlace {
     /// repaired pages.
     fn open(
         &self,
-        around: &Around<'_>,
+        parts: &TablespaceParts<'_>,
         layouts: &Layouts,
         redo: Lsn,
         announce: Announce<'_>,
     ) -> Result<Vec<Mended>> {
         let Listed { id, protection, .. } = self.listed;
-        let file = SpaceFile::open(id, &*self.directory, around.config.page_size, false)?;
+        let file = SpaceFile::open(id, &*self.directory, parts.config.page_size, false)?;
         let files = Arc::new(SpaceFiles::new(vec![file]));
         // A killed process may have left writes in caches of the system, which redo treats as stable.
         files.flush_all()?;
-        let wanted = around.config.protection_in(kind_of(protection, around.config)?, &*self.directory);
+        let wanted = parts.config.protection_in(kind_of(protection, parts.config)?, &*self.directory);
         let mended = protection::repair(protection, &wanted, &files, redo, announce)?;
-        self.add(around, layouts, files, Some(protection))?;
+        self.add(parts, layouts, files, Some(protection))?;
         Ok(mended)
     }
 
     /// Makes the files of a new tablespace, except the contents of its file of pages, and adds its layout.
-    pub(crate) fn make(&self, around: &Around<'_>, layouts: &Layouts) -> Result<()> {
-        let file = SpaceFile::open(self.listed.id, &*self.directory, around.config.page_size, true)?;
-        self.add(around, layouts, Arc::new(SpaceFiles::new(vec![file])), None)?;
+    pub(crate) fn make(&self, parts: &TablespaceParts<'_>, layouts: &Layouts) -> Result<()> {
+        let file = SpaceFile::open(self.listed.id, &*self.directory, parts.config.page_size, true)?;
+        self.add(parts, layouts, Arc::new(SpaceFiles::new(vec![file])), None)?;
         Ok(self.directory.sync()?)
     }
 
     fn add(
         &self,
-        around: &Around<'_>,
+        parts: &TablespaceParts<'_>,
         layouts: &Layouts,
         files: Arc<SpaceFiles>,
         was: Option<InForce>,
     ) -> Result<()> {
         let Listed { id, protection, compression, .. } = self.listed;
-        let kind = kind_of(protection, around.config)?;
-        let wanted = around.config.protection_in(kind, &*self.directory);
-        let protection = protection::open(&wanted, around.database, &files, was)?;
+        let kind = kind_of(protection, parts.config)?;
+        let wanted = parts.config.protection_in(kind, &*self.directory);
+        let protection = protection::open(&wanted, parts.database, &files, was)?;
         if let Some(how) = compression {
-            around.compressions.set_default_in(id, how);
+            parts.compressions.set_default_in(id, how);
         }
         let layout = InPlace::new(InPlaceParts {
             files,
             protection,
-            ledger: around.ledger.clone(),
-            log: around.log.clone(),
-            compressions: around.compressions.clone(),
-            trim: around.trim.clone(),
-            page_size: around.config.page_size,
+            ledger: parts.ledger.clone(),
+            log: parts.log.clone(),
+            compressions: parts.compressions.clone(),
+            trim: parts.trim.clone(),
+            page_size: parts.config.page_size,
             stored_lengths: super::lengths_on(&[&*self.directory], kind),
         });
-        let is_added = layouts.add(id, layout);
-        if is_added { Ok(()) } else { Err(PagerError::Incompatible { what: too_many(id) }) }
+        layouts.add(id, layout, self.directory.clone());
+        Ok(())
     }
 
     /// An error if the directory has files of Varve already, or its device cannot do what the protection
@@ -166,7 +164,7 @@ impl TablespacePlace {
                 "{}/{name} belongs to a database or to another tablespace: choose an empty directory",
                 self.directory.location()
             );
-            return Err(PagerError::Incompatible { what });
+            return Err(BadLocation::new(LocationFlaw::InUse, what).into());
         }
         match self.listed.protection {
             InForce::AtomicWrite => writes_whole(&*self.directory, page_size),
@@ -187,7 +185,7 @@ impl TablespacePlace {
         names.push(files::file_name(self.listed.id));
         for name in names {
             if self.directory.exists(&name)? {
-                // The pager may have the file open until it ends. So the device gets the space back now.
+                // A thread may still have the file open. So the device gets the space back now.
                 let (kind, _) = files::device_space(self.listed.id);
                 self.directory.open(&name, OpenHow::existing(kind))?.set_len(0)?;
                 self.directory.remove(&name)?;
@@ -247,28 +245,16 @@ pub(crate) fn tidy(
     Ok(warnings)
 }
 
-/// The protection of a tablespace.
+/// The protection of a tablespace. Its doublewrite has as many slots as that of the database.
 fn kind_of(protection: InForce, config: &PagerConfig) -> Result<ProtectionKind> {
-    match (protection, config.protection.slots()) {
-        (InForce::Doublewrite, Some((batch_slots, single_slots))) => {
+    match (ProtectionKind::of_tablespace(protection), config.protection.slots()) {
+        (Some(ProtectionKind::Doublewrite { .. }), Some((batch_slots, single_slots))) => {
             Ok(ProtectionKind::Doublewrite { batch_slots, single_slots })
         }
-        (InForce::Doublewrite, None) => Ok(ProtectionKind::DOUBLEWRITE),
-        (InForce::AtomicWrite, _) => Ok(ProtectionKind::AtomicWrite),
-        (InForce::Nothing, _) => Ok(ProtectionKind::None),
-        (InForce::FullPageLog | InForce::NvmDoublewrite | InForce::Nvm, _) => Err(PagerError::Corrupt {
+        (Some(kind), _) => Ok(kind),
+        (None, _) => Err(PagerError::Corrupt {
             what: "the list of tablespaces names a protection that none can have: restore it from a backup"
                 .into(),
         }),
-    }
-}
-
-/// The value of the list for a protection that a tablespace can have.
-pub(crate) fn in_force(kind: ProtectionKind) -> Option<InForce> {
-    match kind {
-        ProtectionKind::Doublewrite { .. } | ProtectionKind::AtomicWrite | ProtectionKind::None => {
-            Some(kind.in_force())
-        }
-        ProtectionKind::NvmDoublewrite { .. } | ProtectionKind::FullPageLog | ProtectionKind::Nvm => None,
     }
 }

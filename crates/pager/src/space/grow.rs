@@ -23,6 +23,7 @@ use crate::base::page::{self, kind};
 use crate::base::space_format::{Entry, ExtentNo, Geometry, MARK_OFFSET};
 use crate::home::files::growth_step;
 use crate::home::layout::Layout;
+use crate::home::layouts::LayoutInUse;
 
 /// After a full device has refused several hollow extents together, up to this many are tried one by one.
 const SINGLE_TRIES_MAX: usize = 256;
@@ -46,12 +47,12 @@ impl Spaces {
     fn make(&self, geometry: Geometry, header: &[u8]) -> Result<()> {
         let (id, layout) = (geometry.space, self.layout(geometry)?);
         layout.resize(id, geometry.extent_pages)?;
-        write_new(layout, geometry.header(), header)?;
-        write_new(layout, geometry.descriptor_of(0), &geometry.new_descriptor(0))?;
+        write_new(&*layout, geometry.header(), header)?;
+        write_new(&*layout, geometry.descriptor_of(0), &geometry.new_descriptor(0))?;
         if id == SpaceId::DATA {
             let mut root = vec![0; geometry.page_size];
             page::format(&mut root, PageId::ROOT, kind::ROOT, 0);
-            write_new(layout, PageId::ROOT, &root)?;
+            write_new(&*layout, PageId::ROOT, &root)?;
         }
         // The first length stays within one group. The next group needs another descriptor page, which is
         // made when the file grows.
@@ -59,7 +60,7 @@ impl Spaces {
         layout.resize(id, geometry.extent_pages * extents)
     }
 
-    pub(super) fn layout(&self, geometry: Geometry) -> Result<&dyn Layout> {
+    pub(super) fn layout(&self, geometry: Geometry) -> Result<LayoutInUse<'_>> {
         self.layouts.of(geometry.header())
     }
 
@@ -77,7 +78,7 @@ impl Spaces {
             let Some((mut growth, waiting)) = space.lock_growth() else { continue };
             // The waiting mini-transactions begin together afterwards, so one more extent is made for each of
             // them.
-            if space.is_short(extents + waiting) {
+            if space.is_short(extents + waiting) && !space.is_closed() {
                 match self.grow(space, &mut growth, extents + waiting) {
                     Err(error) if error.is_no_space() => {}
                     other => other?,
@@ -94,7 +95,7 @@ impl Spaces {
         if missing() == 0 {
             return Ok(());
         }
-        let mut growth = space.growth.lock();
+        let mut growth = space.open_growth().ok_or(PagerError::NoSuchTablespace { id })?;
         while missing() > 0 {
             let extents = missing().div_ceil(u64::from(space.geometry.extent_pages));
             self.grow(space, &mut growth, extents as u32)?;
@@ -200,7 +201,7 @@ impl Spaces {
     /// again.
     pub(crate) fn release_room(&self) -> Result<()> {
         for space in self.durable() {
-            let _growth = space.growth.lock();
+            let Some(_growth) = space.open_growth() else { continue };
             let (geometry, mut map) = (space.geometry, space.map());
             let more = map.free_count().saturating_sub(self.growth_extents + BACKGROUND_EXTENTS);
             let extents = map.extent_count() - map.released_count() - more;
@@ -222,7 +223,7 @@ impl Spaces {
             let mut entries = vec![Entry::default(); (stop - extent) as usize];
             if geometry.space.is_logged() && extent.is_multiple_of(geometry.group_extents) {
                 let descriptor = geometry.new_descriptor(group);
-                write_new(layout, geometry.descriptor_of(group), &descriptor)?;
+                write_new(&*layout, geometry.descriptor_of(group), &descriptor)?;
                 entries[0] = geometry.entry(&descriptor, extent)?;
             }
             layout.resize(geometry.space, stop * geometry.extent_pages)?;
@@ -238,7 +239,7 @@ impl Spaces {
     /// the map. `end` is the end of the log.
     pub(crate) fn plan_cut(&self, end: impl Fn() -> Lsn) {
         for space in self.durable() {
-            let mut growth = space.growth.lock();
+            let Some(mut growth) = space.open_growth() else { continue };
             if growth.cut.is_some() {
                 continue;
             }

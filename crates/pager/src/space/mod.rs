@@ -35,10 +35,10 @@ pub use verify::CheckReport;
 
 use self::map::{CutOff, Map};
 use crate::base::error::{PagerError, Result};
-use crate::base::growing_list::{GrowingList, ITEMS_MAX};
 use crate::base::ids::{Access, PageId, PageNo, PageRange, SpaceId};
 use crate::base::lsn::Lsn;
 use crate::base::space_format::{Bits, Entry, ExtentNo, Geometry};
+use crate::base::space_table::SpaceTable;
 use crate::home::layouts::Layouts;
 use crate::pool::{PREFETCH_MAX, PageS, Pool};
 
@@ -86,8 +86,9 @@ struct Space {
 
 /// All spaces.
 pub(crate) struct Spaces {
+    /// The spaces that each database has. The index is the number of the space minus one.
     own: [Space; 3],
-    tablespaces: GrowingList<Space>,
+    tablespaces: SpaceTable<Space>,
     layouts: Arc<Layouts>,
     growth_extents: u32,
 }
@@ -97,24 +98,27 @@ impl Spaces {
     pub(crate) fn new(layouts: Arc<Layouts>, page_size: usize, growth_extents: u32) -> Spaces {
         let own = [SpaceId::DATA, SpaceId::ROLLBACK, SpaceId::TEMPORARY]
             .map(|id| Space::new(Geometry::of(id, page_size)));
-        Spaces { own, tablespaces: GrowingList::default(), layouts, growth_extents }
+        Spaces { own, tablespaces: SpaceTable::default(), layouts, growth_extents }
     }
 
     /// Adds a tablespace of an existing database before its map is read.
-    pub(crate) fn add(&self, id: SpaceId, page_size: usize) -> Result<()> {
-        self.push(Space::new(Geometry::of(id, page_size)))
+    pub(crate) fn add(&self, id: SpaceId, page_size: usize) {
+        self.tablespaces.add(id, Space::new(Geometry::of(id, page_size)));
     }
 
     /// Adds a tablespace that was just made, and reads its map.
     pub(crate) fn add_made(&self, id: SpaceId, pool: &Pool) -> Result<()> {
         let space = Space::new(Geometry::of(id, pool.page_size()));
         self.load_map(&space, pool, false)?;
-        self.push(space)
+        self.tablespaces.add(id, space);
+        Ok(())
     }
 
-    fn push(&self, space: Space) -> Result<()> {
-        let too_many = |space: Space| PagerError::Incompatible { what: too_many(space.geometry.space) };
-        self.tablespaces.push(space).map_err(too_many)
+    /// Removes the layout of a tablespace that was closed, or whose making failed.
+    pub(crate) fn remove(&self, id: SpaceId) {
+        // A thread that grows or cuts the file holds this lock while it uses the layout.
+        let _growth = self.tablespaces.get(id).map(|space| space.growth.lock());
+        self.layouts.remove(id);
     }
 
     /// All spaces that are in use.
@@ -163,8 +167,9 @@ impl Spaces {
 
     /// Opens a tablespace again that could not be dropped.
     pub(crate) fn reopen(&self, id: SpaceId) {
-        let closed = self.tablespaces.iter().find(|space| space.geometry.space == id);
-        closed.into_iter().for_each(|space| space.is_closed.store(false, Relaxed));
+        if let Some(space) = self.tablespaces.get(id) {
+            space.is_closed.store(false, Relaxed);
+        }
     }
 
     /// Called after redo: checks the headers and reads the maps. `has_hollow` means that in files with the
@@ -209,13 +214,10 @@ impl Spaces {
     }
 
     fn space(&self, id: SpaceId) -> Result<&Space> {
-        let own = self.own.iter().find(|space| space.geometry.space == id);
-        own.map_or_else(|| self.tablespace(id), Ok)
-    }
-
-    #[cold]
-    fn tablespace(&self, id: SpaceId) -> Result<&Space> {
-        let found = self.tablespaces.iter().find(|space| space.geometry.space == id && !space.is_closed());
+        if let Some(space) = self.own.get(usize::from(id.0).wrapping_sub(1)) {
+            return Ok(space);
+        }
+        let found = self.tablespaces.get(id).filter(|space| !space.is_closed());
         found.ok_or(PagerError::NoSuchTablespace { id })
     }
 
@@ -316,14 +318,6 @@ impl Drop for MapGuard<'_> {
     }
 }
 
-/// The message for a tablespace if the list of tablespaces in memory is full.
-pub(crate) fn too_many(id: SpaceId) -> String {
-    format!(
-        "{} would be one of more than {ITEMS_MAX} tablespaces that were made or found since the start: start the server again",
-        id.title()
-    )
-}
-
 impl Space {
     fn new(geometry: Geometry) -> Space {
         Space {
@@ -339,6 +333,13 @@ impl Space {
 
     fn is_closed(&self) -> bool {
         self.is_closed.load(Relaxed)
+    }
+
+    /// Locks the growth of the file. `None` if the tablespace is being dropped. While the lock is held, the
+    /// layout of the space is not removed.
+    fn open_growth(&self) -> Option<MutexGuard<'_, Growth>> {
+        let growth = self.growth.lock();
+        (!self.is_closed()).then_some(growth)
     }
 
     fn map(&self) -> MapGuard<'_> {

@@ -28,6 +28,7 @@ use crate::base::ids::{PageId, PageNo, PageRange};
 use crate::base::lsn::{LSN_MAX, Lsn};
 use crate::base::space_format::Geometry;
 use crate::home::layout::{Layout, Trimmed};
+use crate::home::layouts::LayoutInUse;
 use crate::home::pace::Pace;
 use crate::pool::Pool;
 
@@ -36,7 +37,7 @@ const PIECE_BYTES: usize = 1 << 20;
 
 impl Spaces {
     /// The spaces whose free extents are returned to the device, with their layouts.
-    fn trimmed(&self) -> impl Iterator<Item = (&Space, &dyn Layout)> {
+    fn trimmed(&self) -> impl Iterator<Item = (&Space, LayoutInUse<'_>)> {
         let with_layout = self.durable().filter_map(|space| Some((space, self.layout(space.geometry).ok()?)));
         with_layout.filter(|(_, layout)| layout.trims())
     }
@@ -97,7 +98,7 @@ impl Spaces {
     /// Trims one piece of the extents that are due. Returns whether there was one.
     pub(crate) fn trim_some(&self, pool: &Pool, pace: &Pace<'_>) -> Result<bool> {
         for (space, layout) in self.trimmed() {
-            if self.trim_piece(space, layout, pool, pace)? {
+            if self.trim_piece(space, &*layout, pool, pace)? {
                 return Ok(true);
             }
         }
@@ -131,7 +132,7 @@ impl Spaces {
     /// logged then, because a log that moves begins there.
     pub(crate) fn pass_cuts(&self, redo_start: Lsn, is_clean: bool) -> Result<()> {
         for space in self.each() {
-            let mut growth = space.growth.lock();
+            let Some(mut growth) = space.open_growth() else { continue };
             if let Some(cut) = growth.cut.as_mut().filter(|cut| cut.lsn <= redo_start)
                 && !(is_clean && self.layout(space.geometry)?.notes_discards())
             {
@@ -146,7 +147,8 @@ impl Spaces {
     /// for seconds with a gigabyte.
     pub(crate) fn cut_files(&self, pool: &Pool, pace: &Pace<'_>) -> Result<()> {
         for space in self.durable() {
-            let pieces = self.layout(space.geometry)?.cut_pieces();
+            let Ok(layout) = self.layout(space.geometry) else { continue };
+            let pieces = layout.cut_pieces();
             let piece = || match &pieces {
                 Some(bytes) => pace.short_piece(bytes, |most| self.cut_piece(space, pool, Some(most))),
                 None => self.cut_piece(space, pool, None),
@@ -160,9 +162,10 @@ impl Spaces {
     /// thread that grows the file meanwhile uses the remaining extents again, and so ends the cut. After a
     /// crash the file may have any of these lengths. The extents within it are free.
     fn cut_piece(&self, space: &Space, pool: &Pool, most_bytes: Option<u64>) -> Result<bool> {
-        let (geometry, layout) = (space.geometry, self.layout(space.geometry)?);
-        let mut growth = space.growth.lock();
+        let geometry = space.geometry;
+        let Some(mut growth) = space.open_growth() else { return Ok(false) };
         let Some(cut) = growth.cut.as_mut().filter(|cut| cut.is_due) else { return Ok(false) };
+        let layout = self.layout(geometry)?;
         let (extent_pages, kept) = (geometry.extent_pages, space.map().extent_count());
         let (end, now) = (kept * extent_pages, self.file_pages(geometry));
         let most = most_bytes.map_or(u32::MAX, |bytes| (bytes / geometry.page_size as u64) as u32);

@@ -4,9 +4,10 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
 use crate::common::{NoOps, add, get, set};
-use varve_device::{Directory, FileDirectory, FileOptions, MemoryDirectory};
+use varve_device::{Directory, ErrorKind, FileDirectory, FileOptions, MemoryDirectory};
 use varve_pager::{
-    Algorithm, Compression, NvmConfig, PageId, Pager, PagerConfig, ProtectionKind, SpaceId, Trim,
+    Algorithm, BadLocation, Compression, Locations, NewTablespace, NvmConfig, PageId, Pager, PagerConfig,
+    ProtectionKind, SpaceId, Trim,
 };
 
 fn config(path: &std::path::Path) -> PagerConfig {
@@ -109,4 +110,53 @@ fn an_idle_database_cleans_itself() {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     assert_eq!(pager.stats().inline_writes, 0);
+}
+
+/// Directories of tablespaces, each locked as long as it is used.
+struct Locked;
+
+impl Locations for Locked {
+    fn open(&self, location: &str) -> Result<Arc<dyn Directory>, BadLocation> {
+        Ok(FileDirectory::open_locked(location.as_ref(), FileOptions::default())?)
+    }
+}
+
+/// A dropped tablespace leaves none of its files open, and its directory is not locked any more.
+#[test]
+fn a_dropped_tablespace_is_closed() {
+    let [path, place] = [0; 2].map(|_| tempfile::tempdir().unwrap());
+    let pager =
+        Pager::open(PagerConfig { locations: Arc::new(Locked), ..config(path.path()) }, Arc::new(NoOps))
+            .unwrap();
+    let open_files = || {
+        let all = std::fs::read_dir("/proc/self/fd").unwrap();
+        let files = all.filter_map(|one| std::fs::read_link(one.unwrap().path()).ok());
+        files.filter(|file| file.starts_with(place.path())).collect::<Vec<_>>()
+    };
+    for _ in 0..2 {
+        let new = NewTablespace {
+            name: "a".into(),
+            location: place.path().to_str().unwrap().into(),
+            protection: ProtectionKind::DOUBLEWRITE,
+            compression: None,
+            note: Vec::new(),
+        };
+        let space = pager.create_tablespace(&new).unwrap();
+        let second = FileDirectory::open_locked(place.path(), FileOptions::default()).err().unwrap();
+        assert!(matches!(second.kind, ErrorKind::Locked { .. }), "{second}");
+        let owner = pager.create_segment(space).unwrap();
+        pager.reserve(space, 50).unwrap();
+        let mut mtr = pager.begin().unwrap();
+        for _ in 0..30 {
+            let id = mtr.allocate(space, owner, None).unwrap();
+            mtr.create(id, crate::common::KIND, owner).unwrap();
+        }
+        mtr.commit();
+        pager.checkpoint_all().unwrap();
+        assert!(open_files().len() >= 3, "pages, doublewrite copies and the lock: {:?}", open_files());
+        pager.drop_segment(SpaceId::DATA, owner).unwrap();
+        assert!(pager.drop_tablespace(space).unwrap());
+        assert_eq!(open_files(), Vec::<std::path::PathBuf>::new());
+    }
+    pager.shutdown().unwrap();
 }

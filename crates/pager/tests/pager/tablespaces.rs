@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use crate::common::{KIND, Random, config, get, open};
 use varve_device::{
@@ -11,8 +10,9 @@ use varve_device::{
     Rule, Space, Timeline, When,
 };
 use varve_pager::{
-    Algorithm, Compression, FlashConfig, FlashDesign, FlashRestart, FlashSettings, HomeLayout, Locations,
-    NewTablespace, NvmConfig, PackedConfig, PageId, Pager, PagerConfig, PagerError, ProtectionKind, SpaceId,
+    Algorithm, BadLocation, Compression, FlashConfig, FlashDesign, FlashRestart, FlashSettings, HomeLayout,
+    LocationFlaw, Locations, NewTablespace, NvmConfig, PackedConfig, PageId, Pager, PagerConfig, PagerError,
+    ProtectionKind, SpaceId,
 };
 
 /// The files of a directory in memory, by name.
@@ -22,9 +22,10 @@ type Files = Vec<(String, MemoryImage)>;
 struct Places(Vec<(&'static str, Arc<dyn Directory>)>);
 
 impl Locations for Places {
-    fn open(&self, location: &str) -> Result<Arc<dyn Directory>, String> {
+    fn open(&self, location: &str) -> Result<Arc<dyn Directory>, BadLocation> {
         let found = self.0.iter().find(|(name, _)| *name == location);
-        found.map(|(_, directory)| directory.clone()).ok_or_else(|| "it is not mounted".into())
+        let missing = || BadLocation::new(LocationFlaw::Missing, "it is not mounted");
+        found.map(|(_, directory)| directory.clone()).ok_or_else(missing)
     }
 }
 
@@ -511,14 +512,19 @@ fn files_of_another_database_are_not_removed() {
     let devices = in_memory();
     let pager = open(&of(&devices));
     let space = pager.create_tablespace(&new("a")).unwrap();
-    // The location cannot be opened while the tablespace is dropped, so its files stay, and so does its place
-    // in the list.
+    // The files cannot be removed while the tablespace is dropped, so they stay, and so does its place in the
+    // list.
     drop(pager);
     let mut config = of(&devices);
-    let fails = Arc::new(Fickle(devices[1].clone(), AtomicBool::new(true)));
-    config.locations = fails.clone();
+    let faulty = Faulty::wrap(devices[1].clone());
+    config.locations = Arc::new(Places(vec![("a", faulty.clone())]));
     let pager = open(&config);
-    fails.1.store(false, Relaxed);
+    faulty.arm(Rule {
+        operation: Some(Operation::Remove),
+        space: None,
+        when: When::From(1),
+        fault: Fault::Fails(ErrorKind::Io(5)),
+    });
     assert!(pager.drop_tablespace(space).unwrap());
     drop(pager);
     // Another database makes its tablespace with the same number in the directory, which someone has emptied.
@@ -538,15 +544,6 @@ fn files_of_another_database_are_not_removed() {
     let pager = open(&of(&other));
     assert_eq!(get(&pager, page).unwrap(), 9);
     assert_eq!(pager.check().unwrap().damages, Vec::<String>::new());
-}
-
-/// A location that can be opened or not.
-struct Fickle(Arc<MemoryDirectory>, AtomicBool);
-
-impl Locations for Fickle {
-    fn open(&self, _: &str) -> Result<Arc<dyn Directory>, String> {
-        if self.1.load(Relaxed) { Ok(self.0.clone()) } else { Err("it is not mounted".into()) }
-    }
 }
 
 #[test]

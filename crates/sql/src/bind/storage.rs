@@ -45,7 +45,7 @@ pub(super) fn changed(now: StorageOptions, options: &[StorageOption]) -> Result<
     for option in options {
         let (name, value) = (option.name.as_str(), option.value.as_deref().unwrap_or("true"));
         if names.contains(&name) {
-            return Err(invalid(format!("parameter \"{name}\" specified more than once")));
+            return Err(twice(name));
         }
         check_name(name, value)?;
         names.push(name);
@@ -62,10 +62,7 @@ pub(super) fn changed(now: StorageOptions, options: &[StorageOption]) -> Result<
 
 /// The options of the table after RESET of these options. As in PostgreSQL, unknown names are no error.
 pub(super) fn reset(now: StorageOptions, options: &[StorageOption]) -> Result<StorageOptions> {
-    if options.iter().any(|option| option.value.is_some()) {
-        let message = "RESET must not include values for parameters";
-        return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
-    }
+    check_reset(options)?;
     let is_reset = |name: &str| options.iter().any(|option| option.name == name);
     let said = Said {
         resets_algorithm: is_reset("compression"),
@@ -117,7 +114,8 @@ fn boolean(name: &str, value: &str) -> Result<()> {
     }
 }
 
-fn integer(name: &str, value: &str, least: i64, greatest: i64) -> Result<i64> {
+/// Reads the value of an integer option.
+pub(crate) fn integer(name: &str, value: &str, least: i64, greatest: i64) -> Result<i64> {
     let number = value.parse::<i32>().map(i64::from);
     let number =
         number.map_err(|_| invalid(format!("invalid value for integer option \"{name}\": {value}")))?;
@@ -126,6 +124,32 @@ fn integer(name: &str, value: &str, least: i64, greatest: i64) -> Result<i64> {
     }
     Err(invalid(format!("value {value} out of bounds for option \"{name}\""))
         .with_detail(format!("Valid values are between \"{least}\" and \"{greatest}\".")))
+}
+
+/// Reads the value of a floating point option that is not negative.
+pub(crate) fn not_negative(name: &str, value: &str) -> Result<f64> {
+    let number = value.parse::<f64>().ok().filter(|number| !number.is_nan());
+    let wrong = || invalid(format!("invalid value for floating point option \"{name}\": {value}"));
+    let number = number.ok_or_else(wrong)?;
+    if (0.0..=f64::MAX).contains(&number) {
+        return Ok(number);
+    }
+    let detail = format!("Valid values are between \"{:.6}\" and \"{:.6}\".", 0.0, f64::MAX);
+    Err(invalid(format!("value {value} out of bounds for option \"{name}\"")).with_detail(detail))
+}
+
+/// An error if RESET has values.
+pub(crate) fn check_reset(options: &[StorageOption]) -> Result<()> {
+    if options.iter().all(|option| option.value.is_none()) {
+        return Ok(());
+    }
+    let message = "RESET must not include values for parameters";
+    Err(SqlError::new(SqlState::SYNTAX_ERROR, message))
+}
+
+/// The error for an option that is given twice.
+pub(crate) fn twice(name: &str) -> SqlError {
+    invalid(format!("parameter \"{name}\" specified more than once"))
 }
 
 fn layout(value: &str) -> Result<LeafLayout> {

@@ -2,7 +2,7 @@
 //!
 //! This module does not know where a tablespace is.
 
-use varve_engine::{Catalog, SpaceId, Transaction};
+use varve_engine::{Catalog, SpaceId, Tablespace, Transaction};
 
 use super::Facts;
 use crate::error::{Result, SqlError, SqlState};
@@ -29,10 +29,20 @@ pub(super) fn named(
         }
         _ => {}
     }
-    let found = txn.tablespaces().into_iter().find(|one| one.name == name).ok_or_else(|| missing(name))?;
+    Ok(Some(usable(txn.tablespace_named(name), name, catalog, facts)?.id))
+}
+
+/// The tablespace `found` with this name, if the role may make tables and indexes in it.
+pub(crate) fn usable(
+    found: Option<Tablespace>,
+    name: &str,
+    catalog: &Catalog,
+    facts: &Facts,
+) -> Result<Tablespace> {
+    let found = found.ok_or_else(|| missing(name))?;
     let holder = Holder::of(catalog, facts.who);
     if holder.is_superuser() || holder.is(owner_of(&found)) {
-        return Ok(Some(found.id));
+        return Ok(found);
     }
     Err(denied(format!("permission denied for tablespace {name}")))
 }
@@ -49,7 +59,7 @@ pub(crate) fn of_new(
         return named(name, txn, catalog, facts);
     }
     let default = &*facts.default_tablespace;
-    if default.is_empty() || !txn.tablespaces().iter().any(|one| one.name == default) {
+    if default.is_empty() || txn.tablespace_named(default).is_none() {
         return Ok(None);
     }
     named(default, txn, catalog, facts)

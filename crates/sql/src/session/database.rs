@@ -22,6 +22,7 @@ use super::{Session, SessionParams, SqlDatabase};
 use crate::activity::{Closing, Seat};
 use crate::error::{Result, SqlError, SqlState};
 use crate::exec::notice::Failed;
+use crate::exec::tablespace;
 use crate::rights::{Holder, Object, Who, denied};
 use crate::settings::{self, Settings};
 use crate::sink::Severity;
@@ -108,6 +109,7 @@ impl Session {
             self.check_member(&catalog, owner)?;
         }
         let template = template_of(&catalog, &holder, options)?;
+        self.check_tablespace(options, &catalog)?;
         if catalog.database_named(name).is_some() {
             return Err(already_there(name).into());
         }
@@ -189,13 +191,14 @@ impl Session {
     }
 
     fn alter_database(&mut self, name: &str, options: &[DatabaseOption]) -> Done<&'static str> {
-        let (_, _, database) = self.owned_database(name)?;
+        let (catalog, _, database) = self.owned_database(name)?;
         if options.contains(&DatabaseOption::AllowsConnections(false))
             && database.id == self.facts.database_id
         {
             let message = "cannot disallow connections for current database";
             return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message).into());
         }
+        self.check_tablespace(options, &catalog)?;
         self.transaction()?
             .alter_database(database.id, |def| options.iter().for_each(|option| option.apply(def)))?;
         Ok("ALTER DATABASE")
@@ -260,6 +263,28 @@ impl Session {
         Ok("ALTER DATABASE")
     }
 
+    /// Refuses a tablespace other than `pg_default`, because each table and each index has its own tablespace.
+    fn check_tablespace(&self, options: &[DatabaseOption], catalog: &Catalog) -> Result<()> {
+        let said = options.iter().find_map(|option| match option {
+            DatabaseOption::Tablespace(name) => Some(name.as_str()),
+            _ => None,
+        });
+        match said {
+            None | Some("pg_default") => Ok(()),
+            Some("pg_global") => {
+                let message = "pg_global cannot be used as default tablespace";
+                Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message))
+            }
+            Some(name) => {
+                let found = self.shared.engine.tablespace_named(name);
+                tablespace::usable(found, name, catalog, &self.facts)?;
+                let hint =
+                    "ALTER DATABASE ... SET default_tablespace chooses a tablespace for its new tables.";
+                Err(SqlError::unsupported("a tablespace of a database").with_hint(hint))
+            }
+        }
+    }
+
     fn makes_databases(&self, catalog: &Catalog, holder: &Holder) -> bool {
         let own = self.facts.who.and_then(|id| catalog.role_by_id(id));
         holder.is_superuser() || own.is_some_and(|role| role.makes_databases)
@@ -278,7 +303,7 @@ impl Session {
 impl DatabaseOption {
     fn apply(&self, def: &mut DatabaseDef) {
         match self {
-            DatabaseOption::Owner(_) | DatabaseOption::Template(_) => {}
+            DatabaseOption::Owner(_) | DatabaseOption::Template(_) | DatabaseOption::Tablespace(_) => {}
             DatabaseOption::ConnectionLimit(limit) => def.connection_limit = *limit,
             DatabaseOption::AllowsConnections(allows) => def.allows_connections = *allows,
             DatabaseOption::IsTemplate(is) => def.is_template = *is,

@@ -22,6 +22,7 @@ use crate::exec::notice::Failed;
 use crate::rights::{Holder, Kind, Object, denied, grant, is_circular, memberships, no_role, revoke};
 use crate::scram::Verifier;
 use crate::sink::Severity;
+use crate::system::tablespaces::owner_of;
 use crate::utility::role::{GrantObjects, Objects, RoleCommand, RoleName, RoleOption};
 
 /// The result of a command about roles. `Failed::Stale` means that the command must be run again.
@@ -270,7 +271,9 @@ impl Session {
                 format!("cannot drop role {} because it is required by the database system", role.name);
             return Err(SqlError::new(SqlState::DEPENDENT_OBJECTS, message));
         }
-        let details = dependents(catalog, role.id, &|id| gone.iter().any(|r| r.id == id));
+        let mut details = dependents(catalog, role.id, &|id| gone.iter().any(|r| r.id == id));
+        let owned = self.shared.engine.tablespaces().into_iter().filter(|one| owner_of(one) == role.id);
+        details.extend(owned.map(|one| format!("owner of tablespace {}", one.name)));
         if details.is_empty() {
             return Ok(());
         }

@@ -2,8 +2,8 @@
 //!
 //! Invariants
 //! 1. Each command is durable when it returns, and runs only outside of transaction blocks.
-//! 2. A tablespace belongs to all databases. The storage engine stores it with its name, and with a note,
-//!    which is its owner.
+//! 2. A tablespace belongs to all databases. The storage engine stores it with its name, and with a note:
+//!    its owner, and options of PostgreSQL.
 //!
 //! This module does not know what is in a tablespace (`varve_engine`).
 
@@ -21,13 +21,12 @@ use crate::error::{Result, SqlError, SqlState};
 use crate::exec::tablespace::missing;
 use crate::rights::{Holder, denied, no_role};
 use crate::sink::Severity;
-use crate::system::tablespaces::{note_of, owner_of};
+use crate::system::tablespaces::{Note, owner_of};
 use crate::utility::role::RoleName;
 use crate::utility::tablespace::TablespaceCommand;
 
-/// Options of PostgreSQL that are accepted, but have no effect in Varve.
-const WITHOUT_MEANING: [&str; 4] =
-    ["seq_page_cost", "random_page_cost", "effective_io_concurrency", "maintenance_io_concurrency"];
+/// The greatest value of `effective_io_concurrency` and `maintenance_io_concurrency`.
+const CONCURRENCY_MAX: i64 = 1000;
 
 impl Session {
     /// Runs a command about tablespaces.
@@ -47,16 +46,12 @@ impl Session {
             }
             TablespaceCommand::Drop(name, if_exists) => self.drop_tablespace(&catalog, name, *if_exists)?,
             TablespaceCommand::SetOptions(name, options, is_reset) => {
-                let before = self.owned_tablespace(&catalog, name)?;
-                let (protection, compression) = read(options)?;
-                let is_same = protection.is_none_or(|kind| kind.name() == before.protection)
-                    && compression.is_none_or(|how| Some(how) == before.compression);
-                if *is_reset || !is_same {
-                    let what = "ALTER TABLESPACE that changes the protection or the compression";
-                    return Err(SqlError::unsupported(what).with_hint(
-                        "Make another tablespace, and move the tables with ALTER TABLE ... SET TABLESPACE.",
-                    ));
+                if is_known(name) && Holder::of(&catalog, self.facts.who).is_superuser() {
+                    return Err(SqlError::unsupported(format!("options of tablespace {name}")));
                 }
+                let before = self.owned_tablespace(&catalog, name)?;
+                let note = if *is_reset { reset(&before, options)? } else { set(&before, options)? };
+                self.shared.engine.change_tablespace(before.id, name, &note.encode())?;
             }
             TablespaceCommand::Rename(from, to) => {
                 let before = self.owned_tablespace(&catalog, from)?;
@@ -70,7 +65,8 @@ impl Session {
                 if !Holder::of(&catalog, self.facts.who).is_superuser() {
                     self.check_member(&catalog, to)?;
                 }
-                self.shared.engine.change_tablespace(before.id, name, &note_of(to))?;
+                let note = Note { owner: to, ..Note::of(&before) };
+                self.shared.engine.change_tablespace(before.id, name, &note.encode())?;
             }
         }
         Ok(tag)
@@ -93,13 +89,13 @@ impl Session {
         };
         check_name(name)?;
         self.check_free(name)?;
-        let (protection, compression) = read(options)?;
+        let Options { protection, compression, others } = read(options)?;
         let new = NewTablespace {
             name: name.to_owned(),
             location: location.to_owned(),
             protection: protection.unwrap_or(ProtectionKind::DOUBLEWRITE),
             compression,
-            note: note_of(owner),
+            note: Note { owner, options: others }.encode(),
         };
         self.shared.engine.create_tablespace(&new)?;
         Ok(())
@@ -122,7 +118,7 @@ impl Session {
     }
 
     fn find_tablespace(&self, name: &str) -> Option<Tablespace> {
-        self.shared.engine.tablespaces().into_iter().find(|one| one.name == name)
+        self.shared.engine.tablespace_named(name)
     }
 
     /// The tablespace, if this role owns it.
@@ -165,36 +161,103 @@ fn check_name(name: &str) -> Result<()> {
         .with_detail("The prefix \"pg_\" is reserved for system tablespaces."))
 }
 
-/// The protection and the compression in a list of options.
-fn read(options: &[StorageOption]) -> Result<(Option<ProtectionKind>, Option<Compression>)> {
-    let mut protection = None;
-    let mut of_pages = Vec::new();
+/// The options of a tablespace in a statement.
+#[derive(Default)]
+struct Options {
+    protection: Option<ProtectionKind>,
+    compression: Option<Compression>,
+    /// Options of PostgreSQL, which are stored and have no effect: names and values.
+    others: Vec<(String, String)>,
+}
+
+fn invalid(message: String) -> SqlError {
+    SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
+}
+
+fn read(options: &[StorageOption]) -> Result<Options> {
+    let (mut read, mut of_pages, mut names) = (Options::default(), Vec::new(), Vec::new());
     for option in options {
-        let value = option.value.as_deref().unwrap_or("true");
-        match option.name.as_str() {
-            "protection" => protection = Some(protection_named(value)?),
+        let (name, value) = (option.name.as_str(), option.value.as_deref().unwrap_or("true").trim());
+        if names.contains(&name) {
+            return Err(storage::twice(name));
+        }
+        names.push(name);
+        match name {
+            "protection" => read.protection = Some(protection_named(value)?),
             "compression" | "compression_level" => of_pages.push(option.clone()),
-            name if WITHOUT_MEANING.contains(&name) => {}
-            name => {
-                let message = format!("unrecognized parameter \"{name}\"");
-                return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
+            _ => {
+                check_other(name, value)?;
+                read.others.push((name.to_owned(), value.to_owned()));
             }
         }
     }
-    Ok((protection, storage::of_new_table(&of_pages)?.compression))
+    Ok(Options { compression: storage::of_new_table(&of_pages)?.compression, ..read })
+}
+
+/// Checks an option of PostgreSQL.
+fn check_other(name: &str, value: &str) -> Result<()> {
+    match name {
+        "seq_page_cost" | "random_page_cost" => storage::not_negative(name, value).map(drop),
+        "effective_io_concurrency" | "maintenance_io_concurrency" => {
+            storage::integer(name, value, 0, CONCURRENCY_MAX).map(drop)
+        }
+        _ => Err(invalid(match name.split_once('.') {
+            Some((namespace, _)) => format!("unrecognized parameter namespace \"{namespace}\""),
+            None => format!("unrecognized parameter \"{name}\""),
+        })),
+    }
+}
+
+/// The note after SET of these options.
+fn set(before: &Tablespace, options: &[StorageOption]) -> Result<Note> {
+    let Options { protection, compression, others } = read(options)?;
+    if protection.is_some_and(|kind| kind.name() != before.protection) {
+        return Err(fixed("protection"));
+    }
+    if compression.is_some_and(|how| Some(how) != before.compression) {
+        return Err(fixed("compression"));
+    }
+    let mut note = Note::of(before);
+    note.options.retain(|(name, _)| !others.iter().any(|(new, _)| new == name));
+    note.options.extend(others);
+    Ok(note)
+}
+
+/// The note after RESET of these options. As in PostgreSQL, unknown names are no error.
+fn reset(before: &Tablespace, options: &[StorageOption]) -> Result<Note> {
+    storage::check_reset(options)?;
+    let mut note = Note::of(before);
+    for StorageOption { name, .. } in options {
+        match name.as_str() {
+            "protection" if before.protection != ProtectionKind::DOUBLEWRITE.name() => {
+                return Err(fixed("protection"));
+            }
+            "compression" | "compression_level" if before.compression.is_some() => {
+                return Err(fixed("compression"));
+            }
+            _ => note.options.retain(|(other, _)| other != name),
+        }
+    }
+    Ok(note)
+}
+
+/// The error for a change of an option that is fixed when the tablespace is made.
+fn fixed(what: &str) -> SqlError {
+    SqlError::unsupported(format!("ALTER TABLESPACE that changes the {what}"))
+        .with_hint("Make another tablespace, and move the tables with ALTER TABLE ... SET TABLESPACE.")
 }
 
 fn protection_named(name: &str) -> Result<ProtectionKind> {
-    let kinds = [ProtectionKind::DOUBLEWRITE, ProtectionKind::AtomicWrite, ProtectionKind::None];
+    let kinds = ProtectionKind::OF_TABLESPACES;
     let found = kinds.into_iter().find(|kind| kind.name().eq_ignore_ascii_case(name));
     found.ok_or_else(|| match name.to_ascii_lowercase().as_str() {
         "nvm" | "nvm-dwb" | "full-page-log" => {
             SqlError::unsupported(format!("protection {name} for one tablespace"))
         }
         _ => {
-            let message = format!("invalid value for enum option \"protection\": {name}");
-            SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
-                .with_detail("Valid values are \"doublewrite\", \"atomic-write\", and \"none\".")
+            let [first, second, third] = kinds.map(ProtectionKind::name);
+            invalid(format!("invalid value for enum option \"protection\": {name}"))
+                .with_detail(format!("Valid values are \"{first}\", \"{second}\", and \"{third}\"."))
         }
     })
 }

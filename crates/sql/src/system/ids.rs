@@ -35,6 +35,12 @@ pub fn tablespace(id: SpaceId) -> u32 {
     TABLESPACES + u32::from(id.0)
 }
 
+/// The tablespace of this OID, which may not exist.
+pub fn tablespace_of(oid: u32) -> Option<SpaceId> {
+    let number = u16::try_from(oid.checked_sub(TABLESPACES)?).ok()?;
+    Some(SpaceId(number)).filter(|id| id.is_tablespace())
+}
+
 /// The access method of a table engine.
 pub fn table_method(engine: &str) -> u32 {
     let found = table_engines().find(|(_, name)| *name == engine);

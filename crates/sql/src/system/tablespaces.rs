@@ -11,25 +11,51 @@ use super::{Rows, SystemContext, ids, list, oid, text};
 pub const KNOWN: [(u32, &str); 2] =
     [(ids::DEFAULT_TABLESPACE, "pg_default"), (ids::GLOBAL_TABLESPACE, "pg_global")];
 
-/// The note that the storage engine stores with a tablespace: its owner, as 4 bytes, little endian.
-pub fn note_of(owner: ObjectId) -> Vec<u8> {
-    owner.0.to_le_bytes().to_vec()
+/// The note that the storage engine stores with a tablespace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Note {
+    /// Its owner.
+    pub owner: ObjectId,
+    /// The options of PostgreSQL that it has, which have no effect: names and values.
+    pub options: Vec<(String, String)>,
+}
+
+impl Note {
+    /// The note of a tablespace.
+    pub fn of(tablespace: &Tablespace) -> Note {
+        let (owner, rest) = match tablespace.note.split_first_chunk::<4>() {
+            Some((owner, rest)) => (ObjectId(u32::from_le_bytes(*owner)), rest),
+            None => (BOOTSTRAP_ROLE, &[][..]),
+        };
+        let lines = std::str::from_utf8(rest).unwrap_or_default().lines();
+        let options = lines.filter_map(|line| line.split_once('='));
+        let options = options.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        Note { owner, options }
+    }
+
+    /// The note as bytes: the owner as 4 bytes, little endian. Then a line `name=value` for each option.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = self.owner.0.to_le_bytes().to_vec();
+        for (name, value) in &self.options {
+            bytes.extend_from_slice(format!("{name}={value}\n").as_bytes());
+        }
+        bytes
+    }
 }
 
 /// The owner of a tablespace.
 pub fn owner_of(tablespace: &Tablespace) -> ObjectId {
-    let note = tablespace.note.as_slice().try_into().map(u32::from_le_bytes);
-    note.map_or(BOOTSTRAP_ROLE, ObjectId)
+    Note::of(tablespace).owner
 }
 
 /// The tablespace with this OID, if CREATE TABLESPACE has made it.
 pub fn with_oid(world: &SystemContext, number: u32) -> Option<Tablespace> {
-    world.engine.tablespaces().into_iter().find(|one| ids::tablespace(one.id) == number)
+    world.engine.tablespace(ids::tablespace_of(number)?)
 }
 
 /// The tablespace of this name, if CREATE TABLESPACE has made it.
 pub fn named(world: &SystemContext, name: &str) -> Option<Tablespace> {
-    world.engine.tablespaces().into_iter().find(|one| one.name == name)
+    world.engine.tablespace_named(name)
 }
 
 /// The tablespace of a relation. `None` means `pg_default`. The index of a primary key is where the rows are.
@@ -52,7 +78,7 @@ pub(super) fn oid_of(relation: &Relation<'_>) -> Value {
 
 /// The name of the tablespace of a relation; NULL means the tablespace of the database.
 pub(super) fn name_of(world: &SystemContext, relation: &Relation<'_>) -> Value {
-    let found = of(relation).and_then(|id| world.engine.tablespaces().into_iter().find(|one| one.id == id));
+    let found = of(relation).and_then(|id| world.engine.tablespace(id));
     found.map_or(Value::Null, |one| text(one.name))
 }
 
@@ -76,7 +102,8 @@ fn options(one: &Tablespace) -> Value {
         let level = (level != 0).then(|| format!("compression_level={level}"));
         [format!("compression={algorithm}")].into_iter().chain(level)
     });
-    let all: Vec<String> = protection.into_iter().chain(compression).collect();
+    let others = Note::of(one).options.into_iter().map(|(name, value)| format!("{name}={value}"));
+    let all: Vec<String> = protection.into_iter().chain(compression).chain(others).collect();
     match all.is_empty() {
         true => Value::Null,
         false => list(ColumnType::Text, all.iter().map(|option| Datum::Text(option))),

@@ -104,7 +104,7 @@ pub(crate) use self::recover::SpaceFiles;
 pub(crate) use self::room::Fill;
 
 /// The parts of the pager that a packed space uses.
-pub(crate) struct Around {
+pub(crate) struct PackedParts {
     pub(crate) log: Arc<Log>,
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) compressions: Arc<Compressions>,
@@ -187,10 +187,14 @@ impl Counters {
 
 impl PackedSpace {
     /// Makes the files of an empty space. Their names are not durable yet.
-    pub(crate) fn create(directory: &dyn Directory, who: &Identity, around: Around) -> Result<PackedSpace> {
+    pub(crate) fn create(
+        directory: &dyn Directory,
+        who: &Identity,
+        parts: PackedParts,
+    ) -> Result<PackedSpace> {
         let shape = Shape {
             page_size: who.page_size as u32,
-            extent_bytes: around.config.extent_bytes,
+            extent_bytes: parts.config.extent_bytes,
             database: who.database,
             space: who.space,
         };
@@ -206,7 +210,7 @@ impl PackedSpace {
         extents.lengthen(1);
         let map = Arc::new(PageMap::new());
         let book = Book::new(map.clone(), extents, BTreeSet::new());
-        Ok(PackedSpace::over(file, map_file, map, book, around))
+        Ok(PackedSpace::over(file, map_file, map, book, parts))
     }
 
     fn over(
@@ -214,10 +218,10 @@ impl PackedSpace {
         map_file: MapFile,
         map: Arc<PageMap>,
         book: Book,
-        around: Around,
+        parts: PackedParts,
     ) -> PackedSpace {
         let head = map_file.head();
-        let forms = Forms::new(around.compressions, StoredLengths::Multiples(sector_bytes(&*file)));
+        let forms = Forms::new(parts.compressions, StoredLengths::Multiples(sector_bytes(&*file)));
         PackedSpace {
             shape: head.shape,
             file,
@@ -235,13 +239,13 @@ impl PackedSpace {
             settling: Mutex::new(()),
             gate: Gate::default(),
             pages: AtomicU32::new(head.pages),
-            log_from: AtomicLsn::new(head.log_from.max(around.redo)),
-            log: around.log,
-            ledger: around.ledger,
+            log_from: AtomicLsn::new(head.log_from.max(parts.redo)),
+            log: parts.log,
+            ledger: parts.ledger,
             forms,
-            trim: around.trim,
-            fill: around.fill,
-            config: around.config,
+            trim: parts.trim,
+            fill: parts.fill,
+            config: parts.config,
             counters: Counters::default(),
         }
     }

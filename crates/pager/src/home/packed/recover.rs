@@ -25,7 +25,7 @@ use super::map_file::MapFile;
 use super::page_map::PageMap;
 use super::read::Window;
 use super::replay::Replay;
-use super::{Around, Identity, PackedSpace, sector_bytes};
+use super::{Identity, PackedParts, PackedSpace, sector_bytes};
 use crate::base::error::{PagerError, Result};
 use crate::base::ids::PageId;
 use crate::base::lsn::Lsn;
@@ -100,9 +100,9 @@ impl SpaceFiles {
     }
 
     /// Makes the space, after the log was read.
-    pub(crate) fn into_space(self, around: Around) -> Result<PackedSpace> {
-        let parts = self.into_parts()?;
-        Ok(PackedSpace::over(parts.file, parts.map_file, parts.map, parts.book, around))
+    pub(crate) fn into_space(self, parts: PackedParts) -> Result<PackedSpace> {
+        let own = self.into_parts()?;
+        Ok(PackedSpace::over(own.file, own.map_file, own.map, own.book, parts))
     }
 
     /// Makes the parts of the space from the map after all log records.

@@ -37,6 +37,15 @@ impl ProtectionKind {
     /// InnoDB's split of the doublewrite area, as used by Kang 2016.
     pub const DOUBLEWRITE: ProtectionKind = ProtectionKind::Doublewrite { batch_slots: 120, single_slots: 8 };
 
+    /// The protections that a tablespace can have. The first one is the default.
+    pub const OF_TABLESPACES: [ProtectionKind; 3] =
+        [ProtectionKind::DOUBLEWRITE, ProtectionKind::AtomicWrite, ProtectionKind::None];
+
+    /// The protection that a tablespace with this one in force has. `None` if no tablespace can have it.
+    pub(crate) fn of_tablespace(in_force: InForce) -> Option<ProtectionKind> {
+        ProtectionKind::OF_TABLESPACES.into_iter().find(|kind| kind.in_force() == in_force)
+    }
+
     /// The value for the control file.
     pub(crate) fn in_force(self) -> InForce {
         match self {

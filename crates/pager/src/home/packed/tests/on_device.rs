@@ -24,7 +24,7 @@ use crate::home::packed::extents::ExtentNo;
 use crate::home::packed::format::PLACES;
 use crate::home::packed::reclaim::{LAST_EXTENTS, SHARE_EXTENTS_MAX};
 use crate::home::packed::unit_run::UnitRun;
-use crate::home::packed::{Around, Fill, Identity, PackedSpace};
+use crate::home::packed::{Fill, Identity, PackedParts, PackedSpace};
 use crate::level::{Cause, Need, Step, Want};
 use crate::log::{FIRST_LSN, LogConfig, StoredLog, Tail};
 
@@ -41,7 +41,7 @@ fn space(data: &dyn Directory, fill_percent: u8) -> PackedSpace {
         LogConfig { directory: MemoryDirectory::new(), segment_bytes: 1 << 20, capacity_bytes: 16 << 20 };
     let log = StoredLog::open(log, 7).unwrap().resume(1, Tail::empty(), FIRST_LSN).unwrap();
     let config = PackedConfig { extent_bytes: EXTENT_BYTES, fill_percent, ..PackedConfig::DEFAULT };
-    let around = Around {
+    let parts = PackedParts {
         log: Arc::new(log),
         ledger: Arc::default(),
         compressions: Arc::new(Compressions::new(Compression::NONE)),
@@ -51,7 +51,7 @@ fn space(data: &dyn Directory, fill_percent: u8) -> PackedSpace {
         redo: Lsn::ZERO,
     };
     let who = Identity { space: SpaceId::DATA, database: 7, page_size: PAGE_BYTES };
-    let space = PackedSpace::create(data, &who, around).unwrap();
+    let space = PackedSpace::create(data, &who, parts).unwrap();
     space.pages.store(100_000, Relaxed);
     space
 }
