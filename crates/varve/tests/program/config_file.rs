@@ -52,6 +52,9 @@ replacement = "lru2"
 page_writers = 4
 writer_interval_ms = 500
 page_size = 16384
+[query]
+threads = 3
+threads_rows = 0
 [log]
 segment = "16 MiB"
 capacity = "256MiB"
@@ -119,6 +122,7 @@ fn every_key_is_read() {
     let pacing = varve::pager::Pacing { interval_ms: 500, free_frames: 1024 };
     assert_eq!(settings.pool.pacing, Some(pacing));
     assert_eq!((settings.pool.page_writers, settings.pool.page_size_bytes), (Some(4), Some(16384)));
+    assert_eq!((settings.query.threads, settings.query.threads_rows), (3, 0));
     assert_eq!((settings.log.segment_bytes, settings.log.capacity_bytes), (16 << 20, 256 << 20));
     let nvm = settings.nvm.unwrap();
     let region = varve::config::RegionSettings { size_bytes: 1 << 30, log_bytes: 256 << 20 };
