@@ -18,7 +18,6 @@ use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{Decimal128Type, Int64Type};
 use datafusion::arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use datafusion::common::Result;
-use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::expressions::{Column, Literal};
 use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
@@ -35,6 +34,7 @@ use varve_sql::general::{AggKind, Step, Sum, Ty, quoted_name};
 use crate::aggregate::{FoldTypes, folded_by};
 use crate::budget::Account;
 use crate::cells::{CellsBuilder, data_type};
+use crate::children::leaf_node;
 use crate::error::wrapped;
 use crate::fold::Fold;
 use crate::scan::ScanPlan;
@@ -305,24 +305,7 @@ impl DisplayAs for SmartGroupsPlan {
 }
 
 impl ExecutionPlan for SmartGroupsPlan {
-    fn name(&self) -> &str {
-        "SmartGroupsPlan"
-    }
-
-    fn properties(&self) -> &Arc<PlanProperties> {
-        &self.properties
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        Vec::new()
-    }
-
-    fn apply_expressions(
-        &self,
-        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
+    leaf_node!("SmartGroupsPlan");
 
     /// Returns the same node, whose counters begin again.
     fn with_new_children(self: Arc<Self>, _: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {

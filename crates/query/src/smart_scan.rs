@@ -17,10 +17,9 @@ use datafusion::arrow::array::{ArrayRef, BooleanArray};
 use datafusion::arrow::compute::{cast, filter_record_batch};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::record_batch::{RecordBatch, RecordBatchOptions};
-use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
+use datafusion::physical_expr::{EquivalenceProperties, Partitioning};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
@@ -30,6 +29,7 @@ use varve_smart::{DeviceProfile, HostScan, ScanCounts, SmartDevice, SmartError, 
 use varve_sql::general::{Around, Expr, KeyBytes, SqlError, Step, Ty};
 
 use crate::cells::{Cells, data_type};
+use crate::children::leaf_node;
 use crate::constants;
 use crate::error::wrapped;
 use crate::scan::{Batches, Scan, ScanPlan};
@@ -247,24 +247,7 @@ impl DisplayAs for SmartScanPlan {
 }
 
 impl ExecutionPlan for SmartScanPlan {
-    fn name(&self) -> &str {
-        "SmartScanPlan"
-    }
-
-    fn properties(&self) -> &Arc<PlanProperties> {
-        &self.properties
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        Vec::new()
-    }
-
-    fn apply_expressions(
-        &self,
-        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
+    leaf_node!("SmartScanPlan");
 
     /// Returns the same node, whose counters begin again.
     fn with_new_children(self: Arc<Self>, _: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
