@@ -29,7 +29,7 @@ use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use varve_engine::LeafLayout;
 use varve_smart::ScanShape;
 use varve_sql::general::{AggKind, SmartMode, Ty, conjuncts};
-use varve_sql::statistics::Sampled;
+use varve_sql::statistics::{PLACES, Sampled, ScanFacts};
 
 use crate::aggregate::folded_by;
 use crate::children::with_children;
@@ -39,8 +39,6 @@ use crate::smart_groups::{SmartGrouping, SmartGroupsPlan};
 use crate::smart_program::SmartColumns;
 use crate::smart_scan::{SmartChoice, SmartOptions, SmartScanPlan, SmartTimes, current_filter};
 
-/// The most places of a table at which leaves are looked at.
-const PLACES: usize = 24;
 /// The number of leaves that are looked at after each place.
 const PLACE_LEAVES: usize = 8;
 /// If the planner expects more groups, the grouping stays on the host.
@@ -128,50 +126,62 @@ impl SmartScans {
     /// Predicts the times of a scan or grouping. `None` if the device can't compute it, or the planner knows
     /// too little about it, or expects too many groups.
     fn times(&self, scan: &Scan, keys: Option<&[usize]>) -> Option<SmartTimes> {
-        let mut reader = scan.snapshot.unnoted_reader().ok()?;
-        let estimate = reader.estimate(&scan.table, PLACES).ok()?;
-        let home = reader.home_facts(&scan.table, &estimate.places, PLACE_LEAVES).ok()??;
-        if home.leaves == 0 {
-            return None;
-        }
-        let columns = SmartColumns::of(&scan.table);
-        let split = columns.split(current_filter(scan).as_ref());
-        // The device computes a grouping as a whole or not at all.
-        if keys.is_some() && split.rest.is_some() {
-            return None;
-        }
-        let reader = scan.snapshot.unnoted_reader().ok()?;
-        let page_bytes = reader.page_bytes() as f64;
-        let mut sampled = Sampled { table: &scan.table, reader, around: &scan.around };
-        let conditions = split.pushed.into_iter().flat_map(conjuncts).collect();
-        let facts = sampled.facts(conditions, keys.unwrap_or_default());
-        let groups =
-            keys.map(|keys| if keys.is_empty() { 1.0 } else { facts.distinct(keys).min(facts.rows) });
-        if groups.is_some_and(|groups| groups > GROUPS_MAX) {
-            return None;
-        }
-        let width = |ordinal: &usize| {
-            let width = scan.table.def().columns[*ordinal].column_type.fixed_width_bytes();
-            width.map_or(VALUE_BYTES, |bytes| bytes as f64)
-        };
-        let row_bytes = if keys.is_some() { VALUE_BYTES } else { scan.columns.iter().map(width).sum() };
-        let shape = ScanShape {
-            leaves: estimate.leaves as f64,
-            page_bytes,
-            rows: facts.table_rows,
-            is_by_columns: scan.table.def().storage.layout == LeafLayout::ByColumns,
-            kept_rows: facts.rows,
-            sent_rows: groups.unwrap_or(facts.rows),
-            sent_row_bytes: row_bytes,
-            newer: home.newer as f64 / home.leaves as f64,
-            resident: home.resident as f64 / home.leaves as f64,
-        };
+        let shape = shape_of(scan, keys)?;
         let SmartOptions { profile, processor_factor, .. } = &*self.options;
         Some(SmartTimes {
             device_s: profile.device_s(&shape, *processor_factor),
             host_s: profile.host_s(&shape, *processor_factor),
         })
     }
+}
+
+/// Estimates what a scan reads and returns. `keys` are the columns of a grouping. `None` if the device can't
+/// compute it, or too little is known about it, or too many groups are expected.
+fn shape_of(scan: &Scan, keys: Option<&[usize]>) -> Option<ScanShape> {
+    let mut reader = scan.snapshot.unnoted_reader().ok()?;
+    let estimate = reader.estimate(&scan.table, PLACES).ok()?;
+    let home = reader.home_facts(&scan.table, &estimate.places, PLACE_LEAVES).ok()??;
+    if home.leaves == 0 {
+        return None;
+    }
+    let facts = facts_of(scan, keys)?;
+    let groups = keys.map(|keys| if keys.is_empty() { 1.0 } else { facts.distinct(keys).min(facts.rows) });
+    if groups.is_some_and(|groups| groups > GROUPS_MAX) {
+        return None;
+    }
+    Some(ScanShape {
+        leaves: estimate.leaves as f64,
+        page_bytes: reader.page_bytes() as f64,
+        rows: facts.table_rows,
+        is_by_columns: scan.table.def().storage.layout == LeafLayout::ByColumns,
+        kept_rows: facts.rows,
+        sent_rows: groups.unwrap_or(facts.rows),
+        sent_row_bytes: sent_row_bytes(scan, keys.is_some()),
+        newer: home.newer as f64 / home.leaves as f64,
+        resident: home.resident as f64 / home.leaves as f64,
+    })
+}
+
+/// Reads a sample for the conditions that the device checks. `None` if the device cannot compute the grouping.
+fn facts_of(scan: &Scan, keys: Option<&[usize]>) -> Option<ScanFacts> {
+    let split = SmartColumns::of(&scan.table).split(current_filter(scan).as_ref());
+    // The device computes a grouping as a whole or not at all.
+    if keys.is_some() && split.rest.is_some() {
+        return None;
+    }
+    let reader = scan.snapshot.unnoted_reader().ok()?;
+    let mut sampled = Sampled { table: &scan.table, reader, around: &scan.around };
+    let conditions = split.pushed.into_iter().flat_map(conjuncts).collect();
+    Some(sampled.facts(conditions, keys.unwrap_or_default()))
+}
+
+/// The assumed size of a row that the device sends, in bytes.
+fn sent_row_bytes(scan: &Scan, is_group: bool) -> f64 {
+    let width = |ordinal: &usize| {
+        let width = scan.table.def().columns[*ordinal].column_type.fixed_width_bytes();
+        width.map_or(VALUE_BYTES, |bytes| bytes as f64)
+    };
+    if is_group { VALUE_BYTES } else { scan.columns.iter().map(width).sum() }
 }
 
 /// Returns what is above each input of a node.

@@ -24,7 +24,7 @@ use crate::plan::{Access, KeyRange, TableAccess};
 use crate::value_bytes::push_key;
 
 /// The maximum number of leaves that a sample reads.
-const PLACES: usize = 24;
+pub const PLACES: usize = 24;
 /// The maximum number of rows of a sample.
 const ROWS: usize = 480;
 /// The maximum number of ranges of one scan whose rows are estimated. Further ranges are assumed to have as
