@@ -117,12 +117,12 @@ impl Costs<'_> {
                     None if is_one => 1.0,
                     None => UNKNOWN_ROWS,
                 };
-                Known { estimate: self.rates.made(rows, 0), columns: Vec::new() }
+                Known { estimate: self.rates.made(rows), columns: Vec::new() }
             }
             [only] => self.above(plan, only),
             [outer, inner] if plan.is::<ApplyPlan>() => {
                 let rows = outer.estimate.rows;
-                let estimate = self.rates.nested_loop(outer.estimate, inner.estimate, 0.0, rows, 0);
+                let estimate = self.rates.nested_loop(outer.estimate, inner.estimate, 0.0, rows);
                 Known { estimate, columns: outer.columns.clone() }
             }
             several => {
@@ -137,12 +137,12 @@ impl Costs<'_> {
 
     fn scan(&self, scan: &Scan) -> Known {
         let Ok(reader) = scan.snapshot.unnoted_reader() else {
-            return Known { estimate: self.rates.made(UNKNOWN_ROWS, 0), columns: Vec::new() };
+            return Known { estimate: self.rates.made(UNKNOWN_ROWS), columns: Vec::new() };
         };
         let mut sampled = Sampled { table: &scan.table, reader, around: &scan.around };
         let facts = Rc::new(sampled.facts(Vec::new(), &scan.columns));
         let (work, mut rows) = sampled.scan(&scan.target(), scan.filter.whole());
-        let mut estimate = self.rates.scan(&work, rows, 0);
+        let mut estimate = self.rates.scan(&work, rows);
         if let Some(limit) = scan.limit {
             rows = rows.min(limit as f64);
             estimate = self.rates.limit(estimate, rows);
@@ -170,7 +170,7 @@ impl Costs<'_> {
             return same(estimate);
         }
         if let Some(filter) = plan.downcast_ref::<FilterExec>() {
-            let filtered = self.rates.filter(estimate, 1.0, estimate.rows * GUESSED, 0);
+            let filtered = self.rates.filter(estimate, 1.0, estimate.rows * GUESSED);
             return Known {
                 estimate: filtered,
                 columns: projected(&below.columns, filter.projection().as_deref()),
@@ -197,7 +197,7 @@ impl Costs<'_> {
         if let Some(limit) = plan.downcast_ref::<LocalLimitExec>() {
             return same(self.rates.limit(estimate, limit.fetch() as f64));
         }
-        Known { estimate: self.rates.filter(estimate, 1.0, estimate.rows, 0), columns: Vec::new() }
+        Known { estimate: self.rates.filter(estimate, 1.0, estimate.rows), columns: Vec::new() }
     }
 
     fn aggregate(&self, aggregate: &AggregateExec, below: &Known) -> Known {
@@ -209,7 +209,7 @@ impl Costs<'_> {
         };
         let operators = (keys.len() + aggregate.aggr_expr().len()) as f64;
         let columns = keys.iter().map(|key| below.column(key)).collect();
-        Known { estimate: self.rates.group(below.estimate, operators, groups, 0), columns }
+        Known { estimate: self.rates.group(below.estimate, operators, groups), columns }
     }
 
     /// Returns `None` if the node is no join.
@@ -217,21 +217,18 @@ impl Costs<'_> {
         let [left, right] = below else { return None };
         if let Some(join) = plan.downcast_ref::<HashJoinExec>() {
             let rows = joined_rows(left, right, join.on(), *join.join_type(), join.filter().is_some());
-            let estimate =
-                self.rates.hash_join(left.estimate, right.estimate, join.on().len() as f64, rows, 0);
+            let estimate = self.rates.hash_join(left.estimate, right.estimate, join.on().len() as f64, rows);
             let columns = joined_columns(left, right, *join.join_type());
             return Some(Known { estimate, columns: projected(&columns, join.projection.as_deref()) });
         }
         if let Some(join) = plan.downcast_ref::<SpillJoinPlan>() {
             let rows = joined_rows(left, right, join.on(), join.kind(), false);
-            let estimate =
-                self.rates.hash_join(left.estimate, right.estimate, join.on().len() as f64, rows, 0);
+            let estimate = self.rates.hash_join(left.estimate, right.estimate, join.on().len() as f64, rows);
             return Some(Known { estimate, columns: joined_columns(left, right, join.kind()) });
         }
         if let Some(join) = plan.downcast_ref::<SortMergeJoinExec>() {
             let rows = joined_rows(left, right, join.on(), join.join_type(), join.filter().is_some());
-            let estimate =
-                self.rates.merge_join(left.estimate, right.estimate, join.on().len() as f64, rows, 0);
+            let estimate = self.rates.merge_join(left.estimate, right.estimate, join.on().len() as f64, rows);
             return Some(Known { estimate, columns: joined_columns(left, right, join.join_type()) });
         }
         if let Some(join) = plan.downcast_ref::<NestedLoopJoinExec>() {
@@ -252,7 +249,7 @@ impl Costs<'_> {
     /// All pairs of the rows of two nodes, of which the inner one is kept in memory.
     fn pairs(&self, outer: Estimate, inner: Estimate, operators: f64, rows: f64) -> Estimate {
         let kept = Estimate { startup: 0.0, total: inner.rows * self.rates.operator, ..inner };
-        let pairs = self.rates.nested_loop(outer, kept, operators, rows, 0);
+        let pairs = self.rates.nested_loop(outer, kept, operators, rows);
         Estimate { startup: pairs.startup + inner.total, total: pairs.total + inner.total, ..pairs }
     }
 }

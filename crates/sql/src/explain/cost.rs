@@ -54,26 +54,35 @@ pub struct Rates {
     pub operator: f64,
 }
 
+impl Estimate {
+    /// The same estimate for rows of this size, in bytes.
+    pub fn with_width(self, width: u32) -> Estimate {
+        Estimate { width, ..self }
+    }
+}
+
+/// The estimates have the width of the steps below, or 0 without such a step. [`Estimate::with_width`] sets
+/// another one.
 impl Rates {
     /// A step that computes its rows from nothing.
-    pub fn made(&self, rows: f64, width: u32) -> Estimate {
-        Estimate { startup: 0.0, total: rows * self.row, rows, width }
+    pub fn made(&self, rows: f64) -> Estimate {
+        Estimate { total: rows * self.row, rows, ..Estimate::default() }
     }
 
     /// A scan that returns `rows` rows.
-    pub fn scan(&self, work: &ScanWork, rows: f64, width: u32) -> Estimate {
+    pub fn scan(&self, work: &ScanWork, rows: f64) -> Estimate {
         // A search compares keys in each node of its path.
         let startup = work.searches.min(1.0) * work.table_rows.max(1.0).log2().ceil() * self.operator;
         let more_searches = (work.searches - 1.0).max(0.0) * work.table_rows.max(1.0).log2() * self.operator;
         let pages = work.sequential_pages * self.sequential_page + work.random_pages * self.random_page;
         let processor = work.entries * self.entry + work.rows * (self.row + work.operators * self.operator);
-        Estimate { startup, total: startup + more_searches + pages + processor, rows, width }
+        Estimate { startup, total: startup + more_searches + pages + processor, rows, width: 0 }
     }
 
     /// A step that evaluates `operators` operators for each row of the step below, and returns `rows` rows.
-    pub fn filter(&self, below: Estimate, operators: f64, rows: f64, width: u32) -> Estimate {
+    pub fn filter(&self, below: Estimate, operators: f64, rows: f64) -> Estimate {
         let total = below.total + below.rows * operators * self.operator;
-        Estimate { total, rows, width, ..below }
+        Estimate { total, rows, ..below }
     }
 
     /// A sort of all rows of the step below.
@@ -84,9 +93,9 @@ impl Rates {
     }
 
     /// Aggregates of `groups` groups. `operators` counts the keys and the aggregates.
-    pub fn group(&self, below: Estimate, operators: f64, groups: f64, width: u32) -> Estimate {
+    pub fn group(&self, below: Estimate, operators: f64, groups: f64) -> Estimate {
         let startup = below.total + below.rows * operators * self.operator;
-        Estimate { startup, total: startup + groups * self.row, rows: groups, width }
+        Estimate { startup, total: startup + groups * self.row, rows: groups, ..below }
     }
 
     /// The first `rows` rows of the step below.
@@ -98,31 +107,26 @@ impl Rates {
     }
 
     /// Runs the inner step once for each row of the outer step. `operators` are evaluated for each pair.
-    pub fn nested_loop(
-        &self,
-        outer: Estimate,
-        inner: Estimate,
-        operators: f64,
-        rows: f64,
-        width: u32,
-    ) -> Estimate {
+    pub fn nested_loop(&self, outer: Estimate, inner: Estimate, operators: f64, rows: f64) -> Estimate {
         let pairs = outer.rows * inner.rows * operators * self.operator;
         let total = outer.total + outer.rows.max(1.0) * inner.total + pairs + rows * self.row;
+        let width = outer.width + inner.width;
         Estimate { startup: outer.startup + inner.startup, total, rows, width }
     }
 
     /// A hash join. `keys` is the number of columns that are compared.
-    pub fn hash_join(&self, build: Estimate, probe: Estimate, keys: f64, rows: f64, width: u32) -> Estimate {
+    pub fn hash_join(&self, build: Estimate, probe: Estimate, keys: f64, rows: f64) -> Estimate {
         let startup = build.total + build.rows * (keys * self.operator + self.row) + probe.startup;
         let hashes = probe.rows * keys * self.operator;
         let total = startup + (probe.total - probe.startup) + hashes + rows * self.row;
-        Estimate { startup, total, rows, width }
+        Estimate { startup, total, rows, width: build.width + probe.width }
     }
 
     /// A merge join of two sorted inputs.
-    pub fn merge_join(&self, left: Estimate, right: Estimate, keys: f64, rows: f64, width: u32) -> Estimate {
+    pub fn merge_join(&self, left: Estimate, right: Estimate, keys: f64, rows: f64) -> Estimate {
         let compared = (left.rows + right.rows) * keys * self.operator;
         let total = left.total + right.total + compared + rows * self.row;
+        let width = left.width + right.width;
         Estimate { startup: left.startup + right.startup, total, rows, width }
     }
 
@@ -151,9 +155,9 @@ mod tests {
     fn a_whole_scan_costs_what_postgresql_computes() {
         let work =
             ScanWork { sequential_pages: 358.0, rows: 10_000.0, table_rows: 10_000.0, ..ScanWork::default() };
-        assert_eq!(RATES.scan(&work, 10_000.0, 244).total, 458.0);
+        assert_eq!(RATES.scan(&work, 10_000.0).total, 458.0);
         let filtered = ScanWork { operators: 1.0, ..work };
-        assert_eq!(RATES.scan(&filtered, 7_000.0, 244).total, 483.0);
+        assert_eq!(RATES.scan(&filtered, 7_000.0).total, 483.0);
     }
 
     #[test]
@@ -170,7 +174,7 @@ mod tests {
     fn the_inner_step_of_a_nested_loop_counts_for_each_outer_row() {
         let outer = Estimate { startup: 1.0, total: 5.0, rows: 10.0, width: 4 };
         let inner = Estimate { startup: 0.5, total: 2.0, rows: 1.0, width: 4 };
-        let joined = RATES.nested_loop(outer, inner, 0.0, 10.0, 8);
-        assert_eq!((joined.startup, joined.total), (1.5, 5.0 + 20.0 + 0.1));
+        let joined = RATES.nested_loop(outer, inner, 0.0, 10.0);
+        assert_eq!((joined.startup, joined.total, joined.width), (1.5, 5.0 + 20.0 + 0.1, 8));
     }
 }

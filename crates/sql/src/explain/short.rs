@@ -126,7 +126,7 @@ impl Steps<'_> {
 
     /// A step that computes its rows from nothing.
     fn made(&self, step: Step, rows: f64) -> Step {
-        self.estimated(step, [], |rates, []| rates.made(rows, 0))
+        self.estimated(step, [], |rates, []| rates.made(rows))
     }
 
     fn change(&self, plan: &Plan, source: Step) -> Step {
@@ -175,7 +175,7 @@ impl Steps<'_> {
             }
             let group = self.estimated(self.at(At::Group, group), [&step], |rates, [below]| {
                 let groups = if a.single { 1.0 } else { below.rows.min(GROUPS) };
-                rates.group(below, (a.keys.len() + a.calls.len()) as f64, groups, width)
+                rates.group(below, (a.keys.len() + a.calls.len()) as f64, groups).with_width(width)
             });
             step = self.over(group, vec![step]);
         }
@@ -208,7 +208,7 @@ impl Steps<'_> {
     /// A step that looks at each row of the step below it.
     fn passing_on(&self, at: At, name: &str, below: Step) -> Step {
         let step = self.estimated(self.at(at, Step::new(name)), [&below], |rates, [below]| {
-            rates.filter(below, 1.0, below.rows, below.width)
+            rates.filter(below, 1.0, below.rows)
         });
         self.over(step, vec![below])
     }
@@ -244,7 +244,7 @@ impl Steps<'_> {
         };
         let step = self.at(At::Source, filter(step));
         match rows {
-            Some(rows) => self.estimated(step, [], |rates, []| rates.made(rows, width)),
+            Some(rows) => self.estimated(step, [], |rates, []| rates.made(rows).with_width(width)),
             None => step,
         }
     }
@@ -270,7 +270,7 @@ impl Steps<'_> {
         let outer = self.loops(before, names, false);
         let join = Step { actual: scan.actual.map(|a| joined_rows(&a, outer.actual)), ..join };
         let mut join = self.estimated(join, [&outer, &scan], |rates, [outer, scan]| {
-            rates.nested_loop(outer, scan, 0.0, outer.rows * scan.rows, outer.width + scan.width)
+            rates.nested_loop(outer, scan, 0.0, outer.rows * scan.rows)
         });
         if is_whole {
             // The work on the rows of the innermost loop counts for the outermost join.
@@ -294,7 +294,7 @@ impl Steps<'_> {
         });
         let estimate = self.guesses.and_then(|guesses| {
             let (work, rows) = guesses.scan(target, own)?;
-            Some(guesses.rates().scan(&work, rows, width))
+            Some(guesses.rates().scan(&work, rows).with_width(width))
         });
         Step { estimate, ..step }
     }
