@@ -20,6 +20,8 @@ const ANSWER_BYTES_MAX: usize = 1 << 30;
 /// A connection to a device.
 pub struct Client {
     stream: Stream,
+    /// The bytes of requests and answers that were not taken yet.
+    bytes: usize,
 }
 
 impl Client {
@@ -45,7 +47,12 @@ impl Client {
                 _ => Err(SmartError::Key),
             };
         }
-        Ok(Client { stream })
+        Ok(Client { stream, bytes: 0 })
+    }
+
+    /// The bytes of requests and answers since the last call.
+    pub fn take_bytes(&mut self) -> usize {
+        std::mem::take(&mut self.bytes)
     }
 
     /// Sends a request and waits for its answer.
@@ -56,7 +63,10 @@ impl Client {
     /// Sends the bytes of a request, and waits for the answer.
     pub fn ask_bytes(&mut self, request: &[u8]) -> Result<Answer> {
         wire::send(&mut self.stream, request)?;
-        match Answer::decode(&wire::receive(&mut self.stream, ANSWER_BYTES_MAX)?)? {
+        self.bytes += request.len();
+        let answer = wire::receive(&mut self.stream, ANSWER_BYTES_MAX)?;
+        self.bytes += answer.len();
+        match Answer::decode(&answer)? {
             Answer::Failed(text) => Err(SmartError::Device(text)),
             answer => Ok(answer),
         }

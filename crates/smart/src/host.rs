@@ -42,6 +42,8 @@ pub struct ScanCounts {
     pub deferred: AtomicU64,
     /// Failures of the device. The host has read the rest of each such scan itself.
     pub failures: AtomicU64,
+    /// Bytes of requests to the device and of its answers.
+    pub bytes: AtomicU64,
 }
 
 /// A configured device.
@@ -192,7 +194,10 @@ impl<D: Borrow<SmartDevice>> SmartScan<D> {
         let opened = match self.has_failed || numbers.is_empty() {
             true => None,
             false => match self.open(&leaves, &numbers, reader) {
-                Ok(session) => Some(session),
+                Ok(session) => {
+                    self.count_bytes();
+                    Some(session)
+                }
                 Err(error) => {
                     self.fail(&error);
                     None
@@ -237,6 +242,7 @@ impl<D: Borrow<SmartDevice>> SmartScan<D> {
         let Some(mut sent) = self.sent.take() else { return Ok(None) };
         match self.get(&mut sent) {
             Ok((part, batch)) => {
+                self.count_bytes();
                 reader.check_snapshot()?;
                 let deferred: Vec<usize> =
                     part.deferred.iter().map(|at| sent.numbers[*at as usize]).collect();
@@ -294,7 +300,13 @@ impl<D: Borrow<SmartDevice>> SmartScan<D> {
         Ok((part, batch))
     }
 
+    fn count_bytes(&mut self) {
+        let bytes = self.client.as_mut().map_or(0, Client::take_bytes);
+        self.count(|counts| &counts.bytes, bytes);
+    }
+
     fn fail(&mut self, why: &SmartError) {
+        self.count_bytes();
         *self.device.borrow().last_failure.lock() = Some(why.to_string());
         self.client = None;
         self.has_failed = true;

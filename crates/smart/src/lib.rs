@@ -40,7 +40,7 @@ pub use evaluate::Evaluator;
 pub use host::{HostScan, ScanCounts, SmartDevice, SmartScan};
 pub use key::SharedKey;
 pub use leaf::{Deferred, LeafReader, LeafTest};
-pub use profile::DeviceProfile;
+pub use profile::{DeviceProfile, EmulatedTimes};
 pub use program::{Aggregate, ColumnKind, Comparison, Condition, Constant, DECIMAL_NAN, Output, Program};
 pub use protocol::{Answer, ListedLeaf, OpenRequest, Part, Request};
 pub use serve::{Limits, Server, ServerOptions};

@@ -9,6 +9,7 @@
 //! 134 s by rows, in 85 s by columns, and 255 s if every row is returned.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -92,16 +93,33 @@ struct Clocks {
     interface: Instant,
 }
 
+/// The times of an emulated device since it was started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EmulatedTimes {
+    /// The time of all requests according to the profile.
+    pub modelled: Duration,
+    /// The time by which answers were later, because this machine was too slow.
+    pub late: Duration,
+}
+
 /// Makes a device as slow as its profile.
 pub(crate) struct Throttle {
     profile: DeviceProfile,
     clocks: Mutex<Clocks>,
+    modelled_ns: AtomicU64,
+    late_ns: AtomicU64,
 }
 
 impl Throttle {
     pub(crate) fn new(profile: DeviceProfile) -> Throttle {
         let now = Instant::now();
-        Throttle { profile, clocks: Mutex::new(Clocks { medium: now, processor: now, interface: now }) }
+        let clocks = Mutex::new(Clocks { medium: now, processor: now, interface: now });
+        Throttle { profile, clocks, modelled_ns: AtomicU64::new(0), late_ns: AtomicU64::new(0) }
+    }
+
+    pub(crate) fn times(&self) -> EmulatedTimes {
+        let read = |counter: &AtomicU64| Duration::from_nanos(counter.load(Ordering::Relaxed));
+        EmulatedTimes { modelled: read(&self.modelled_ns), late: read(&self.late_ns) }
     }
 
     pub(crate) const fn profile(&self) -> &DeviceProfile {
@@ -112,6 +130,11 @@ impl Throttle {
     pub(crate) fn wait(&self, work: Work, began: Instant) {
         let until = self.book(work, began);
         std::thread::sleep(until.saturating_duration_since(Instant::now()));
+        let add = |counter: &AtomicU64, time: Duration| {
+            counter.fetch_add(time.as_nanos() as u64, Ordering::Relaxed);
+        };
+        add(&self.modelled_ns, until.saturating_duration_since(began));
+        add(&self.late_ns, until.elapsed());
     }
 
     fn book(&self, work: Work, began: Instant) -> Instant {
@@ -160,6 +183,19 @@ mod tests {
             let took = (throttle().book(work, began) - began).as_secs_f64();
             assert!((took - seconds).abs() < 1.0, "{took} s, published {seconds} s");
         }
+    }
+
+    /// A machine that takes longer than the profile is noticed.
+    #[test]
+    fn late_answers_are_counted() {
+        let throttle = throttle();
+        let work = Work { sent_bytes: 1_100_000, ..Work::default() };
+        throttle.wait(work, Instant::now());
+        let in_time = throttle.times();
+        assert_eq!(in_time.modelled, Duration::from_millis(2));
+        throttle.wait(work, Instant::now() - Duration::from_millis(500));
+        let late = throttle.times().late - in_time.late;
+        assert!(late > Duration::from_millis(490), "{late:?}");
     }
 
     #[test]

@@ -19,7 +19,7 @@ use varve_device::{Directory, OpenHow, Space};
 
 use crate::error::{Result, SmartError};
 use crate::key::{NONCE_BYTES, Prover, SharedKey, nonce};
-use crate::profile::{DeviceProfile, Throttle, Work};
+use crate::profile::{DeviceProfile, EmulatedTimes, Throttle, Work};
 use crate::protocol::{Answer, OpenRequest, Request};
 use crate::session::{DataFile, Memory, Session};
 use crate::wire::{self, Address, Listening, Stream, Until};
@@ -146,6 +146,11 @@ impl Server {
     /// The profile that the device imitates.
     pub fn profile(&self) -> Option<&DeviceProfile> {
         self.shared.throttle.as_ref().map(Throttle::profile)
+    }
+
+    /// How far the device has kept the times of its profile. `None` if it imitates none.
+    pub fn emulated_times(&self) -> Option<EmulatedTimes> {
+        self.shared.throttle.as_ref().map(Throttle::times)
     }
 }
 

@@ -256,6 +256,7 @@ fn when_the_device_dies_the_host_scans_the_rest() {
     assert_eq!(pairs(&batches), expected);
     assert!(ranges >= 1, "the host had to scan");
     assert!(device.counts().leaves.load(std::sync::atomic::Ordering::Relaxed) > 0);
+    assert!(device.counts().bytes.load(std::sync::atomic::Ordering::Relaxed) > 0);
     assert_eq!(device.counts().failures.load(std::sync::atomic::Ordering::Relaxed), 1);
 }
 
