@@ -8,8 +8,7 @@
 //! 3. The memory-oriented engines are compared below SQL, over their common interface ([`stores`]).
 //!
 //! A measured variant is a configuration that a user can choose, so this crate uses no internals of the
-//! database. No experiment runs a general query, which would need DataFusion. So `varve-lab` is built without
-//! DataFusion.
+//! database. Only the experiment `smart-scan` runs general queries, which need DataFusion.
 
 pub mod cli;
 pub mod experiment;

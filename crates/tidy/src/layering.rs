@@ -31,7 +31,7 @@ pub const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
             "varve-sql",
         ],
     ),
-    // Only the tests of this crate use the crate `varve`, because `varve-lab` is built without DataFusion.
+    // Only the tests of this crate use the crate `varve`.
     (
         "varve-lab",
         &[
@@ -41,6 +41,8 @@ pub const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
             "varve-engine",
             "varve-memory",
             "varve-pager",
+            "varve-query",
+            "varve-smart",
             "varve-spill",
         ],
     ),

@@ -48,6 +48,14 @@ const FIGURES: &[Figure] = &[
     figure("rollback-read", "/seconds", "scan-seconds", "seconds of the scan"),
     figure("sort-pattern", "/merge_io_s", "merge-seconds", "seconds of the drive for merges"),
     figure("hash-pattern", "/second_io_s", "second-phase", "seconds of the drive for the second phase"),
+    figure(
+        "smart-scan",
+        "/seconds/median",
+        "scan-seconds",
+        "seconds of the query, drives and device modelled",
+    ),
+    figure("smart-scan", "/modelled_joules", "energy", "joules, modelled"),
+    figure("smart-scan", "/host_bytes", "host-bytes", "bytes between host and drive or device"),
     figure("load", "/seconds", "seconds", "seconds of the load"),
     figure("load", "/allocated_bytes", "bytes", "bytes of the files' blocks"),
     figure("wear", "/host_bytes", "host-bytes", "bytes written to the drive a transaction"),
@@ -78,6 +86,7 @@ const BY_NUMBER: &[(Figure, Option<&str>)] = &[
     (figure("join", "/total_s/median", "total-seconds", "seconds of I/O and processor"), None),
     (figure("sort", "/io_s/median", "io-seconds", "seconds of I/O"), Some("cluster KiB")),
     (figure("sort", "/io_s/median", "io-seconds", "seconds of I/O"), Some("buffer MiB")),
+    (figure("smart-scan", "/seconds/median", "scan-seconds", "seconds of the query"), Some("percent")),
 ];
 
 /// The figures that are shown over time. Their rows have a field `seconds`.

@@ -40,6 +40,7 @@ mod order;
 mod paired;
 mod row;
 mod scale;
+mod smart;
 mod spilled;
 mod stand;
 mod table;
@@ -435,6 +436,12 @@ const EXPERIMENTS: &[Experiment] = &[
         source: "Lee 2008, figure 8",
         about: "requests of a hash join of two tables of 200 MB in time and address, on a disk and on flash",
         run: spilled::hash_pattern,
+    },
+    Experiment {
+        name: "smart-scan",
+        source: "Do 2012, figures 5.4 and 5.5, table 5.1",
+        about: "scans by selectivity and layout of leaves: by the host from a disk and from flash, in a smart device, and by the planner's choice",
+        run: smart::smart_scan,
     },
 ];
 

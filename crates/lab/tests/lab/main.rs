@@ -9,5 +9,6 @@ mod experiment;
 mod lee;
 mod linkbench;
 mod picture;
+mod smart;
 mod spilled;
 mod tpce_like;

@@ -26,5 +26,6 @@ mod traced;
 pub use hash::hash_pattern;
 pub use join_buffer::join_buffer;
 pub use join_pages::{join_page_io, join_page_size};
+pub use judge::{ClaimPlace, ranked, speed};
 pub use sort_cluster::sort_cluster;
 pub use sort_pattern::sort_pattern;
