@@ -1,7 +1,7 @@
 //! Measures how long it takes to make pages durable in a mapped region, for each kind of store instruction.
 //!
-//! `page_stores FILE [MIB]`: FILE is the region. It is created if it does not exist. A file on a tmpfs
-//! emulates persistent memory at the speed of main memory.
+//! It is called as `page_stores FILE [MIB]`, where FILE is the region. It is created if it does not exist. A
+//! file on a tmpfs emulates persistent memory at the speed of main memory.
 
 use std::path::Path;
 use std::time::Instant;
@@ -45,7 +45,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Nanoseconds a page, each page of the region once, in an order that no prefetcher follows.
+/// Returns the nanoseconds for a page. Each page of the region is stored once, in an order that no prefetcher
+/// follows.
 fn round(region: &dyn Region, page: &[u8], way: Way) -> f64 {
     let pages = region.len_bytes() / PAGE_BYTES as u64;
     let began = Instant::now();

@@ -2,9 +2,9 @@
 //!
 //!     cargo run --release -p varve-device --example probe DIR [PROFILE]
 //!
-//! With a profile the directory is emulated, and the emulation's own report is printed too.
+//! With a profile the directory is emulated, and the report of the emulation is printed, too.
 //!
-//! What it does not know: queue depths beyond one caller and one batch.
+//! This program does not know how fast a device serves several callers, or several batches at a time.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -86,7 +86,7 @@ pub struct Accounting {
 }
 
 impl Accounting {
-    /// Counters that are all zero.
+    /// Returns counters that are all zero.
     pub fn new() -> Accounting {
         Accounting::default()
     }

@@ -17,7 +17,7 @@ use crate::region::Region;
 pub enum Durability {
     /// After the next successful flush of the file.
     Later,
-    /// Before the call returns (force unit access). Other writes do not become durable by it.
+    /// Before the call returns (force unit access). It does not make other writes durable.
     Now,
 }
 
@@ -69,7 +69,7 @@ impl OpenHow {
 pub struct ReadOp<'a> {
     /// The byte offset in the file.
     pub offset: u64,
-    /// Filled completely on success.
+    /// The buffer, which is filled completely if the read succeeds.
     pub buf: &'a mut [u8],
     /// The purpose under which the operation is counted.
     pub why: Purpose,
@@ -83,7 +83,7 @@ pub struct WriteOp<'a> {
     pub buf: &'a [u8],
     /// The purpose under which the operation is counted.
     pub why: Purpose,
-    /// When it has to be durable.
+    /// The moment until which the write has to be durable.
     pub durability: Durability,
 }
 
@@ -125,14 +125,14 @@ pub(crate) fn check_name(name: &str, operation: Operation) -> Result<()> {
 
 /// A device: a flat directory of files.
 ///
-/// Names are plain file names; other names are refused ([`ErrorKind::NoPlainName`]). Creation, rename and
+/// Names are plain file names. Other names are refused ([`ErrorKind::NoPlainName`]). Creation, rename and
 /// removal are durable only after [`Directory::sync`].
 pub trait Directory: Send + Sync {
     /// Opens or creates a file. If the file is open already, returns a handle of the same underlying file.
     fn open(&self, name: &str, how: OpenHow) -> Result<Arc<dyn BlockFile>>;
     /// Returns whether the name exists, as a file or as something else (a directory).
     fn exists(&self, name: &str) -> Result<bool>;
-    /// Names of all files, sorted.
+    /// Returns the names of all files, sorted.
     fn list(&self) -> Result<Vec<String>>;
     /// Renames a file. A file that has the new name is replaced, and its handles keep working on the unlinked
     /// file.
@@ -142,7 +142,7 @@ pub trait Directory: Send + Sync {
     /// Makes earlier creations, renames and removals durable.
     fn sync(&self) -> Result<()>;
     /// Maps a region of persistent memory. If there is none, makes one of this length, durably. An existing
-    /// region keeps its own length. A device that has no persistent memory refuses.
+    /// region keeps its own length. A device without persistent memory returns an error.
     fn map(&self, name: &str, _len_bytes: u64) -> Result<Arc<dyn Region>> {
         Err(DeviceError::new(name, Operation::Open, ErrorKind::Unsupported))
     }
@@ -157,7 +157,7 @@ pub trait Directory: Send + Sync {
     }
     /// Returns the properties of the device that probing has found.
     fn capabilities(&self) -> &Capabilities;
-    /// Counters of this device.
+    /// Returns the counters of this device.
     fn accounting(&self) -> &Arc<Accounting>;
     /// Returns the location of the directory, for messages: a path, or another text if it has no path.
     fn location(&self) -> String;
@@ -172,8 +172,8 @@ pub trait BlockFile: Send + Sync {
     fn location(&self) -> &Location;
     /// Returns the length in bytes.
     fn len_bytes(&self) -> Result<u64>;
-    /// Bytes of a sector: offsets and lengths are multiples of it, and the medium may tear a write only
-    /// between sectors.
+    /// Returns the number of bytes of a sector: offsets and lengths are multiples of it, and the medium may
+    /// tear a write only between sectors.
     fn sector_bytes(&self) -> u32;
     /// Fills `buf` from `offset`. Reading past the end is an error ([`crate::ErrorKind::ShortRead`]).
     fn read_at(&self, offset: u64, buf: &mut [u8], why: Purpose) -> Result<()>;
@@ -195,24 +195,24 @@ pub trait BlockFile: Send + Sync {
     }
 
     /// Writes like `write_at`, but atomically: after a crash, the write is there as a whole or not at all. A
-    /// device that cannot do this refuses; see [`Capabilities::atomic_write_bytes`].
+    /// device that cannot do this refuses the write ([`Capabilities::atomic_write_bytes`]).
     fn write_atomic(&self, offset: u64, _buf: &[u8], _why: Purpose, _durability: Durability) -> Result<()> {
         Err(DeviceError::at(self.location().text(), Operation::Write, offset, ErrorKind::Unsupported))
     }
 
-    /// Like `write_batch`, but each write of the batch is atomic.
+    /// Does the same as `write_batch`, but each write of the batch is atomic.
     fn write_batch_atomic(&self, ops: &[WriteOp<'_>]) -> Result<()> {
         ops.iter().try_for_each(|op| self.write_atomic(op.offset, op.buf, op.why, op.durability))
     }
 
-    /// Submits all reads together and waits for all. On error some buffers may be filled; the
-    /// first failed operation is reported.
+    /// Submits all reads together and waits for all. After an error, some buffers may be filled. The error is
+    /// that of the first failed operation.
     fn read_batch(&self, ops: &mut [ReadOp<'_>]) -> Result<()> {
         ops.iter_mut().try_for_each(|op| self.read_at(op.offset, op.buf, op.why))
     }
 
-    /// Submits all writes together and waits for all. On error any subset may have been written;
-    /// the first failed operation is reported. The order on the medium is not defined.
+    /// Submits all writes together and waits for all. After an error, any subset of the writes may have
+    /// happened. The error is that of the first failed operation. The order on the medium is not defined.
     fn write_batch(&self, ops: &[WriteOp<'_>]) -> Result<()> {
         ops.iter().try_for_each(|op| self.write_at(op.offset, op.buf, op.why, op.durability))
     }

@@ -39,7 +39,8 @@ impl AlignedBuf {
         // SAFETY: the layout has a non-zero size (see `layout`).
         let raw = unsafe { alloc(layout) };
         let start = NonNull::new(raw).unwrap_or_else(|| handle_alloc_error(layout));
-        // SAFETY: `start` has room for `len_bytes` bytes, which are initialised by this and overlap nothing.
+        // SAFETY: `start` has room for `len_bytes` bytes. This call initialises them, and they overlap
+        // nothing.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), start.as_ptr(), len_bytes) };
         AlignedBuf { start, len_bytes }
     }

@@ -42,8 +42,8 @@ pub struct CacheShape {
     pub bytes: u64,
     /// The number of lines of a set.
     pub ways: usize,
-    /// What a write-back does to the line in the cache: `Clwb` keeps the line, `Clflush` and `ClflushOpt`
-    /// drop it, `FenceOnly` does nothing.
+    /// What a write-back does to the line in the cache. `Clwb` writes the line back and keeps it. `Clflush`
+    /// and `ClflushOpt` write it back and drop it. With `FenceOnly`, no line is written back.
     pub write_back: WriteBack,
 }
 
@@ -118,10 +118,10 @@ impl CacheCounts {
     }
 
     /// Returns how many nanoseconds longer the counted operations take on the medium of `profile` than in
-    /// main memory. For each fetched line, this is the profile's extra latency. A fence with lines to wait
-    /// for takes the longer of two times. One is the profile's time of a fence and of its lines; the other is
-    /// the transfer of the lines at the profile's bandwidth. Evictions cost nothing, because no operation
-    /// waits for them. The profile's cache is not used.
+    /// main memory. Each fetched line takes the profile's extra latency. A fence with lines to wait for takes
+    /// the longer of two times. One is the profile's time of a fence and of its lines; the other is the
+    /// transfer of the lines at the profile's bandwidth. Evictions cost nothing, because no operation waits
+    /// for them. The profile's cache is not used.
     pub fn extra_ns(&self, profile: &NvmProfile) -> f64 {
         self.loaded_lines() as f64 * profile.read_extra_ns + self.waits_ns(profile)
     }

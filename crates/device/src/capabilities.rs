@@ -1,4 +1,5 @@
-//! What a device can do. A test on the device finds this out. Nothing here is taken from the configuration.
+//! The capabilities of a device. A test on the device finds them out. None of them is taken from the
+//! configuration.
 //!
 //! Invariants
 //! 1. Every field was observed on the device, or is a property of an emulated device.
@@ -46,9 +47,9 @@ impl Capabilities {
         len_bytes.is_power_of_two() && range.contains(&len_bytes)
     }
 
-    /// Bytes of a sector: offsets and lengths are multiples of it. It is the smallest part of the medium that
-    /// a write changes, at most 4096 bytes; on persistent memory it is a cache line. If writes use the page
-    /// cache, it is a page.
+    /// Returns the number of bytes of a sector: offsets and lengths are multiples of it. It is the smallest
+    /// part of the medium that a write changes, at most 4096 bytes; on persistent memory it is a cache line.
+    /// If writes use the page cache, it is a page.
     pub fn sector_bytes(&self) -> u32 {
         let unit = self.logical_sector_bytes.max(self.physical_sector_bytes);
         if self.direct_io { unit.clamp(LINE_BYTES as u32, 4096) } else { 4096 }

@@ -26,7 +26,7 @@ pub enum Operation {
     SetLen,
     /// Reserving room for writes into a hole.
     Reserve,
-    /// Asking for a file's length or existence, or listing a directory.
+    /// Reading the length of a file, asking whether it exists, or listing a directory.
     Stat,
     /// Renaming a file.
     Rename,

@@ -27,15 +27,15 @@ use crate::region::Region;
 pub enum Fault {
     /// The operation fails with this error and does nothing.
     Fails(ErrorKind),
-    /// A read or write stops half-way with an error, having moved the first half.
+    /// A read or write moves the first half of its bytes, and then fails.
     Short,
     /// A write has room only for its first half. It writes this half, and fails.
     HalfFull,
     /// A write or flush reports success and does nothing.
     Lost,
-    /// A write changes bytes this far after its offset, and reports success.
+    /// A write changes the bytes at a distance after its offset, and reports success.
     Misdirected {
-        /// Distance; a multiple of the sector.
+        /// The distance, a multiple of the sector.
         by_bytes: u64,
     },
     /// One bit of the bytes that are read or written is wrong.
@@ -162,7 +162,7 @@ pub struct Faulty {
 }
 
 impl Faulty {
-    /// Wraps a directory; nothing goes wrong until a rule is added.
+    /// Wraps a directory. Nothing goes wrong until a rule is added.
     pub fn wrap(inner: Arc<dyn Directory>) -> Arc<Faulty> {
         Arc::new(Faulty { inner, state: Arc::default() })
     }
@@ -173,15 +173,15 @@ impl Faulty {
         self.state.armed.store(true, Relaxed);
     }
 
-    /// Removes all rules; a device that was gone works again. Poisoned files stay poisoned.
+    /// Removes all rules. A device that was gone works again. Poisoned files stay poisoned.
     pub fn disarm(&self) {
         self.state.rules.lock().clear();
         self.state.armed.store(false, Relaxed);
         self.state.gone.store(false, Relaxed);
     }
 
-    /// Like [`Faulty::disarm`]. In addition, files are not poisoned any more, as if a new process had opened
-    /// them.
+    /// Does the same as [`Faulty::disarm`]. In addition, files are not poisoned any more, as if a new process
+    /// had opened them.
     pub fn restart(&self) {
         self.disarm();
         self.state.poisoned.lock().clear();

@@ -40,11 +40,11 @@ const FILL_BYTES: usize = 1 << 20;
 /// How to use a directory of files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileOptions {
-    /// Whether to bypass the page cache, if the file system allows it.
+    /// Whether reads and writes bypass the page cache, if the file system allows it.
     pub direct_io: bool,
-    /// Whether to submit batches through io_uring, if the kernel allows it.
+    /// Whether batches are submitted through io_uring, if the kernel allows it.
     pub io_uring: bool,
-    /// Whether nothing may be changed. Then not even a scratch file is made.
+    /// Whether the directory may not be changed. If it may not, not even a scratch file is made.
     pub read_only: bool,
 }
 
@@ -134,7 +134,7 @@ impl FileDirectory {
         }))
     }
 
-    /// Like [`FileDirectory::open`], but first makes the directory, durably, if it is missing.
+    /// Does the same as [`FileDirectory::open`], but first makes the directory, durably, if it is missing.
     pub fn open_or_create(path: &Path, options: FileOptions) -> Result<Arc<FileDirectory>> {
         create_directory(path).map_err(|error| whole(path, Operation::Open, &error))?;
         FileDirectory::open(path, options)
@@ -568,8 +568,8 @@ impl BlockFile for OpenFile {
             };
             if let Err(error) = reserved {
                 // The file system may have made the file longer by the room that it still had, and other
-                // files need this room. If this room cannot be freed, that is no error, because the bytes
-                // after the old length are not used.
+                // files need this room. It is no error if this room cannot be freed, because the bytes after
+                // the old length are not used.
                 let _longer_than_asked = self.descriptor.file.set_len(old_bytes);
                 return Err(self.fail(Operation::SetLen, len_bytes, &error));
             }

@@ -90,7 +90,7 @@ impl Flash {
         }
     }
 
-    /// Bytes of a block, of which files consist.
+    /// Returns the number of bytes of a block, of which files consist.
     pub(crate) fn block_bytes(&self) -> u32 {
         self.block_bytes as u32
     }

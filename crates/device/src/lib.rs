@@ -1,4 +1,4 @@
-//! varve-device: all reads and writes of files, devices and persistent memory.
+//! The crate varve-device makes all reads and writes of files, devices and persistent memory.
 //!
 //! The crate has two small traits, [`Directory`] and [`BlockFile`]. They are implemented by real files, by
 //! files in memory, by an emulated device, by a recorder that makes crash images, and by a fault injector. So

@@ -158,9 +158,9 @@ fn map_how(file: &File, len_bytes: u64, flags: i32) -> std::io::Result<NonNull<u
     mapped.ok_or_else(std::io::Error::last_os_error)
 }
 
-/// Asks the kernel for huge pages. With `now`, also loads all pages, so that no later access waits for a
-/// drive. The pages are loaded for reading. If they were loaded for writing, all of them would be dirty, and
-/// the file system would write the whole region back. Pages of a file in memory need no drive. They are
+/// Asks the kernel for huge pages. If `now` is true, also loads all pages, so that no later access waits for
+/// a drive. The pages are loaded for reading. If they were loaded for writing, all of them would be dirty,
+/// and the file system would write the whole region back. Pages of a file in memory need no drive. They are
 /// loaded one by one when they are used, so that the time of a start does not grow with the length of the
 /// region.
 fn advised(start: NonNull<u8>, len_bytes: u64, now: bool) -> NonNull<u8> {

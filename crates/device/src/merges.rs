@@ -1,6 +1,6 @@
-//! The time that a flash drive of 2008 needs to merge blocks. Such a drive maps whole blocks of its flash,
-//! not single pages. A few blocks are open: the drive is writing a new copy of them to another place, page
-//! after page.
+//! A model of the time that a flash drive of 2008 needs to merge blocks. Such a drive maps whole blocks of
+//! its flash, not single pages. A few blocks are open: the drive is writing a new copy of them to another
+//! place, page after page.
 //!
 //! A write that begins at or after the last written page of an open block takes no extra time. Any other
 //! write opens its block. If too many blocks are open then, the drive closes the one that was written least
@@ -14,7 +14,7 @@
 //!    sheet includes its erasure.
 //! 3. The model uses no clock and no random numbers: the same writes take the same times.
 //!
-//! What it does not know: which pages were ever written. A drive of 2008 gets no trims, so each page of a
+//! This module does not know which pages were ever written. A drive of 2008 gets no trims, so each page of a
 //! used drive is valid. It also does not count the bytes that are written to flash (`ftl.rs` does).
 
 use serde::Deserialize;

@@ -53,7 +53,7 @@ impl NvmProfile {
         NvmProfile::parse(text)
     }
 
-    /// Names of the profiles that come with the program.
+    /// Returns the names of the profiles that come with the program.
     pub fn names() -> Vec<&'static str> {
         SHIPPED.iter().map(|(name, _)| *name).collect()
     }

@@ -42,8 +42,8 @@ mod switch {
         HITS.set(0);
     }
 
-    /// Switches on a panic that a test asks for by its name (`panic at ...`, decision 0905), and off by any
-    /// other name.
+    /// Switches on the panic with this name (`panic at ...`, decision 0905). Any other name switches the
+    /// panic off.
     pub fn plant_panic(name: &str) {
         match name.starts_with("panic at ") {
             true => ACTIVE.set(Some(name.to_owned().leak())),

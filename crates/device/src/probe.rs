@@ -21,8 +21,8 @@ use crate::sys;
 pub(crate) const PROBE_FILE: &str = "varve.probe";
 const BLOCK_BYTES: usize = 4096;
 
-/// Probes a directory. `want_direct` = false leaves direct I/O off, without a warning, because the caller
-/// wants it so.
+/// Probes a directory. If `want_direct` is false, direct I/O is left off. There is no warning, because the
+/// caller wants it so.
 pub(crate) fn probe(directory: &Path, want_direct: bool) -> Result<Capabilities> {
     let path = directory.join(PROBE_FILE);
     let fail = |error: std::io::Error| {

@@ -91,11 +91,11 @@ pub struct Profile {
     pub fixed_us: f64,
     /// Operations of the anchor's size per second on all channels together, after the first operation of a
     /// long request. A disk positions its heads once for a request, however long it is. Requests that are
-    /// submitted together and have adjacent addresses count as one. 0: every operation takes as long as the
-    /// first.
+    /// submitted together and have adjacent addresses count as one. 0 means that every operation takes as
+    /// long as the first.
     #[serde(default)]
     pub under_way_per_s: f64,
-    /// The same for writes, if they have another rate. 0: the rate of reads.
+    /// The same rate for writes. 0 means that writes have the rate of reads.
     #[serde(default)]
     pub under_way_write_per_s: f64,
     /// The time of a flush with data to write, in microseconds. If this and `write_ack_us` are 0, the drive
@@ -152,7 +152,7 @@ impl Profile {
         Profile::parse(text)
     }
 
-    /// Names of the profiles that come with the program.
+    /// Returns the names of the profiles that come with the program.
     pub fn names() -> Vec<&'static str> {
         SHIPPED.iter().map(|(name, _)| *name).collect()
     }

@@ -94,7 +94,7 @@ impl NvmCell {
 pub struct RegionFacts {
     /// The medium of the region.
     pub medium: Medium,
-    /// How lines are written back.
+    /// The instruction that writes lines back.
     pub write_back: WriteBack,
     /// Name of the profile whose latency and bandwidth the region emulates.
     pub emulates: Option<String>,
@@ -144,10 +144,10 @@ pub trait Region: Send + Sync {
     fn fence(&self);
     /// Returns the properties of the region.
     fn facts(&self) -> RegionFacts;
-    /// Counts since the region was mapped.
+    /// Returns the counts since the region was mapped.
     fn tally(&self) -> RegionTally;
-    /// If persistent memory is emulated, writes everything to the medium behind the emulation. Otherwise does
-    /// nothing, because fences have done this already. It is for clean shutdowns.
+    /// If persistent memory is emulated, writes everything to the medium below the emulation. Otherwise does
+    /// nothing, because fences have done this already. A clean shutdown calls this.
     fn settle(&self) -> Result<()>;
 
     /// Stores an aligned word (little endian) atomically. Other threads may load it at the same time.
@@ -171,8 +171,9 @@ pub trait Region: Send + Sync {
         self.write_back(offset, bytes.len() as u64);
     }
 
-    /// Asks the processor to prefetch the lines of a range that will be read soon. It is only a hint. It is
-    /// not counted as a load, and a range beyond the end is ignored. The default implementation does nothing.
+    /// Asks the processor to prefetch the lines of a range that will be read soon. The call is only a hint.
+    /// It is not counted as a load, and a range beyond the end is ignored. The default implementation does
+    /// nothing.
     fn prefetch(&self, _offset: u64, _len_bytes: u64) {}
 
     /// Makes a range durable.

@@ -79,7 +79,7 @@ impl EmulatedRegion {
         CREDIT.set((at - until).min((CREDIT_NS_MAX * self.ticks.per_ns) as u64));
     }
 
-    /// Called after a read that began at `begun`. Adds the time of the lines that are not in the modelled
+    /// Is called after a read that began at `begun`. Adds the time of the lines that are not in the modelled
     /// cache. Consecutive lines are charged together.
     fn charge_read(&self, begun: u64, offset: u64, len_bytes: usize) {
         if len_bytes == 0 || self.profile.reads_are_free() {
@@ -99,7 +99,7 @@ impl EmulatedRegion {
         self.spin(extra_ns, self.bus(begun, missed));
     }
 
-    /// Called after a write-back that began at `begun`. Adds the time of its lines.
+    /// Is called after a write-back that began at `begun`. Adds the time of its lines.
     fn charge_write_back(&self, begun: u64, offset: u64, len_bytes: u64) {
         if len_bytes > 0 {
             let lines = region::lines(offset, len_bytes);
@@ -170,8 +170,8 @@ impl Region for EmulatedRegion {
         self.inner.settle()
     }
 
-    /// Takes the same time as a store and a write-back, because the profile has times for lines that reach
-    /// the medium, in whatever way they do.
+    /// Takes the same time as a store and a write-back. The reason is that the profile has times for lines
+    /// that reach the medium, no matter how they reach it.
     fn store_back(&self, offset: u64, bytes: &[u8]) {
         let begun = self.ticks.now();
         self.inner.store_back(offset, bytes);

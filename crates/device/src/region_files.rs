@@ -1,8 +1,8 @@
 //! A directory whose files `PREFIX.0000`, `PREFIX.0001`, ... are equal pieces of a region of persistent
 //! memory.
 //!
-//! So code that writes files works on persistent memory without a change. The log uses this for its segments.
-//! A durable write copies the bytes, writes the cache lines back, and waits for one fence.
+//! So code that writes files works on persistent memory without a change. The log uses this directory for its
+//! segments. A durable write copies the bytes, writes the cache lines back, and waits for one fence.
 //!
 //! Invariants
 //! 1. The list of files is in memory. After a restart a file exists if its first [`HEAD_BYTES`] are not all
@@ -201,7 +201,7 @@ impl Directory for RegionFiles {
         }
     }
 
-    /// The removal is durable: the head is zero in persistent memory when this returns.
+    /// Removes a file durably: the head is zero in persistent memory when this returns.
     fn remove(&self, name: &str) -> Result<()> {
         check_name(name, Operation::Remove)?;
         let missing = || DeviceError::new(self.shown(name).text(), Operation::Remove, ErrorKind::NotFound);

@@ -112,7 +112,7 @@ pub(crate) fn free_bytes(fd: BorrowedFd<'_>) -> io::Result<u64> {
     Ok(facts.f_bavail.saturating_mul(facts.f_bsize.unsigned_abs()))
 }
 
-/// Bytes of a physical sector of a block device, if the kernel reports them.
+/// Returns the number of bytes of a physical sector of a block device, if the kernel reports them.
 pub(crate) fn physical_sector_bytes(major: u32, minor: u32) -> Option<u32> {
     let device = format!("/sys/dev/block/{major}:{minor}");
     let name = "queue/physical_block_size";

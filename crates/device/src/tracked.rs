@@ -1,5 +1,5 @@
-//! A region of persistent memory for tests. It knows which stores would not survive a crash. So a test can
-//! check that a step has made all its stores durable.
+//! A region of persistent memory for tests. The region records which stores would not survive a crash. So a
+//! test can check that a step has made all its stores durable.
 //!
 //! Invariants
 //! 1. A store is durable if a thread has written its cache line back after the store, and has executed a

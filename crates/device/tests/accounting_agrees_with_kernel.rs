@@ -8,7 +8,7 @@ const PAGE_BYTES: usize = 8192;
 const PAGES: u64 = 600;
 const WHY: Purpose = Purpose::DataPage;
 
-/// Bytes that this process has read from and written to devices so far.
+/// Returns the number of bytes that this process has read from and written to devices so far.
 fn kernel() -> Option<(u64, u64)> {
     let text = std::fs::read_to_string("/proc/self/io").ok()?;
     let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());

@@ -16,7 +16,7 @@ use varve_device::{
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
-/// A drive of this size whose times are nothing.
+/// Returns a drive of this size whose operations take no time.
 fn drive(below: Arc<dyn Directory>, capacity_bytes: u64) -> Arc<Emulated> {
     Emulated::sized(below, Profile::shipped("sata-ssd-2014").unwrap(), 1e-6, capacity_bytes)
 }
@@ -67,7 +67,8 @@ fn a_full_device_refuses_and_changes_nothing() {
         durability: Durability::Later,
     });
     assert_eq!(other.write_batch(&ops).unwrap_err().kind, ErrorKind::NoSpace);
-    // What was reserved can be written, and holes give room to others until they are filled again.
+    // A reserved range can be written. The room of holes can be used by other files until the holes are
+    // filled again.
     write(&*file, 0, 512 * KIB).unwrap();
     file.punch(0, 8 * KIB).unwrap();
     write(&*other, 512 * KIB, 4096).unwrap();
@@ -78,7 +79,7 @@ fn a_full_device_refuses_and_changes_nothing() {
     write(&*file, 4096, 4096).unwrap();
 }
 
-/// The first two of three pages would fit: they stay free for others.
+/// Of three pages, only the first two would fit. Their room stays free for other files.
 #[test]
 fn a_refused_batch_takes_no_room() {
     let device = drive(MemoryDirectory::new(), 64 * KIB);
@@ -99,8 +100,7 @@ fn a_refused_batch_takes_no_room() {
     assert_eq!(flash(&device).host_bytes, 64 * KIB);
 }
 
-/// As below a file system: without a name a file has its blocks until it is closed, and then gives all of
-/// them back.
+/// As in a file system, a removed file has its blocks until it is closed. Then it gives all of them back.
 #[test]
 fn an_open_file_keeps_its_room_when_it_is_removed() {
     let by_name: [fn(&Emulated); 2] = [
@@ -125,7 +125,8 @@ fn an_open_file_keeps_its_room_when_it_is_removed() {
     }
 }
 
-/// Whether it is had or given back: a change of what a file has takes the device's time.
+/// A change of the blocks of a file takes the time of the device, whether the file gets blocks or gives them
+/// back.
 #[test]
 fn reserving_takes_as_long_as_giving_back() {
     let mut profile = Profile::shipped("hdd-7200").unwrap();
@@ -139,7 +140,7 @@ fn reserving_takes_as_long_as_giving_back() {
         device.begin_report();
         let begun = Instant::now();
         change(&*file);
-        // A thread that woke up late before may have some of it credited.
+        // If the thread woke up late before, a part of the time may be credited.
         assert!(begun.elapsed() >= Duration::from_millis(18), "{:?}", begun.elapsed());
         assert_eq!(device.report().operations, 1);
     }
@@ -178,15 +179,15 @@ fn files_that_were_there_count_and_a_report_begins_anew() {
     assert_eq!(open(&device, "a").len_bytes().unwrap(), MIB);
     assert_eq!(flash(&device).host_bytes, MIB, "opened again it is the same file");
     device.begin_report();
-    // A log's tail: each write of a sector programs a whole flash page.
+    // These writes are like the end of a log: each write of a sector programs a whole flash page.
     (0..8).for_each(|no| write(&*file, no * 512, 512).unwrap());
     let report = flash(&device);
     assert_eq!((report.host_bytes, report.flash_bytes), (4096, 8 * 4096));
     assert_eq!((report.valid_bytes, report.capacity_bytes), (MIB, 8 * MIB));
 }
 
-/// Random updates of a device that is nine tenths full are copied around; the same ones of one half full
-/// hardly are.
+/// With random updates, garbage collection copies many pages if the device is nine tenths full, and few pages
+/// if it is half full.
 #[test]
 fn a_full_drive_wears_more() {
     let amplification = |fill: f64| {

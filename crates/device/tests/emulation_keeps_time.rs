@@ -13,14 +13,14 @@ const PAGES: u64 = 64;
 
 fn device() -> (Arc<Emulated>, Arc<dyn varve_device::BlockFile>) {
     let profile = Profile::shipped("fusion-io-160").expect("it is shipped");
-    // Ten times slower than the real one, so that a busy test machine does not matter.
+    // The device is ten times slower than the real one, so that a busy test machine does not matter.
     let device = Emulated::wrap(MemoryDirectory::new(), profile, 10.0);
     let file = device.open("a", OpenHow::new_file(Space::Data)).expect("a new file");
     file.set_len(PAGES * PAGE_BYTES as u64).expect("memory grows");
     (device, file)
 }
 
-/// An address that never continues the last one.
+/// Returns an address that never continues the last one.
 fn scattered(no: u64) -> u64 {
     no * 7 % PAGES * PAGE_BYTES as u64
 }
@@ -38,7 +38,7 @@ fn random_reads_take_the_modelled_time() {
     assert_eq!(report.operations, 200);
 }
 
-/// What was done while data was loaded says nothing about the run.
+/// A report of a run does not include the operations that loaded the data.
 #[test]
 fn a_report_begins_anew() {
     let (device, file) = device();
@@ -52,7 +52,7 @@ fn a_report_begins_anew() {
     assert!(idle.operations == 0 && idle.busy_share < 0.01 && idle.cpu_share < 1.0, "{idle:?}");
 }
 
-/// To bring a database into the state that is to be measured.
+/// The times are switched off while a database is brought into the state that will be measured.
 #[test]
 fn a_drive_whose_times_are_not_taken_is_as_fast_as_what_is_below() {
     let (device, file) = device();
@@ -114,7 +114,8 @@ fn a_batch_takes_as_long_as_its_requests_on_one_channel() {
     assert!(started.elapsed().as_secs_f64() > 40.0 / 1218.2 * 0.95);
 }
 
-/// Twenty times slower than the real one: a flush is 33 ms, a write that the cache answers 0.6 ms.
+/// Returns a drive that is twenty times slower than the real one. A flush takes 33 ms. A write that goes to
+/// the cache takes 0.6 ms.
 fn drive_of_2014(profile: &str) -> (Arc<Emulated>, Arc<dyn varve_device::BlockFile>) {
     let device = Emulated::wrap(MemoryDirectory::new(), Profile::parse(profile).expect("a profile"), 20.0);
     let file = device.open("a", OpenHow::new_file(Space::Data)).expect("a new file");
@@ -131,7 +132,8 @@ fn timed(what: impl FnOnce()) -> Duration {
     started.elapsed()
 }
 
-/// It cost no more than a write once, which made a log on such a drive too good.
+/// In an earlier version, a durable write took no longer than any other write. So a log on such a drive was
+/// too fast.
 #[test]
 fn a_durable_write_costs_a_flush_where_the_profile_says_so() {
     let buf = AlignedBuf::new(PAGE_BYTES);

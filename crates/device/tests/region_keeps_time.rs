@@ -13,7 +13,7 @@ fn region(keys: &str) -> Arc<EmulatedRegion> {
     region_dilated(keys, 1.0)
 }
 
-/// A region whose profile charges nothing but what `keys` say.
+/// Returns a region whose profile has only the times in `keys`. All other times are 0.
 fn region_dilated(keys: &str, dilation: f64) -> Arc<EmulatedRegion> {
     let mut text = String::from("name = \"test\"\nsource = \"made up\"\n");
     let defaults = [
@@ -34,7 +34,7 @@ fn region_dilated(keys: &str, dilation: f64) -> Arc<EmulatedRegion> {
     EmulatedRegion::wrap(inner, NvmProfile::parse(&text).expect("a profile"), dilation)
 }
 
-/// One test at a time: they spin.
+/// Lets one test run at a time, because the tests spin.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -49,7 +49,7 @@ fn fastest(tries: usize, mut run: impl FnMut()) -> Duration {
     (0..tries).map(time).min().expect("at least one try")
 }
 
-/// The share of the modelled time that the fastest try took.
+/// Returns the share of the modelled time that the fastest try took.
 fn share(modelled: Duration, run: impl FnMut()) -> f64 {
     fastest(40, run).as_secs_f64() / modelled.as_secs_f64()
 }

@@ -16,7 +16,7 @@ use varve_device::{
 
 const LEN_BYTES: u64 = 1 << 20;
 
-/// Where a part begins, in regions of which one is the middle third.
+/// The offset of the part in a region of three times the length.
 const PART_AT: u64 = LEN_BYTES;
 
 struct Fixture {
@@ -34,7 +34,7 @@ fn part(region: Arc<dyn Region>, account: &Arc<Accounting>) -> Arc<RegionPart> {
     RegionPart::new(region, range, Space::Nvm, Purpose::NvmPage, Arc::clone(account))
 }
 
-/// One region of each kind, zeroed, [`LEN_BYTES`] long.
+/// Returns one region of each kind, zeroed, [`LEN_BYTES`] long.
 fn all_kinds() -> Vec<Fixture> {
     let memory = |len_bytes| map(&*MemoryDirectory::new(), len_bytes);
     let slow = NvmProfile::shipped("nvm-2x").expect("it is shipped");
@@ -90,7 +90,8 @@ fn a_word_is_the_eight_bytes_at_its_place() {
     }
 }
 
-/// Whole lines and others, at whole lines and elsewhere; counted as the two steps that it is made of.
+/// `store_back` is tried for whole lines and for other lengths, at whole lines and at other offsets. It
+/// counts as a store and a write-back.
 #[test]
 fn what_is_stored_back_is_stored_and_written_back() {
     for Fixture { what, region, _files } in all_kinds() {
@@ -283,11 +284,11 @@ fn a_new_region_that_was_not_finished_is_made_again() {
     assert_eq!(files.directory.list().unwrap(), ["r"]);
 }
 
-/// Where a child of these tests finds its directory.
+/// The environment variable that tells a child process its directory.
 const CHILD: &str = "VARVE_TEST_REGION_CHILD";
 
-/// Runs one of the tests below in a process of its own, with a directory for it; through `sh` if there is a
-/// command for it.
+/// Runs one of the tests below in a process of its own, through `sh`. `directory` is its directory, and
+/// `before` are commands of the shell that run before it.
 fn child(test: &str, directory: &Path, before: &str, environment: &[(&str, &str)]) -> Output {
     let script = format!("{before} exec \"$0\" --exact {test} --nocapture");
     let this = std::env::current_exe().expect("a test has a file");
@@ -352,7 +353,7 @@ fn child_with_a_wrong_instruction() {
     assert!(error.contains("/r: VARVE_NVM_WRITE_BACK is \"clflash\": choose clwb"), "{error}");
 }
 
-/// It was a panic of the process, where every other setting is refused with words.
+/// In an earlier version the process panicked. Every other wrong setting is refused with an error.
 #[test]
 fn an_instruction_that_is_none_is_refused() {
     let files = on_files("mapped", FileOptions::default());
@@ -363,7 +364,7 @@ fn an_instruction_that_is_none_is_refused() {
     assert_eq!(files.directory.list().unwrap(), [""; 0], "and nothing is made");
 }
 
-/// Kilobytes of the mapping of a file that are in memory, and that are dirty.
+/// Returns how many kilobytes of the mapping of a file are in memory, and how many are dirty.
 fn mapped_kilobytes(path: &str) -> (u64, u64) {
     let maps = std::fs::read_to_string("/proc/self/smaps").expect("a process may read its maps");
     let of_file = maps.lines().skip_while(|line| !line.ends_with(path)).skip(1);
@@ -383,7 +384,8 @@ fn mapped_kilobytes(path: &str) -> (u64, u64) {
     (resident, dirty)
 }
 
-/// Each start made all pages of the region dirty, so a file system wrote a whole GiB back.
+/// In an earlier version, each start made all pages of the region dirty. So a file system wrote a whole GiB
+/// back.
 #[test]
 fn mapping_an_existing_region_dirties_nothing() {
     let files = on_files("mapped", FileOptions::default());
@@ -409,7 +411,7 @@ fn child_without_room() {
 #[test]
 fn a_region_that_finds_no_room_leaves_nothing_behind() {
     let files = on_files("mapped", FileOptions::default());
-    // A limit on the length of files, told as an error and not by a signal.
+    // A limit of the length of files, which the kernel reports as an error and not by a signal.
     let limit = "trap '' XFSZ; ulimit -f 64;";
     let output = child("child_without_room", Path::new(&files.directory.location()), limit, &[]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

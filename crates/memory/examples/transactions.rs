@@ -1,17 +1,18 @@
-//! Measures transactions a second of the table engines in place, on a mapped region: the workload YCSB of
+//! Measures how many transactions a second the table engines make on a mapped region. The workload is YCSB of
 //! Arulraj, Pavlo and Dulloor (2015, section 5.1).
 //!
-//! Call: `transactions DIRECTORY [ROWS [TRANSACTIONS [ENGINE [PARTITIONS]]]]`. It makes a region in the
-//! directory, which should be in main memory or persistent memory, and removes it at the end. Every row has a key
-//! of 8 bytes and 10 columns of 100 bytes. A transaction reads a row or changes one column, with equal
-//! probability. Half of the transactions go to a fifth of the rows. The transactions are drawn before the clock
-//! starts. A hash of the key chooses the partition. Each partition has a thread and a store. The partitions share
-//! the rows, and each of them runs TRANSACTIONS. All threads begin a round together, so the slowest one ends it.
+//! The call is `transactions DIRECTORY [ROWS [TRANSACTIONS [ENGINE [PARTITIONS]]]]`. The program makes a
+//! region in the directory, and removes it at the end. The directory should be in main memory or persistent
+//! memory. Every row has a key of 8 bytes and 10 columns of 100 bytes. A transaction reads a row or changes
+//! one column, with equal probability. Half of the transactions go to a fifth of the rows. The transactions
+//! are drawn before the clock starts. A hash of the key chooses the partition. Each partition has a thread
+//! and a store. The partitions share the rows, and each of them runs TRANSACTIONS. All threads begin a round
+//! together, so the slowest one ends it.
 //!
 //! A file system in main memory should have huge pages (`mount -t tmpfs -o huge=advise`), as the DAX mapping of
 //! persistent memory has.
 //!
-//! What it does not know: latencies of persistent memory (`varve-lab` models them).
+//! This program does not know latencies of persistent memory (`varve-lab` models them).
 
 use std::path::Path;
 use std::sync::{Arc, Barrier};
@@ -103,7 +104,7 @@ impl Random {
     }
 }
 
-/// The transactions of a partition. Half of them use a fifth of the rows.
+/// Returns the transactions of a partition. Half of them use a fifth of the rows.
 fn works(load: Load, partition: u64) -> Vec<Work> {
     let mut random = Random(7);
     let mut work = || {
@@ -117,7 +118,7 @@ fn works(load: Load, partition: u64) -> Vec<Work> {
     all.filter(|work| work.key % load.partitions == partition).take(load.transactions as usize).collect()
 }
 
-/// Keys are spread, so that hot rows are not neighbours.
+/// Returns the key of a row. Keys are spread, so that hot rows are not neighbours.
 fn key_of(number: u64) -> u64 {
     Random(number).draw()
 }
@@ -125,7 +126,7 @@ fn key_of(number: u64) -> u64 {
 #[derive(Clone, Copy, Default)]
 struct Timing {
     seconds: f64,
-    /// Seconds in which the thread had a processor, if the system says.
+    /// The seconds in which the thread had a processor, if the system reports them.
     cpu_seconds: f64,
 }
 
@@ -136,15 +137,16 @@ fn timed(work: impl FnOnce() -> StoreResult<()>) -> StoreResult<Timing> {
     Ok(Timing { seconds: start.elapsed().as_secs_f64(), cpu_seconds: cpu_seconds() - cpu_before })
 }
 
-/// Seconds in which this thread has had a processor; 0 where the system does not say. On a machine with other
-/// work, this is less than the time that passes.
+/// Returns the seconds in which this thread has had a processor, or 0 if the system does not report them. On
+/// a machine with other work, they are less than the time that passes.
 fn cpu_seconds() -> f64 {
     let read = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let nanoseconds = read.split_whitespace().next().and_then(|first| first.parse::<f64>().ok());
     nanoseconds.unwrap_or_default() / 1e9
 }
 
-/// Prints the counts of each partition, and what the region did meanwhile. `count` is that of all partitions.
+/// Prints the counts of each partition, and the counts of the region for the same time. `count` is the number
+/// of transactions of all partitions.
 fn report(what: &str, count: u64, timings: &[Timing], before: RegionTally, after: RegionTally) {
     let slowest = timings.iter().map(|timing| timing.seconds).fold(0.0, f64::max);
     let cpu_seconds: f64 = timings.iter().map(|timing| timing.cpu_seconds).sum();
@@ -175,7 +177,7 @@ fn insert(partition: &mut Partition, load: Load) -> StoreResult<()> {
     partition.store.sync()
 }
 
-/// Commits; a group of commits becomes durable together.
+/// Commits. A group of commits becomes durable together.
 fn finish(store: &mut dyn Store, number: u64) -> StoreResult<()> {
     if store.commit()? == Commit::Pending && number % GROUP == GROUP - 1 {
         store.sync()?;

@@ -27,7 +27,7 @@
 //! 1. Every segment is in exactly one of four places: the pool, a slab of one heap, a run, or the call that
 //!    moves the segment.
 //!
-//! What it does not know: the content of chunks.
+//! This module does not know the content of chunks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Acquire};
@@ -68,7 +68,7 @@ impl Allocator {
         &self.region
     }
 
-    /// Reserves a chunk of at least this many bytes; its contents are arbitrary. A chunk of 64 bytes or more
+    /// Reserves a chunk of at least this many bytes. Its contents are arbitrary. A chunk of 64 bytes or more
     /// begins at a cache line, a chunk of 256 bytes or more at a multiple of 256 bytes. After a restart the
     /// chunk is free again, unless it was activated.
     ///
@@ -160,12 +160,13 @@ impl Allocator {
         owners.flat_map(|owner| (0..CLASSES as u8).filter_map(move |class| Some((owner, Class::new(class)?))))
     }
 
-    /// Makes a reserved chunk active, durably: one fence. The chunk's contents have to be durable before.
+    /// Makes a reserved chunk active, durably, with one fence. The chunk's contents have to be durable
+    /// before.
     ///
     /// If nothing durable links to the chunk yet, a crash after this call leaks the chunk, which stays active
     /// although nothing leads to it. See [`Allocator::publish`].
     ///
-    /// Errors: no such chunk, or it is active.
+    /// Errors: there is no such chunk, or it is active.
     pub fn activate(&self, chunk: Pointer) -> Result<()> {
         self.activate_unfenced(chunk)?;
         self.region.fence();
@@ -173,7 +174,7 @@ impl Allocator {
     }
 
     /// Does the same as [`Allocator::activate`], but the change is durable only after the next fence of this
-    /// thread. This is for callers that issue a fence later anyway, and whose own log names the chunk.
+    /// thread. It is meant for callers that issue a fence later anyway, and whose own log names the chunk.
     pub fn activate_unfenced(&self, chunk: Pointer) -> Result<()> {
         let claim = self.claim(chunk, Intent::Activate)?;
         self.store_claims(&[claim]);
@@ -184,16 +185,16 @@ impl Allocator {
     /// Makes reserved chunks active, durably, with one fence. A crash may make some of them active and not the
     /// others. Chunks in the order of their pointers need the fewest stores.
     ///
-    /// Errors: as [`Allocator::activate`]; then none is active.
+    /// Errors: the same as of [`Allocator::activate`]. Then none of the chunks is activated.
     pub fn activate_all(&self, chunks: &[Pointer]) -> Result<()> {
         let claims = self.claim_all(chunks, Intent::Activate)?;
         self.end(&claims);
         Ok(())
     }
 
-    /// Makes a chunk free, durably: one fence if it was active. Nothing durable may link to it any more.
+    /// Makes a chunk free, durably, with one fence if it was active. Nothing durable may link to it any more.
     ///
-    /// Errors: no such chunk, or it is free.
+    /// Errors: there is no such chunk, or it is free.
     pub fn free(&self, chunk: Pointer) -> Result<()> {
         self.free_all(&[chunk])
     }
@@ -202,7 +203,7 @@ impl Allocator {
     ///
     /// Chunks in the order of their pointers need the fewest stores.
     ///
-    /// Errors: as [`Allocator::free`]; then none is freed.
+    /// Errors: the same as of [`Allocator::free`]. Then none of the chunks is freed.
     pub fn free_all(&self, chunks: &[Pointer]) -> Result<()> {
         if let [chunk] = chunks {
             let claim = self.claim(*chunk, Intent::Free)?;
@@ -230,8 +231,8 @@ impl Allocator {
         self.locate(chunk).map(|place| place.len_bytes())
     }
 
-    /// Returns the owner of a chunk that is reserved or active, or `None` if no such chunk begins there. For
-    /// recovery of a data structure whose pointers may lead to chunks that were freed.
+    /// Returns the owner of a chunk that is reserved or active, or `None` if no such chunk begins there.
+    /// Recovery of a data structure uses this if its pointers may lead to chunks that were freed.
     pub fn owner_of(&self, chunk: Pointer) -> Result<Option<Owner>> {
         match self.locate(chunk) {
             Ok(ChunkLocation::Slot { segment, slot, class, owner }) => self.with_heap(owner, class, |heap| {
@@ -244,7 +245,8 @@ impl Allocator {
         }
     }
 
-    /// Bytes of an owner's reserved and active chunks. After a start this reads the bitmaps of its slabs.
+    /// Returns the number of bytes of an owner's reserved and active chunks. After a start this reads the
+    /// bitmaps of its slabs.
     pub fn used_bytes(&self, owner: Owner) -> Result<u64> {
         let mut used = 0;
         for class in (0..CLASSES as u8).filter_map(Class::new) {
@@ -258,7 +260,7 @@ impl Allocator {
         Ok(used + runs.map(|(_, run)| u64::from(run.segments) * SEGMENT_BYTES).sum::<u64>())
     }
 
-    /// All owners that have segments.
+    /// Returns all owners that have segments.
     pub fn owners(&self) -> FxHashSet<Owner> {
         let words = self.directory.iter().zip(0u32..);
         let owner =
@@ -269,21 +271,21 @@ impl Allocator {
         words.filter_map(owner).collect()
     }
 
-    /// Bytes in free segments. Free chunks of slabs are not counted: only the owner of a slab can allocate
-    /// them.
+    /// Returns the number of bytes in free segments. Free chunks of slabs are not counted: only the owner of
+    /// a slab can allocate them.
     pub fn free_bytes(&self) -> u64 {
         u64::from(self.pool.lock().free_segments()) * SEGMENT_BYTES
     }
 
-    /// Bytes that an owner can still allocate in chunks of this length: in free segments, and in free chunks
-    /// of those of its slabs whose bitmaps were read.
+    /// Returns the number of bytes that an owner can still allocate in chunks of this length: in free
+    /// segments, and in free chunks of those of its slabs whose bitmaps were read.
     pub(crate) fn free_bytes_for(&self, owner: Owner, len_bytes: u64) -> u64 {
         let in_slabs = Class::fitting(len_bytes)
             .map_or(0, |class| self.with_heap(owner, class, |heap| heap.free_count()) * class.size_bytes());
         self.free_bytes() + in_slabs
     }
 
-    /// Bytes of all segments, free or not.
+    /// Returns the number of bytes of all segments, free or not.
     pub fn capacity_bytes(&self) -> u64 {
         u64::from(self.layout.segments) * SEGMENT_BYTES
     }
@@ -316,8 +318,8 @@ impl Allocator {
 
     /// Checks that no bit is set in the bitmap of a segment without a slab. Otherwise the segment could
     /// become a slab later, and after a restart such a bit would be an active chunk that nothing leads to.
-    /// Reads all bitmaps. This is for checks of a whole database. No other thread may allocate or free chunks
-    /// during the check.
+    /// Reads all bitmaps. The check of a whole database calls this. No other thread may allocate or free
+    /// chunks during the check.
     ///
     /// Errors: the first damage that is found.
     pub fn check(&self) -> Result<()> {
@@ -336,7 +338,7 @@ impl Allocator {
         Ok(())
     }
 
-    /// Makes a root with the value 0, durably: two fences. Returns the word that has the value.
+    /// Makes a root with the value 0, durably, with two fences. Returns the word that has the value.
     ///
     /// Errors: the name is empty, too long or taken, or there are too many roots.
     pub fn create_root(&self, name: &str) -> Result<Word> {
@@ -357,7 +359,7 @@ impl Allocator {
         self.root(name).map(|word| self.region.load_word(word.offset()))
     }
 
-    /// Stores a root's value, durably: one fence.
+    /// Stores a root's value, durably, with one fence.
     ///
     /// Errors: there is no such root.
     pub fn set_root(&self, name: &str, value: u64) -> Result<()> {
@@ -367,7 +369,7 @@ impl Allocator {
         Ok(())
     }
 
-    /// Removes a root, durably: one fence.
+    /// Removes a root, durably, with one fence.
     ///
     /// Errors: there is no such root.
     pub fn remove_root(&self, name: &str) -> Result<()> {

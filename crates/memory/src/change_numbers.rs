@@ -6,7 +6,7 @@
 //!    number at this position, the savepoint belongs to it, and no rollback went past the savepoint.
 //! 2. No two stores of a process have the same id.
 //!
-//! What it does not know: what changes are, and how they are undone.
+//! This module does not know what changes are, or how they are undone.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

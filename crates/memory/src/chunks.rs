@@ -7,7 +7,7 @@
 //! Invariants
 //! 1. A thread holds at most one lock of a heap or the pool at a time, and none while it waits for a fence.
 //!
-//! What it does not know: in which order words become durable (`allocator.rs`, `publish.rs`).
+//! This module does not know in which order words become durable (`allocator.rs`, `publish.rs`).
 
 use std::sync::atomic::Ordering::{Acquire, Release};
 
@@ -45,7 +45,7 @@ impl Claim {
         self.stores
     }
 
-    /// Returns the chunk's slot in its slab; `None` for a run.
+    /// Returns the chunk's slot in its slab, or `None` for a run.
     fn slot(&self) -> Option<u32> {
         match self.place {
             ChunkLocation::Slot { slot, .. } => Some(slot),
@@ -73,8 +73,8 @@ fn refused(refused: Refused, pointer: Pointer) -> MemoryError {
 }
 
 impl Allocator {
-    /// Returns the present use of a segment, from the directory in DRAM. A run that is only reserved is a run
-    /// here, too.
+    /// Returns the present use of a segment, from the directory in DRAM. A run that is only reserved counts
+    /// as a run, too.
     pub(crate) fn descriptor(&self, segment: u32) -> Descriptor {
         let word = self.directory.get(segment as usize).map_or(0, |word| word.load(Acquire));
         Descriptor::decode(word, segment).unwrap_or(Descriptor::Free)
@@ -145,7 +145,7 @@ impl Allocator {
         Ok(Claim { place, intent, stores: was_active || intent == Intent::Activate })
     }
 
-    /// Claims chunks. Errors: one is refused; then none is claimed.
+    /// Claims chunks. Errors: one of the chunks is refused. Then none is claimed.
     pub(crate) fn claim_all(&self, pointers: &[Pointer], intent: Intent) -> Result<Vec<Claim>> {
         let mut claims = Vec::with_capacity(pointers.len());
         for pointer in pointers {
@@ -300,7 +300,7 @@ impl ChunkLocation {
         }
     }
 
-    /// Bytes of the chunk.
+    /// Returns the number of bytes of the chunk.
     pub(crate) fn len_bytes(self) -> u64 {
         match self {
             ChunkLocation::Slot { class, .. } => class.size_bytes(),

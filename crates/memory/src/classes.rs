@@ -6,11 +6,11 @@
 //!    line or a block if its size is such a multiple.
 //! 2. From 256 bytes on, a class is at most twice as large as the next smaller class.
 //!
-//! What it does not know: where chunks are.
+//! This module does not know where chunks are.
 
 use crate::sizes::SEGMENT_BYTES;
 
-/// Bytes of a chunk of each class. The larger sizes are chosen so that little of a segment is left over.
+/// The bytes of a chunk of each class. The larger sizes are chosen so that little of a segment is left over.
 const SIZES: [u32; CLASSES] = [
     16, 32, 48, 64, 128, 192, 256, 512, 768, 1024, 1280, 1536, 1792, 2048, 2560, 3072, 3584, 4096, 5376,
     6400, 8192, 10752, 13056, 16384, 21760, 32768,
@@ -39,7 +39,7 @@ impl Class {
         self.0
     }
 
-    /// Bytes of a chunk.
+    /// Returns the number of bytes of a chunk.
     pub(crate) fn size_bytes(self) -> u64 {
         SIZES.get(usize::from(self.0)).copied().map_or(SEGMENT_BYTES, u64::from)
     }
@@ -49,7 +49,7 @@ impl Class {
         (SEGMENT_BYTES / self.size_bytes()) as u32
     }
 
-    /// Words in the bitmap of a slab.
+    /// Returns the number of words in the bitmap of a slab.
     pub(crate) fn words(self) -> usize {
         self.slots().div_ceil(u64::BITS) as usize
     }

@@ -5,11 +5,11 @@
 //! and is tried again. They are reserved again when there are free segments at the end of a transaction.
 //!
 //! Invariants
-//! 1. Only deletes take these segments. Inserts find them taken.
+//! 1. Only deletes take these segments. For inserts, the segments are not free.
 //! 2. The segments are reserved and never active. So a crash makes them free.
 //!
-//! What it does not know: how much a delete needs. A transaction that deletes more than a few hundred rows can
-//! use up the reserve.
+//! This module does not know how much a delete needs. A transaction that deletes more than a few hundred rows
+//! can use up the reserve.
 
 use crate::error::MemoryError;
 use crate::pointer::{Owner, Pointer};
@@ -17,7 +17,7 @@ use crate::sizes::SEGMENT_BYTES;
 use crate::space::Space;
 use crate::store_error::StoreResult;
 
-/// The most segments that a store keeps.
+/// The largest number of segments that a store keeps.
 const SEGMENTS_MAX: u64 = 4;
 /// A store keeps at most one in this number of its region's segments, but always at least one segment.
 const SEGMENTS_SHARE: u64 = 16;

@@ -4,7 +4,7 @@
 //! 1. Each store of a region has a root name and an owner number of its own. Owners from
 //!    [`TABLE_OWNER_MIN`] on are for tables.
 //!
-//! What it does not know: which table is in which store.
+//! This module does not know which table is in which store.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::state::Allocator;
 use crate::store::Store;
 use crate::store_error::{StoreError, StoreResult};
 
-/// The number of partitions that a region can have: each has a store for each engine.
+/// The largest number of partitions of a region. Each partition has a store for each engine.
 pub const PARTITIONS_MAX: u16 = 32;
 /// Owners from here on are for tables.
 pub const TABLE_OWNER_MIN: u16 = 256;
@@ -88,7 +88,7 @@ impl EngineKind {
         }
     }
 
-    /// Returns the name of the root of its store for a partition.
+    /// Returns the name of the root of the engine's store for a partition.
     fn root_name(self, partition: u16) -> String {
         format!("{} {partition}", self.name())
     }
@@ -105,9 +105,9 @@ impl EngineKind {
         Owner::new(1 + self.number() * PARTITIONS_MAX + partition).filter(|_| partition < PARTITIONS_MAX)
     }
 
-    /// Opens the store of a partition; makes an empty one if there is none.
+    /// Opens the store of a partition. If there is none, makes an empty one.
     ///
-    /// Errors: the partition is not below [`PARTITIONS_MAX`]; the region is full or damaged.
+    /// Errors: the partition is not below [`PARTITIONS_MAX`], or the region is full or damaged.
     pub fn open(self, allocator: &Arc<Allocator>, partition: u16) -> StoreResult<Box<dyn Store>> {
         let owner =
             self.store_owner(partition).ok_or(StoreError::NoPartition { partition, most: PARTITIONS_MAX })?;

@@ -3,7 +3,7 @@
 //! Invariants
 //! 1. A call that returns an error has changed no chunk and no word.
 //!
-//! What it does not know: which SQLSTATE an error becomes.
+//! This module does not know which SQLSTATE an error becomes.
 
 use crate::pointer::{Pointer, Word};
 use crate::sizes::{ROOT_NAME_BYTES_MAX, ROOTS, STEPS_MAX};
@@ -11,7 +11,7 @@ use crate::sizes::{ROOT_NAME_BYTES_MAX, ROOTS, STEPS_MAX};
 /// Result of an operation of the allocator.
 pub type Result<T> = std::result::Result<T, MemoryError>;
 
-/// What a full region still has, for a message.
+/// Returns what a full region still has, for a message.
 fn what_is_free(needed_bytes: u64, free_bytes: u64) -> String {
     match free_bytes {
         0 => "no segment is free".into(),
@@ -28,10 +28,11 @@ pub enum MemoryError {
     Full {
         /// The number of bytes of the chunk that was asked for, rounded up to what it would take.
         needed_bytes: u64,
-        /// The number of bytes in free segments. They may lie apart, so this can be more than was asked for.
+        /// The number of bytes in free segments. They may not be adjacent, so there can be more bytes than
+        /// were asked for.
         free_bytes: u64,
     },
-    /// A pointer that no chunk begins at.
+    /// No chunk begins at the pointer.
     #[error("{pointer} is a foreign pointer: {why}")]
     Foreign {
         /// The pointer.
@@ -39,25 +40,25 @@ pub enum MemoryError {
         /// What is there instead.
         why: &'static str,
     },
-    /// A pointer to a chunk that is free, for example because it was freed before.
+    /// The pointer leads to a chunk that is free, for example because it was freed before.
     #[error("the chunk at {pointer} is free: it was never allocated, or freed before")]
     NotAllocated {
         /// The pointer.
         pointer: Pointer,
     },
-    /// A chunk that was to be activated is active.
+    /// The chunk is active already, so it cannot be activated.
     #[error("the chunk at {pointer} is active already")]
     AlreadyActive {
         /// The pointer.
         pointer: Pointer,
     },
-    /// A chunk that another call is activating or freeing.
+    /// Another call is activating or freeing the chunk.
     #[error("the chunk at {pointer} is being activated or freed by another call")]
     InChange {
         /// The pointer.
         pointer: Pointer,
     },
-    /// A word that is in no allocated chunk and in no root.
+    /// The word is in no allocated chunk and in no root.
     #[error("{word} is neither in an allocated chunk nor a root")]
     ForeignWord {
         /// The word.
@@ -69,7 +70,7 @@ pub enum MemoryError {
         /// The number of steps of the publication.
         count: usize,
     },
-    /// A name that a root cannot have.
+    /// A root cannot have this name.
     #[error("{name:?} is no name for a root: it has 1 to {ROOT_NAME_BYTES_MAX} bytes")]
     RootName {
         /// The name.
@@ -100,10 +101,10 @@ pub enum MemoryError {
         /// The largest size, in bytes.
         most_bytes: u64,
     },
-    /// The region has no allocator, or its making was cut off by a crash.
+    /// The region has no allocator, or a crash interrupted the step that makes it.
     #[error("the region holds no allocator: its first word is {found:#018x}")]
     NoAllocator {
-        /// What is in the place of the magic.
+        /// The number in the place of the magic.
         found: u64,
     },
     /// The region was written by another version of the program.

@@ -6,7 +6,7 @@
 //! Invariants
 //! 1. A crash leaves some of the chunks free and the others active. Freeing the owner again frees the rest.
 //!
-//! What it does not know: whether pointers to the chunks are left.
+//! This module does not know whether pointers to the chunks are left.
 
 use crate::classes::{CLASSES, Class};
 use crate::error::Result;
@@ -17,9 +17,9 @@ use crate::pointer::Owner;
 use crate::state::Allocator;
 
 impl Allocator {
-    /// Makes all reserved and active chunks of an owner free, durably: two fences. The time depends on the
-    /// segments that the owner has, not on its chunks. No other thread may use chunks of this owner meanwhile,
-    /// and nothing durable may link to them.
+    /// Makes all reserved and active chunks of an owner free, durably, with two fences. The time depends on
+    /// the segments that the owner has, not on its chunks. No other thread may use chunks of this owner
+    /// meanwhile, and nothing durable may link to them.
     ///
     /// Errors: a bitmap is damaged. Then nothing is freed.
     pub fn free_owner(&self, owner: Owner) -> Result<()> {
@@ -45,7 +45,8 @@ impl Allocator {
         Ok(())
     }
 
-    /// Makes the segments of an owner's empty slabs free, durably: one fence. Reads the bitmaps of its slabs.
+    /// Makes the segments of an owner's empty slabs free, durably, with one fence. Reads the bitmaps of its
+    /// slabs.
     pub(crate) fn free_empty_slabs(&self, owner: Owner) -> Result<()> {
         let mut slabs = Vec::new();
         for class in (0..CLASSES as u8).filter_map(Class::new) {

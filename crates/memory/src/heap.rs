@@ -7,7 +7,7 @@
 //! 1. A slab is either unread or in `slabs`. If a slab in `slabs` has a free chunk, it is also in `roomy`,
 //!    once.
 //!
-//! What it does not know: other owners and classes, free segments.
+//! This module does not know other owners and classes, or free segments.
 
 use std::collections::{BTreeSet, VecDeque};
 

@@ -18,7 +18,7 @@
 //! 2. The cleared seal is durable before the publication returns. Otherwise recovery could repeat a step
 //!    after another thread has changed the same word durably.
 //!
-//! What it does not know: the meaning of the words.
+//! This module does not know the meaning of the words.
 
 use varve_device::{Region, WORD_BYTES};
 
@@ -137,7 +137,7 @@ pub(crate) fn recover(region: &dyn Region, layout: &Layout) -> Result<()> {
     Ok(())
 }
 
-/// Returns the changes of a lane: none if it is not sealed.
+/// Returns the changes of a lane. If the lane is not sealed, there are none.
 fn read(at: u64, bytes: &[u8; LANE_BYTES], layout: &Layout) -> Result<Vec<Change>> {
     let seal = get_u64(bytes, 0);
     let count = (seal >> 32) as usize;

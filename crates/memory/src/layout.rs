@@ -52,7 +52,7 @@
 //! Invariants
 //! 1. The bitmap of a segment that is no slab is zero.
 //!
-//! What it does not know: in which order these words are stored.
+//! This module does not know in which order these words are stored.
 
 use varve_device::Region;
 
@@ -91,7 +91,7 @@ const DESCRIPTOR_BYTES: u64 = 8;
 /// The largest number of segments: a descriptor has 24 bits for the length of a run.
 const SEGMENTS_MAX: u32 = (1 << 24) - 1;
 
-/// Where the parts of a region are.
+/// The places of the parts of a region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Layout {
     /// The length of the region.

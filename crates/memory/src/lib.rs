@@ -1,10 +1,10 @@
-//! varve-memory: data structures that live in a region of persistent memory.
+//! The crate varve-memory has data structures that are stored in a region of persistent memory.
 //!
 //! The crate has the allocator ([`Allocator`]) of Arulraj, Pavlo and Dulloor ("Let's Talk About Storage &
 //! Recovery Methods for Non-Volatile Memory Database Systems", SIGMOD 2015, section 2.3). Table engines for
-//! persistent memory are built on it, behind one interface ([`Store`]): so far [`NvmInplace`],
-//! [`Inplace`], [`Cow`], [`NvmCow`], [`LogStructured`] and [`NvmLogStructured`]. Files in the region
-//! ([`Files`]) are built on it, too.
+//! persistent memory are built on it. They have one interface ([`Store`]). There are six engines so far:
+//! [`NvmInplace`], [`Inplace`], [`Cow`], [`NvmCow`], [`LogStructured`] and [`NvmLogStructured`]. Files in the
+//! region ([`Files`]) are built on it, too.
 //!
 //! Invariants
 //! 1. A change is durable when its operation returns. Only operations whose name says so are an exception
@@ -12,7 +12,7 @@
 //! 2. A crash at any instruction leaves every chunk free or active. No chunk is lost, and no two overlap.
 //! 3. No pointer that a caller passes makes this crate panic.
 //!
-//! What it does not know: types and definitions of tables, SQL, pages.
+//! This crate does not know types and definitions of tables, SQL or pages.
 
 mod allocator;
 mod change_numbers;

@@ -6,7 +6,7 @@
 //! Invariants
 //! 1. A pointer has 8 bytes, so it is stored atomically.
 //!
-//! What it does not know: whether there is a chunk at its target.
+//! This module does not know whether there is a chunk at its target.
 
 use std::fmt;
 
@@ -14,7 +14,8 @@ use varve_device::WORD_BYTES;
 
 use crate::sizes::OWNERS;
 
-/// Where a chunk begins: its offset in bytes from the beginning of the allocator's region; 0 is no chunk.
+/// The place where a chunk begins: an offset in bytes from the beginning of the allocator's region. 0 means
+/// no chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Pointer(u64);
 
@@ -32,7 +33,7 @@ impl Pointer {
         self.0
     }
 
-    /// Returns whether it points to no chunk.
+    /// Returns whether the pointer leads to no chunk.
     pub fn is_none(self) -> bool {
         self == Pointer::NONE
     }
@@ -72,7 +73,7 @@ impl fmt::Display for Word {
     }
 }
 
-/// The tag of a chunk's owner, for example a table. Room is counted for each owner.
+/// The number of a chunk's owner, for example of a table. Room is counted for each owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Owner(u16);
 

@@ -9,7 +9,7 @@
 //! 2. The descriptors of free segments are durably 0. So splitting and merging stretches changes nothing in
 //!    the region, and a crash cannot interrupt it.
 //!
-//! What it does not know: slabs, the region.
+//! This module does not know slabs or the region.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,9 +32,9 @@ pub(crate) struct Run {
 /// Free segments and runs.
 #[derive(Default)]
 pub(crate) struct Pool {
-    /// Length of each free stretch by its first segment.
+    /// The length of each free stretch, by its first segment.
     by_start: BTreeMap<u32, u32>,
-    /// Free stretches by length and first segment.
+    /// The free stretches, ordered by length and then by first segment.
     by_length: BTreeSet<(u32, u32)>,
     free_segments: u32,
     /// The segment after the last stretch that was taken.

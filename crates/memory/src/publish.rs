@@ -1,4 +1,5 @@
-//! Publication: several changes that are atomic. After a crash, either all of them are made or none.
+//! A publication makes several changes as one atomic change. After a crash, either all of them are made or
+//! none.
 //!
 //! Without publications, a crash between two steps causes damage. If a chunk is activated first and linked
 //! then, the crash leaks the chunk. If it is linked first, a pointer leads to a free chunk. A publication
@@ -15,7 +16,7 @@
 //! Invariants
 //! 1. A refused publication changes nothing.
 //!
-//! What it does not know: the content of chunks.
+//! This module does not know the content of chunks.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering::Relaxed;
@@ -78,7 +79,7 @@ impl StepList {
 /// The lane that a thread uses in an allocator.
 #[derive(Clone, Copy)]
 struct ThreadLane {
-    /// [`Allocator::number`]; 0 for none.
+    /// The number of the allocator ([`Allocator::number`]), or 0 if the thread has no lane.
     allocator: u64,
     lane: usize,
 }

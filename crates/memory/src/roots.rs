@@ -4,7 +4,7 @@
 //! 1. A root's name and a value of 0 are durable before its seal is stored. So a root with a seal is
 //!    complete, and a seal that does not match its name is damage.
 //!
-//! What it does not know: what a root points to.
+//! This module does not know what a root points to.
 
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
@@ -23,7 +23,7 @@ pub(crate) struct Roots {
 
 struct State {
     by_name: FxHashMap<Box<str>, u32>,
-    /// Places without a root. The last one of the list is used next.
+    /// The places without a root. The last place of the list is used next.
     free: Vec<u32>,
     /// Whether a place has a root.
     used: Vec<bool>,

@@ -19,7 +19,7 @@
 //!    into a chunk that a crash would make active again.
 //! 3. Only the call that has claimed a chunk changes its state. Other calls that name the chunk are refused.
 //!
-//! What it does not know: where the slab is, locks, fences.
+//! This module does not know where the slab is, locks, or fences.
 
 use crate::classes::Class;
 use crate::layout::get_u64;
@@ -28,8 +28,8 @@ use crate::layout::get_u64;
 pub(crate) struct Slab {
     slots: u32,
     free: u32,
-    /// Where the next search for a free chunk begins. It moves on with each allocation, so that all chunks
-    /// wear evenly.
+    /// The chunk at which the next search for a free chunk begins. It moves on with each allocation, so that
+    /// all chunks wear evenly.
     next: u32,
     /// The states of 64 chunks each.
     words: Box<[StateWord]>,
@@ -47,7 +47,7 @@ struct StateWord {
     claimed: u64,
 }
 
-/// Why a chunk cannot be claimed.
+/// The reason why a chunk cannot be claimed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refused {
     /// The chunk is free.
@@ -112,7 +112,7 @@ impl Slab {
         self.slots - self.free
     }
 
-    /// Free chunks.
+    /// Returns the number of free chunks.
     pub(crate) fn free_count(&self) -> u32 {
         self.free
     }

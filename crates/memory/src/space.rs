@@ -5,7 +5,7 @@
 //! 2. [`Space::free_allocated`] frees a chunk only if it is allocated and belongs to the expected owner. An
 //!    earlier recovery may have freed the chunk, and then another owner may have got it.
 //!
-//! What it does not know: what chunks hold.
+//! This module does not know what chunks hold.
 
 use std::sync::Arc;
 

@@ -3,7 +3,7 @@
 //! Invariants
 //! 1. All data outside of the region can be computed from the region. A start computes it again (`open.rs`).
 //!
-//! What it does not know: the calls that use it (`allocator.rs`, `publish.rs`).
+//! This module does not know the calls that use it (`allocator.rs`, `publish.rs`).
 
 use std::sync::Arc;
 use std::sync::OnceLock;

@@ -12,7 +12,7 @@
 //! 3. A partition has one worker. So no two transactions of a store overlap.
 //! 4. The calls of one transaction come from one thread, or [`Store::hand_over`] is between two threads.
 //!
-//! What it does not know: types, definitions of tables, transactions over several partitions.
+//! This module does not know types, definitions of tables, or transactions over several partitions.
 
 use std::ops::{Bound, ControlFlow};
 
@@ -55,8 +55,8 @@ pub struct StoreTable {
 pub struct Savepoint {
     /// The id of the store.
     pub(crate) store: u64,
-    /// The number of the newest change before the savepoint. If there is none, the number of the
-    /// transaction's begin.
+    /// The number of the newest change before the savepoint. If there is no such change, it is the number
+    /// that the transaction got when it began.
     pub(crate) newest_change: u64,
     /// The number of changes that the transaction had made before the savepoint.
     pub(crate) changes: usize,
@@ -102,13 +102,13 @@ pub trait Store: Send + Sync {
     /// Makes a table with this number of indexes, durably. The chunks of its tuples and nodes belong to
     /// `owner`, which no other table may have.
     ///
-    /// Errors: a transaction is open; the owner is taken; the region is full.
+    /// Errors: a transaction is open, the owner is taken, or the region is full.
     fn create_table(&mut self, owner: Owner, indexes: usize) -> StoreResult<TableNo>;
 
     /// Removes a table with its rows, durably. A later table may get its number and its owner. If a crash
     /// interrupts the call, the next start completes it.
     ///
-    /// Errors: a transaction is open; there is no such table.
+    /// Errors: a transaction is open, or there is no such table.
     fn drop_table(&mut self, table: TableNo) -> StoreResult<()>;
 
     /// Returns the tables in the order of their numbers.
@@ -116,25 +116,26 @@ pub trait Store: Send + Sync {
 
     /// Adds a row with a key for each index.
     ///
-    /// Errors: an index has one of the keys already; the region is full. Then nothing is changed.
+    /// Errors: an index has one of the keys already, or the region is full. Then nothing is changed.
     fn insert(&mut self, table: TableNo, keys: &[&[u8]], row: &[u8]) -> StoreResult<()>;
 
-    /// Replaces the row with the primary key `keys[0]` by another row. Its other keys may change. `false`:
-    /// there is no such row.
+    /// Replaces the row with the primary key `keys[0]` by another row. Its other keys may change. Returns
+    /// `false` if there is no such row.
     ///
     /// Errors: as [`Store::insert`].
     fn replace(&mut self, table: TableNo, keys: &[&[u8]], row: &[u8]) -> StoreResult<bool>;
 
-    /// Changes bytes of a row, from its byte `at` on. No key of the row may depend on these bytes. `false`:
-    /// there is no such row.
+    /// Changes bytes of a row, from its byte `at` on. No key of the row may depend on these bytes. Returns
+    /// `false` if there is no such row.
     fn patch(&mut self, table: TableNo, key: &[u8], at: usize, bytes: &[u8]) -> StoreResult<bool>;
 
-    /// Removes the row with a primary key. `false`: there is no such row. In a full region this works, too,
-    /// until the transaction has used up what the store keeps for deletes (`delete_reserve.rs`).
+    /// Removes the row with a primary key. Returns `false` if there is no such row. In a full region, deletes
+    /// are possible, too, until the transaction has used up the room that the store keeps for deletes
+    /// (`delete_reserve.rs`).
     fn delete(&mut self, table: TableNo, key: &[u8]) -> StoreResult<bool>;
 
-    /// Copies the row that an index has under a key into `row`, and drops the old contents of `row`. `false`:
-    /// there is no such row.
+    /// Copies the row that an index has under a key into `row`, and drops the old contents of `row`. Returns
+    /// `false` if there is no such row.
     fn get(&self, table: TableNo, index: usize, key: &[u8], row: &mut Vec<u8>) -> StoreResult<bool>;
 
     /// Calls `on_row` with the rows of a range in the order of an index, until it breaks.
@@ -155,10 +156,10 @@ pub trait Store: Send + Sync {
     /// Errors: the savepoint is of an ended transaction or of another store, or a rollback went past it.
     fn rollback_to(&mut self, savepoint: Savepoint) -> StoreResult<()>;
 
-    /// Ends the transaction; its changes stay.
+    /// Ends the transaction. Its changes stay.
     fn commit(&mut self) -> StoreResult<Commit>;
 
-    /// Ends the transaction; its changes are taken back.
+    /// Ends the transaction, and takes its changes back.
     fn rollback(&mut self) -> StoreResult<()>;
 
     /// Makes all commits durable.

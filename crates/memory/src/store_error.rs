@@ -1,9 +1,9 @@
-//! Errors of the table stores: what was asked for, and why it was refused.
+//! Errors of the table stores: the request, and the reason why it was refused.
 //!
 //! Invariants
 //! 1. A call that is refused has changed nothing that a reader sees, unless its documentation says otherwise.
 //!
-//! What it does not know: which SQLSTATE an error becomes.
+//! This module does not know which SQLSTATE an error becomes.
 
 use crate::error::MemoryError;
 use crate::files::FileError;
@@ -12,7 +12,7 @@ use crate::pointer::Pointer;
 /// Result of an operation of a store.
 pub type StoreResult<T> = std::result::Result<T, StoreError>;
 
-/// Why an operation of a store was refused.
+/// The reason why an operation of a store was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     /// The allocator refused: usually, the region is full.
@@ -64,7 +64,7 @@ pub enum StoreError {
     /// A patch reaches beyond the end of its row.
     #[error("bytes {at}..+{len_bytes} are not within a row of {row_bytes}")]
     PatchRange {
-        /// Where the patch begins in the row.
+        /// The byte of the row at which the patch begins.
         at: usize,
         /// The length of the patch.
         len_bytes: usize,

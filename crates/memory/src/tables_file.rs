@@ -14,7 +14,7 @@
 //!    written it.
 //! 2. A region whose root `partitions` is 0 or missing was not finished. No store was opened in it.
 //!
-//! What it does not know: the configuration file, the catalog.
+//! This module does not know the configuration file or the catalog.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ const BOOT: &str = "boot";
 /// Result of opening the file.
 pub type TablesFileResult<T> = std::result::Result<T, TablesFileError>;
 
-/// Why the file was refused. Nothing was changed.
+/// The reason why the file was refused. Nothing was changed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TablesFileError {
     /// The file is missing, although the database has tables in it.
@@ -154,7 +154,7 @@ pub struct MemoryTables {
     pub partitions: u16,
 }
 
-/// What a database knows about its file before it opens it.
+/// The facts that a database knows about its file before it opens the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TablesNeed {
     /// The id of the database.
@@ -172,7 +172,7 @@ pub struct TablesRegion {
     place: String,
 }
 
-/// What is in the file of a database that is not open.
+/// The contents of the file of a database that is not open.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TablesFound {
     /// The file.
@@ -227,8 +227,9 @@ fn is_lost(noted: u64, now: u64, is_clean: bool) -> bool {
 impl MemoryTables {
     /// Opens the file. If the database has no tables in it, makes a missing or unfitting file again.
     ///
-    /// Errors: the file is missing, damaged, of another database, or lost with the machine's memory; its size
-    /// or its partitions differ from the configured ones while there are tables; the device refuses.
+    /// Errors: the file is missing, damaged, of another database, or lost with the machine's memory. The size
+    /// or the partitions of the file differ from the configured ones while there are tables. The device
+    /// fails.
     pub fn open(&self, need: &TablesNeed) -> TablesFileResult<TablesRegion> {
         let place = place_in(&*self.directory);
         let Some(region) = existing(&*self.directory, self.size_bytes)? else {
@@ -248,8 +249,8 @@ impl MemoryTables {
         }
     }
 
-    /// Stores in the file that its contents are valid for the present start of the machine. It is called
-    /// before the start of a database that was shut down cleanly, so that a start that fails loses nothing. A
+    /// Stores in the file that its contents are valid for the present start of the machine. This is called
+    /// before the start of a database that was shut down cleanly, so that a failed start loses nothing. A
     /// file that [`MemoryTables::open`] would refuse is left as it is.
     pub fn note_boot(&self, database: u64) -> TablesFileResult<()> {
         let Some(region) = existing(&*self.directory, self.size_bytes)? else { return Ok(()) };
@@ -334,7 +335,7 @@ impl TablesRegion {
     }
 
     /// Refuses a configuration for the next start that would change or remove the file while `table` is in
-    /// it. `next` has the configured bytes and partitions; `None`: no file is configured.
+    /// it. `next` has the configured bytes and partitions, or `None` if no file is configured.
     pub fn check_next(&self, table: &str, next: Option<(u64, u16)>) -> TablesFileResult<()> {
         let (place, found_bytes) = (self.place.clone(), self.allocator.region().len_bytes());
         match next {
@@ -359,7 +360,7 @@ impl TablesRegion {
         })
     }
 
-    /// If persistent memory is emulated, writes everything to the medium behind the emulation. A clean
+    /// If persistent memory is emulated, writes everything to the medium below the emulation. A clean
     /// shutdown does this before the shutdown is recorded.
     pub fn settle(&self) -> TablesFileResult<()> {
         Ok(self.allocator.region().settle()?)
@@ -369,7 +370,7 @@ impl TablesRegion {
 /// Looks into the file of a database that is not open. Returns `None` if there is no file, or it was not
 /// finished.
 ///
-/// Errors: the file is damaged, or of another database or version; the device refuses.
+/// Errors: the file is damaged, or of another database or version, or the device fails.
 pub fn look_into_tables(directory: &dyn Directory, database: u64) -> TablesFileResult<Option<TablesFound>> {
     // The length 4096 is only for a new file. It is not used here, because the file exists.
     let Some(region) = existing(directory, 4096)? else { return Ok(None) };

@@ -13,7 +13,7 @@
 //! 1. The head of a tuple never changes. So an index can compare with the key in a tuple as long as the tuple
 //!    exists.
 //!
-//! What it does not know: indexes, the log.
+//! This module does not know indexes or the log.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -135,7 +135,7 @@ impl TupleHead {
         from..from + len_bytes
     }
 
-    /// Bytes of the tuple.
+    /// Returns the number of bytes of the tuple.
     pub(crate) fn tuple_bytes(&self) -> usize {
         self.head_bytes + self.row_bytes
     }
@@ -212,7 +212,7 @@ mod tests {
     #[test]
     fn the_shortest_head_is_read_in_the_last_chunk_of_a_region() {
         let (Some(owner), directory) = (Owner::new(3), MemoryDirectory::new()) else { panic!("an owner") };
-        // Three segments behind tables of 32 KiB: the last one ends with the region.
+        // The region has tables of 32 KiB and then three segments. The last segment ends with the region.
         let region = directory.map("region", 32_768 + 3 * 65_536).unwrap_or_else(|error| panic!("{error}"));
         let allocator = Allocator::format(region.clone(), 1).unwrap_or_else(|error| panic!("{error}"));
         let space = Space::new(Arc::new(allocator));

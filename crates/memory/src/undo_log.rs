@@ -1,4 +1,4 @@
-//! The undo log of a store: how to undo the changes of the open transaction.
+//! The undo log of a store. Its entries say how to undo the changes of the open transaction.
 //!
 //! The log is a list of blocks of 8192 bytes. Every transaction fills the log from its beginning. A block
 //! consists of 128 lines. The first line is the block's header:
@@ -35,7 +35,7 @@
 //! 3. The number of the transaction grows, and each number is used only once.
 //! 4. A read of a log ends, even if the pointers of damaged blocks lead in a circle.
 //!
-//! What it does not know: how an entry is undone (`recovery.rs`).
+//! This module does not know how an entry is undone (`recovery.rs`).
 
 use crate::change_numbers::ChangeNumbers;
 use crate::layout::get_u64;
@@ -91,7 +91,7 @@ pub(crate) struct UndoEntry {
     pub(crate) checksum: u32,
 }
 
-/// What has to be done with the entries of the log.
+/// The phase of the log. It says what has to be done with the entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
     Open = 0,

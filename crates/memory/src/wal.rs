@@ -12,7 +12,7 @@
 //! 3. After a failed flush the log takes no more records, and no commit becomes durable, until the next
 //!    start.
 //!
-//! What it does not know: what records do.
+//! This module does not know what records do.
 
 use crate::files::{FileError, FileHandle, FileResult, Files};
 use crate::store_error::StoreResult;
@@ -20,7 +20,7 @@ use crate::store_error::StoreResult;
 /// Room in the file is reserved in steps of this many bytes, so that few changes need a call on the file.
 const STEP_BYTES: u64 = 16_384;
 
-/// Removes a file if it is there.
+/// Removes a file if it exists.
 pub(crate) fn remove_if_there(files: &mut Files, name: &str) -> StoreResult<()> {
     match files.names().iter().any(|found| **found == *name) {
         true => Ok(files.remove(name)?),
@@ -79,7 +79,7 @@ impl Wal {
         self.number
     }
 
-    /// Bytes of the file.
+    /// Returns the number of bytes of the file.
     pub(crate) fn file_bytes(&self) -> u64 {
         self.file_bytes
     }

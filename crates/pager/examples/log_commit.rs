@@ -42,7 +42,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// A zero-filled file, as long as a segment.
+/// Returns a zero-filled file, as long as a segment.
 fn bare_file(directory: &Path) -> std::io::Result<File> {
     let path = directory.join("bare");
     let file = OpenOptions::new().create(true).truncate(true).write(true).open(path)?;
@@ -52,7 +52,8 @@ fn bare_file(directory: &Path) -> std::io::Result<File> {
     Ok(file)
 }
 
-/// Median latencies in microseconds of both, taken in turn so that a busy device hits both alike.
+/// Returns the median latencies of both, in microseconds. The two are measured in turn, so that other work of
+/// the device slows both of them equally.
 fn pair_round(file: &File, log: &Log, group_bytes: usize, round: Duration) -> std::io::Result<(f64, f64)> {
     let block = vec![7; 4096];
     let records = group(group_bytes);

@@ -1,5 +1,5 @@
-//! Measures mini-transactions that do not wait for the device. Each makes one small change of a page in
-//! memory.
+//! Measures mini-transactions that do not wait for the device. Each mini-transaction makes one small change
+//! of a page in memory.
 //!
 //! `cargo run --release -p varve-pager --example mtr_rate -- [threads] [seconds]`
 

@@ -1,8 +1,8 @@
 //! Measures the buffer pool: fixing pages in memory, random reads beyond memory, and changes.
 //!
-//! `pool_speed resident [threads]`, `pool_speed reads DIRECTORY [threads] [seconds] [pages]` and `pool_speed
-//! updates DIRECTORY [threads] [seconds] [pages]`. With `updates`, changes are not flushed, so the speed of
-//! the page writers is measured.
+//! The calls are `pool_speed resident [threads]`, `pool_speed reads DIRECTORY [threads] [seconds] [pages]`
+//! and `pool_speed updates DIRECTORY [threads] [seconds] [pages]`. With `updates`, changes are not flushed,
+//! so the speed of the page writers is measured.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -57,7 +57,7 @@ impl Random {
     }
 }
 
-/// Fills pages and gives their ids, in extents.
+/// Fills pages, in whole extents. Returns the ids of the pages.
 fn fill(pager: &Pager, pages: u32) -> Result<Vec<PageId>, varve_pager::PagerError> {
     let owner = pager.create_segment(SpaceId::DATA)?;
     let mut ids = Vec::new();

@@ -1,10 +1,10 @@
 //! The configuration of a pager.
 //!
 //! Invariants
-//! 1. [`PagerConfig::check`] refuses a configuration that can't work, and says why, before anything is
-//!    opened.
+//! 1. Before anything is opened, [`PagerConfig::check`] refuses a configuration that can't work. The error
+//!    says why.
 //!
-//! What it does not know: the configuration file (the `varve` crate reads it).
+//! This module does not know the configuration file (the `varve` crate reads it).
 
 use std::sync::Arc;
 
@@ -39,12 +39,12 @@ impl Pacing {
     pub const INNODB: Pacing = Pacing { interval_ms: 1000, free_frames: 1024 };
 }
 
-/// Which pages a checkpoint has written to the data files before it is stored (three kinds, Do 2012, chapter
-/// 3).
+/// The kind of a checkpoint: which pages are written to the data files before the checkpoint is stored (Do
+/// 2012, chapter 3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CheckpointKind {
-    /// None: page writers clean pages all the time, oldest change first. The checkpoint stores how far they
-    /// have come.
+    /// No pages. Page writers clean pages all the time, oldest change first, and the checkpoint stores how
+    /// far they have come.
     Indirect,
     /// Writes the pages that were changed before the previous checkpoint.
     Fuzzy,
@@ -58,7 +58,7 @@ impl CheckpointKind {
     pub const ALL: [CheckpointKind; 3] =
         [CheckpointKind::Indirect, CheckpointKind::Fuzzy, CheckpointKind::Sharp];
 
-    /// The name of this kind in the configuration file and in reports.
+    /// Returns the name of this kind in the configuration file and in reports.
     pub fn name(self) -> &'static str {
         match self {
             CheckpointKind::Indirect => "indirect",
@@ -67,16 +67,16 @@ impl CheckpointKind {
         }
     }
 
-    /// The kind with this name.
+    /// Returns the kind with this name.
     pub fn of(name: &str) -> Option<CheckpointKind> {
         CheckpointKind::ALL.into_iter().find(|kind| kind.name() == name)
     }
 }
 
-/// When the page writers clean pages for the sake of the log.
+/// The conditions under which page writers clean pages so that the log can be cut.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CheckpointConfig {
-    /// Which pages a checkpoint has written to the data files first.
+    /// Which pages are written to the data files before a checkpoint is stored.
     pub kind: CheckpointKind,
     /// The longest time between two checkpoints, in milliseconds.
     pub interval_ms: u64,
@@ -106,11 +106,11 @@ impl Locations for NoLocations {
 /// Configuration of a pager.
 #[derive(Clone)]
 pub struct PagerConfig {
-    /// Page size in bytes: a power of two from 4 to 64 KiB; fixed at creation.
+    /// The page size in bytes: a power of two from 4 to 64 KiB. It is fixed at creation.
     pub page_size: usize,
     /// Memory of the buffer pool, in bytes.
     pub pool_bytes: usize,
-    /// Device of the data space (and of the doublewrite file).
+    /// The device of the data space (and of the doublewrite file).
     pub data: Arc<dyn Directory>,
     /// Device of the log.
     pub log: Arc<dyn Directory>,
@@ -126,22 +126,22 @@ pub struct PagerConfig {
     pub log_segment_bytes: u64,
     /// Length of all log segments together, in bytes.
     pub log_capacity_bytes: u64,
-    /// Persistent memory, if the log, pages or doublewrite copies are to lie in it.
+    /// Persistent memory, if the log, pages or doublewrite copies should be in it.
     pub nvm: Option<NvmConfig>,
-    /// When pages are written from persistent memory to the data files.
+    /// The marks at which pages are written from persistent memory to the data files.
     pub nvm_flush: NvmFlush,
-    /// A cache on flash, if there is to be one.
+    /// A cache on flash, if there should be one.
     pub flash: Option<FlashConfig>,
     /// Layout of the data and rollback spaces of a new database. An existing database keeps its layout.
     pub layout: HomeLayout,
-    /// Protection of page writes. It applies to spaces in the in-place layout; packed spaces need none.
+    /// The protection of page writes. It applies to spaces in the in-place layout. Packed spaces need none.
     pub protection: ProtectionKind,
     /// Number of threads that write pages, at least one if `background` is set. One of them chooses the
-    /// pages, and all write parts of its choice. The doublewrite file has one area for each thread.
+    /// pages, and all of them write parts of these pages. The doublewrite file has one area for each thread.
     pub page_writers: usize,
-    /// How the page writers keep frames free; `None` = as needed.
+    /// How the page writers keep frames free. `None` means that they work when frames are needed.
     pub pacing: Option<Pacing>,
-    /// Measures the times of slow calls; off by default.
+    /// Measures the times of slow calls. The measurement is off by default.
     pub times: Arc<Times>,
     /// Replacement policy.
     pub replacement: Replacement,
@@ -162,24 +162,24 @@ pub struct PagerConfig {
 }
 
 impl PagerConfig {
-    /// Bytes of the log, wherever it is.
+    /// Returns the number of bytes of the log, wherever it is.
     pub(crate) fn log_bytes(&self) -> u64 {
         let in_nvm = self.nvm.as_ref().map_or(0, |nvm| nvm.log_bytes);
         if in_nvm > 0 { in_nvm } else { self.log_capacity_bytes }
     }
 
-    /// How a start reuses the contents of the flash cache, if there is one.
+    /// Returns how a start reuses the contents of the flash cache, if there is one.
     pub(crate) fn flash_restart(&self) -> Option<FlashRestart> {
         self.flash.as_ref().map(|flash| flash.settings.restart)
     }
 
-    /// The part of the configuration that says what the region of persistent memory must contain.
+    /// Returns the part of the configuration that says what the region of persistent memory must contain.
     pub(crate) fn wanted_region(&self) -> WantedRegion<'_> {
         WantedRegion { nvm: self.nvm.as_ref(), protection: self.protection, page_size: self.page_size }
     }
 
-    /// The part of the configuration that is about the protection of page writes. `copies` is the part of the
-    /// NVM region for doublewrite copies.
+    /// Returns the part of the configuration that is about the protection of page writes. `copies` is the
+    /// part of the NVM region for doublewrite copies.
     pub(crate) fn wanted_protection<'c>(
         &'c self,
         copies: Option<&'c dyn Directory>,
@@ -187,7 +187,8 @@ impl PagerConfig {
         protection::Wanted { copies, ..self.protection_in(self.protection, &*self.data) }
     }
 
-    /// As [`wanted_protection`](Self::wanted_protection), for this kind of protection and this directory.
+    /// Does the same as [`wanted_protection`](Self::wanted_protection), for this kind of protection and this
+    /// directory.
     pub(crate) fn protection_in<'c>(
         &'c self,
         kind: ProtectionKind,
@@ -212,7 +213,7 @@ impl PagerConfig {
         }
     }
 
-    /// The number of threads that write pages in addition to the producer, which chooses the pages.
+    /// Returns the number of threads that write pages in addition to the producer, which chooses the pages.
     pub(crate) fn workers(&self) -> usize {
         if self.background { self.page_writers.max(1) - 1 } else { 0 }
     }
@@ -252,8 +253,8 @@ impl PagerConfig {
         }
     }
 
-    /// The configured protection, or none if it has nothing to do: packed spaces can't have torn pages, and
-    /// only logged spaces are protected.
+    /// Returns the configured protection, or none if it has nothing to do. Packed spaces can't have torn
+    /// pages, and only logged spaces are protected.
     pub(crate) fn protection_needed(&self) -> ProtectionKind {
         match (self.layout, self.protection) {
             (
@@ -343,7 +344,8 @@ pub const LOG_FRACTION_MAX: f64 = 0.75;
 
 /// The least length of a log segment, in pages. It ensures that every mini-transaction fits into one segment.
 const SEGMENT_PAGES_MIN: u64 = 16;
-/// As [`SEGMENT_PAGES_MIN`], if a mini-transaction may log each of its pages whole (`full-page-log`).
+/// The same limit as [`SEGMENT_PAGES_MIN`], but for mini-transactions that may log each of their pages whole
+/// (`full-page-log`).
 const SEGMENT_PAGES_MIN_WITH_IMAGES: u64 = 64;
 
 /// The least number of frames of a pool.

@@ -2,9 +2,9 @@
 //! `fuzzing`.
 //!
 //! Invariants
-//! 1. Each function takes bytes as a device might have them, and calls the code that reads them, unchanged.
+//! 1. Each function takes bytes as a device might have them, and calls the unchanged code that reads them.
 //!
-//! Does not know: what a fuzz target expects; `crates/fuzzing` says that.
+//! This module does not know what a fuzz target expects (`crates/fuzzing` does).
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ use crate::{Access, Compression};
 
 pub use crate::nvm::fuzzing::{Slots, region_header, slot_header};
 
-/// Redoes one operation on a page.
+/// Applies one redo operation to a page.
 pub fn redo(
     ops: &dyn RedoOps,
     id: PageId,
@@ -38,7 +38,7 @@ pub fn redo(
     redo::apply(ops, id, page, op, payload)
 }
 
-/// The operation and payload that make any page look like `page`.
+/// Returns the operation and payload that make any page look like `page`.
 pub fn image(page: &[u8]) -> (u8, Vec<u8>) {
     let mut payload = Vec::new();
     redo::put_image(&mut payload, page);
@@ -65,7 +65,7 @@ pub fn discarded(payload: &[u8]) -> Option<Vec<PageRange>> {
     discards::decode(payload)
 }
 
-/// The stored form of a page, made for a device with sectors of `unit` bytes.
+/// Returns the stored form of a page, made for a device with sectors of `unit` bytes.
 pub fn encode(id: PageId, page: &[u8], how: Compression, unit: usize) -> Vec<u8> {
     let lengths = stored_page::StoredLengths::Multiples(unit);
     stored_page::Stored::of(&Image::of(id, page, Access::Random), how, lengths).bytes().to_vec()
@@ -94,9 +94,9 @@ pub fn make_packed(directory: &dyn Directory, database: u64, page_size: usize) -
     packed::fuzzing::make(directory, database, page_size)
 }
 
-/// Recovers the space of `make_packed` (`who`: database, page size) from its files and from log records (end
-/// of the group, kind, payload). If `goes_on` is set, also takes a checkpoint of its map. Returns where each
-/// page is stored: number, address and length in units of 512 bytes.
+/// Recovers the space of `make_packed` (`who` is the database and the page size) from its files and from log
+/// records (end of the group, kind, payload). If `goes_on` is set, also takes a checkpoint of its map.
+/// Returns where each page is stored: number, address and length in units of 512 bytes.
 pub fn recover_packed(
     directory: &dyn Directory,
     who: (u64, usize),
@@ -127,7 +127,7 @@ pub struct Allocation {
 }
 
 impl Allocation {
-    /// Header and descriptor page of a new space.
+    /// Returns the header page and the descriptor page of a new space.
     pub fn new_pages(space: SpaceId, page_size: usize, database: u64) -> [Vec<u8>; 2] {
         let geometry = Geometry::of(space, page_size);
         [geometry.new_header(database), geometry.new_descriptor(0)]

@@ -24,7 +24,7 @@
 //! | `log/` | the write-ahead log, and its records that change no page |
 //! | `base/` | identities, LSNs, pages as bytes, errors |
 //!
-//! What it does not know: keys, rows, transactions, SQL.
+//! This crate does not know keys, rows, transactions or SQL.
 
 mod api;
 mod base;

@@ -19,18 +19,18 @@ use varve_pager::{PageId, PagerConfig, SpaceId, Trim};
 
 const MIB: u64 = 1 << 20;
 
-/// What was given back.
+/// Counters of the space that was given back.
 #[derive(Default)]
 struct Given {
     bytes: AtomicU64,
     pieces: AtomicU64,
-    /// Longest piece, in bytes.
+    /// The longest piece, in bytes.
     longest: AtomicU64,
-    /// Most pieces that came while one read waited.
+    /// The largest number of pieces that were given back while one read waited.
     overtook: AtomicU64,
 }
 
-/// A file system that needs time for room that it gets back, and does nothing else with the file meanwhile.
+/// A file system that needs time when it gets room back, and does nothing else with the file meanwhile.
 struct Slow {
     inner: Arc<MemoryDirectory>,
     time_of_mib: Duration,
@@ -127,7 +127,8 @@ impl BlockFile for SlowFile {
     }
 }
 
-/// Drops a segment of so many pages, behind another one of a few or before it, while that one is read.
+/// Drops a segment of `pages` pages, which is after a small segment or before it, while the small segment is
+/// read.
 fn drop_one(trim: Trim, is_at_the_end: bool, pages: u64) -> Arc<Given> {
     let (inner, given) = (MemoryDirectory::new(), Arc::<Given>::default());
     let data = Slow { inner: inner.clone(), time_of_mib: Duration::from_millis(40), given: given.clone() };
@@ -140,7 +141,7 @@ fn drop_one(trim: Trim, is_at_the_end: bool, pages: u64) -> Arc<Given> {
         let owner = pager.create_segment(SpaceId::DATA).unwrap();
         (owner, (0..pages).map(|number| add(&pager, owner, number).unwrap()).collect::<Vec<PageId>>())
     };
-    // More than the pool holds, so that reads come to the file.
+    // There are more pages than the pool holds, so that reads go to the file.
     let (first, last) = if is_at_the_end { (200, pages) } else { (pages, 200) };
     let (first, last) = (fill(first), fill(last));
     let ((gone, _), (_, others)) = if is_at_the_end { (last, first) } else { (first, last) };
@@ -159,7 +160,7 @@ fn drop_one(trim: Trim, is_at_the_end: bool, pages: u64) -> Arc<Given> {
         while is_short() && began.elapsed() < Duration::from_secs(60) {
             std::thread::sleep(Duration::from_millis(10));
         }
-        // Before anything is asserted: the reader would never end.
+        // This comes before any assertion. If an assertion failed first, the reader would never end.
         is_done.store(true, SeqCst);
         reader.join().unwrap();
         assert!(!is_short(), "{:?}", pager.stats());
@@ -168,8 +169,8 @@ fn drop_one(trim: Trim, is_at_the_end: bool, pages: u64) -> Arc<Given> {
     given
 }
 
-/// A table at the end of its file was cut off in one piece: reads of the file waited 8.7 seconds for one of 4
-/// GiB on xfs.
+/// A table at the end of its file is cut off in pieces. An earlier version cut it off in one piece, and with
+/// 4 GiB on xfs, reads of the file waited 8.7 seconds.
 #[test]
 fn a_file_gets_shorter_a_piece_at_a_time() {
     for trim in [Trim::Off, Trim::On] {

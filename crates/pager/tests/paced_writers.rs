@@ -1,5 +1,5 @@
-//! Tests of page writers that work from time to time, and not as needed. Also tests of the statistics about
-//! the time of threads.
+//! Tests of page writers that work at fixed intervals, and not when frames are needed. There are also tests
+//! of the statistics about the time of threads.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 #[path = "pager/common/mod.rs"]
@@ -15,7 +15,7 @@ use varve_pager::{Pacing, PageId, Pager, PagerConfig, ProtectionKind, SpaceId, S
 const PAGES: u64 = 300;
 const HOUR_MS: u64 = 3_600_000;
 
-/// A pool of 64 frames under threads that are paced like this.
+/// Returns a configuration with a pool of 64 frames and threads with this pacing.
 fn paced(directory: &Arc<MemoryDirectory>, pacing: Option<Pacing>) -> PagerConfig {
     PagerConfig { background: true, pacing, ..config(directory, 64) }
 }
@@ -26,8 +26,8 @@ fn fill(pager: &Pager) -> Vec<PageId> {
     (0..PAGES).map(|number| add(pager, owner, number).unwrap()).collect()
 }
 
-/// The single-page path of Kang 2016: threads that need a frame write dirty pages themselves while the
-/// writers sleep.
+/// Threads that need a frame write dirty pages themselves while the writers sleep. This is the single-page
+/// path of Kang 2016.
 #[test]
 fn while_paced_writers_sleep_threads_write_pages_themselves() {
     let directory = MemoryDirectory::new();
@@ -69,7 +69,7 @@ fn pacing_without_an_interval_is_refused() {
     }
 }
 
-/// How long each write of pages and of their copies takes.
+/// The time that each write of pages and of their copies takes.
 const SLOW: Duration = Duration::from_millis(2);
 
 fn times_of(protection: ProtectionKind, times: Times) -> impl Fn(Timing) -> Spent {

@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //! 1. Merging the states of disjoint sets of rows gives the state of all these rows.
-//! 2. The memory of the groups never exceeds the limit; a further group is an error.
+//! 2. The memory of the groups never exceeds the limit. A further group is an error.
 //!
 //! The states of a group are sent as one row: the key, and for each aggregate one column, or two for an
 //! average (sum and count). A sum is a decimal of 38 digits, NULL if there was no value. NaN is
@@ -23,10 +23,10 @@ use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 use crate::error::{Result, SmartError};
 use crate::program::{ARRAY_DIGITS, Aggregate, ColumnKind, DECIMAL_NAN, Output, Program};
 
-/// Memory of a group besides its bytes.
+/// The memory of a group in addition to its bytes.
 const GROUP_BYTES: usize = 128;
 
-/// A value of a key, or of a least or greatest value.
+/// A value of a key, or a least or greatest value.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Cell {
     Null,
@@ -82,7 +82,7 @@ impl Cell {
     }
 }
 
-/// An array of this type with these values.
+/// Returns an array of this type with these values.
 fn array_of(ty: &DataType, cells: &[&Cell]) -> Result<ArrayRef> {
     let ints = || cells.iter().map(|cell| cell.int());
     let floats = || cells.iter().map(|cell| cell.float());
@@ -129,7 +129,7 @@ fn counted(count: i64, more: i64) -> Result<i64> {
     count.checked_add(more).ok_or_else(|| SmartError::Malformed("a count has more than 63 bits".into()))
 }
 
-/// Whether `new` replaces `old` as the least (or greatest, for `Greater`) value.
+/// Returns whether `new` replaces `old` as the least (or greatest, for `Greater`) value.
 fn replaces(old: &Cell, new: &Cell, wanted: Ordering) -> bool {
     *new != Cell::Null && (*old == Cell::Null || new.order(old) == wanted)
 }
@@ -145,7 +145,7 @@ impl State {
         }
     }
 
-    /// The memory for bytes of a least or greatest value.
+    /// Returns the memory for bytes of a least or greatest value.
     fn bytes(&self) -> usize {
         match self {
             State::Least(Cell::Bytes(bytes)) | State::Greatest(Cell::Bytes(bytes)) => bytes.len(),
@@ -179,8 +179,8 @@ impl State {
         }
     }
 
-    /// Takes the state in a row of sent states, whose columns begin at `at`. Returns where the next ones
-    /// begin.
+    /// Merges the state in a row of sent states, whose columns begin at `at`. Returns where the columns of
+    /// the next state begin.
     fn merge(&mut self, states: &RecordBatch, at: usize, row: usize) -> Result<usize> {
         let cell = |at: usize| Cell::of(states.column(at), row);
         let number = |at: usize| {
@@ -201,7 +201,7 @@ impl State {
         Ok(at + 1)
     }
 
-    /// The cells that are sent.
+    /// Returns the cells that are sent.
     fn cells(&self) -> Vec<Cell> {
         let sum = |sum: &Option<i128>| sum.map_or(Cell::Null, Cell::Int);
         match self {
@@ -213,7 +213,7 @@ impl State {
     }
 }
 
-/// The columns of sent states.
+/// Returns the columns of sent states.
 pub(crate) fn state_schema(program: &Program) -> SchemaRef {
     let Output::Groups { keys, aggregates } = &program.output else { return Arc::new(Schema::empty()) };
     let operand = |column: usize| {
@@ -248,7 +248,7 @@ pub(crate) struct Groups {
 }
 
 impl Groups {
-    /// The groups of a program with aggregates; `None` for other programs.
+    /// Returns the groups of a program with aggregates, or `None` for other programs.
     pub(crate) fn of(program: &Program, limit_bytes: usize) -> Option<Groups> {
         let Output::Groups { keys, aggregates } = &program.output else { return None };
         let mut groups = Groups {
@@ -290,7 +290,7 @@ impl Groups {
         self.groups.get_mut(&key).ok_or_else(|| SmartError::Program("a group is lost".into()))
     }
 
-    /// Takes rows. `of` gives the values of a column to be compared (true) or tested for NULL.
+    /// Takes rows. `of` returns the values of a column to be compared (true) or tested for NULL.
     pub(crate) fn add<'a>(
         &mut self,
         rows: usize,
@@ -322,7 +322,7 @@ impl Groups {
         Ok(())
     }
 
-    /// Takes sent states.
+    /// Merges the states that the other side has sent.
     pub(crate) fn merge(&mut self, sent: &RecordBatch) -> Result<()> {
         if sent.schema().fields() != self.schema.fields() {
             return Err(SmartError::Malformed("states of another program".into()));
@@ -342,7 +342,7 @@ impl Groups {
         Ok(())
     }
 
-    /// The states of all groups, to be sent.
+    /// Returns the states of all groups, to be sent.
     pub(crate) fn finish(self) -> Result<RecordBatch> {
         let rows: Vec<Vec<Cell>> = self
             .groups

@@ -14,7 +14,7 @@ use crate::wire::{self, Stream};
 
 pub use crate::wire::Address;
 
-/// The most bytes of an answer.
+/// The largest number of bytes of an answer.
 const ANSWER_BYTES_MAX: usize = 1 << 30;
 
 /// A connection to a device.
@@ -25,7 +25,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects. Each answer may take `patience`.
+    /// Connects to a device. Each answer may take `patience`.
     pub fn connect(address: &Address, key: &SharedKey, patience: Duration) -> Result<Client> {
         let mut stream = Stream::connect(address, patience)?;
         stream.set_patience(patience)?;
@@ -80,7 +80,7 @@ impl Client {
         }
     }
 
-    /// The next part of a scan.
+    /// Returns the next part of a scan.
     pub fn get(&mut self, session: u32) -> Result<Part> {
         match self.ask(&Request::Get(session))? {
             Answer::Part(part) => Ok(part),

@@ -19,7 +19,8 @@
 
 use crate::profile::DeviceProfile;
 
-/// The time to connect to a device and to open a session. It keeps small tables on the host.
+/// The time to connect to a device and to open a session. Because of this time, small tables are scanned on
+/// the host.
 const START_S: f64 = 0.002;
 
 /// What a scan reads and returns.
@@ -31,7 +32,7 @@ pub struct ScanShape {
     pub page_bytes: f64,
     /// The rows of the table.
     pub rows: f64,
-    /// Whether the rows lie by columns.
+    /// Whether the leaves store their rows by columns.
     pub is_by_columns: bool,
     /// The rows that pass the condition.
     pub kept_rows: f64,
@@ -50,13 +51,13 @@ impl DeviceProfile {
         (if is_by_columns { self.column_row_ns } else { self.row_ns }) / 1e9
     }
 
-    /// The seconds that the host needs.
+    /// Returns the seconds that the host needs.
     pub fn host_s(&self, shape: &ScanShape, processor_factor: f64) -> f64 {
         let read = shape.leaves * (1.0 - shape.resident) * shape.page_bytes / self.host_bytes_per_s;
         read.max(shape.rows * self.row_s(shape.is_by_columns) / processor_factor)
     }
 
-    /// The seconds that the device needs, with the part of the host.
+    /// Returns the seconds that the device needs, with the part of the host.
     pub fn device_s(&self, shape: &ScanShape, processor_factor: f64) -> f64 {
         let part = 1.0 - shape.newer;
         let read = shape.leaves * shape.page_bytes / self.internal_bytes_per_s;
@@ -72,7 +73,7 @@ impl DeviceProfile {
 mod tests {
     use super::*;
 
-    /// The published table: 600 million rows of 148 bytes in pages of 8 KiB.
+    /// Returns the published table: 600 million rows of 148 bytes in pages of 8 KiB.
     fn published(is_by_columns: bool, selectivity: f64) -> ScanShape {
         ScanShape {
             leaves: 90e9 / 8192.0,
@@ -98,7 +99,7 @@ mod tests {
         assert!(gain(published(true, 1.0)) < 1.0 && gain(published(false, 1.0)) < 1.0);
     }
 
-    /// The device does not pay for a table that is in memory, that has just changed, or that is small.
+    /// The device is no gain for a table that is in memory, that has just changed, or that is small.
     #[test]
     fn the_host_wins_if_it_need_not_read_or_must_read_anyway() {
         let profile = DeviceProfile::named("smart-ssd").unwrap().unwrap();

@@ -26,7 +26,7 @@ use varve_engine::{Datum, Interval, NumericRef, RowRef, RowSchema, lifted};
 use crate::error::Result;
 use crate::program::{ColumnKind, DECIMAL_NAN, Program};
 
-/// Where a row is.
+/// The place of a row.
 #[derive(Clone, Copy)]
 pub enum RowSource<'a> {
     /// An encoded row, which was checked.
@@ -36,7 +36,7 @@ pub enum RowSource<'a> {
 }
 
 impl<'a> RowSource<'a> {
-    /// The value of a column. `None` if the stored bytes are no such value.
+    /// Returns the value of a column, or `None` if the stored bytes are no such value.
     #[inline]
     fn get(&self, column: usize, kind: ColumnKind) -> Option<Datum<'a>> {
         match self {
@@ -50,7 +50,7 @@ impl<'a> RowSource<'a> {
     }
 }
 
-/// Reads a stored value. `None` if the bytes are no value of this kind.
+/// Reads a stored value. Returns `None` if the bytes are no value of this kind.
 pub fn decode(kind: ColumnKind, bytes: &[u8]) -> Option<Datum<'_>> {
     Some(match kind {
         ColumnKind::Bool => Datum::Bool(*bytes.first()? != 0),
@@ -67,7 +67,7 @@ pub fn decode(kind: ColumnKind, bytes: &[u8]) -> Option<Datum<'_>> {
     })
 }
 
-/// A numeric as an integer of this scale. `None` if it is none.
+/// Returns a numeric as an integer of this scale, or `None` if it is no such integer.
 fn decimal(value: NumericRef<'_>, scale: u8) -> Option<i128> {
     if value.is_nan() {
         return Some(DECIMAL_NAN);
@@ -106,7 +106,7 @@ impl Values {
         }
     }
 
-    /// Appends a value that `can_take` has accepted; anything else becomes NULL.
+    /// Appends a value that `can_take` has accepted. Any other value becomes NULL.
     fn push(&mut self, value: Datum<'_>, is_operand: bool) {
         match (self, value) {
             (Values::Bool(b), Datum::Bool(v)) => b.append_value(v),
@@ -131,7 +131,7 @@ impl Values {
         }
     }
 
-    /// The bytes of the collected values, without those of the marks for NULL.
+    /// Returns the bytes of the collected values, without those of the marks for NULL.
     fn bytes(&self) -> usize {
         match self {
             Values::Bool(b) => b.len(),
@@ -175,7 +175,7 @@ impl Values {
     }
 }
 
-/// A number for comparisons: -0 is 0, and there is one NaN.
+/// Returns a number for comparisons: -0 is 0, and there is one NaN.
 pub(crate) fn normal(value: f64) -> f64 {
     if value.is_nan() { f64::NAN } else { value + 0.0 }
 }
@@ -195,7 +195,7 @@ impl Collected {
         Collected { column, kind, is_operand, values }
     }
 
-    /// Whether the value of this row can be collected.
+    /// Returns whether the value of this row can be collected.
     fn can_take(&self, row: &RowSource<'_>) -> bool {
         match (self.kind, self.is_operand, row) {
             (ColumnKind::Decimal(scale), true, _) => match row.get(self.column, self.kind) {
@@ -230,13 +230,13 @@ pub(crate) struct CollectedColumns {
 }
 
 impl CollectedColumns {
-    /// The values of a column to be returned (`is_operand` is false) or to be compared.
+    /// Returns the values of a column to be returned (`is_operand` is false) or to be compared.
     pub(crate) fn of(&self, column: usize, is_operand: bool) -> Option<&ArrayRef> {
         let mut found = self.columns.iter().filter(|(c, ..)| *c == column);
         found.find(|(_, operand, _)| *operand == is_operand).map(|(.., array)| array)
     }
 
-    /// The same columns with other arrays.
+    /// Returns the columns with the arrays that `map` makes of their arrays.
     pub(crate) fn mapped(&self, map: impl Fn(&ArrayRef) -> Result<ArrayRef>) -> Result<CollectedColumns> {
         let mapped = |(column, is_operand, array): &(usize, bool, ArrayRef)| {
             map(array).map(|array| (*column, *is_operand, array))
@@ -256,12 +256,12 @@ impl Collector {
         Collector { columns: operands.chain(returned).collect(), rows: 0 }
     }
 
-    /// The number of collected rows.
+    /// Returns the number of collected rows.
     pub(crate) const fn rows(&self) -> usize {
         self.rows
     }
 
-    /// The bytes of the collected values.
+    /// Returns the bytes of the collected values.
     pub(crate) fn bytes(&self) -> usize {
         self.columns.iter().map(|column| column.values.bytes()).sum()
     }
@@ -276,7 +276,7 @@ impl Collector {
         true
     }
 
-    /// Takes what was collected.
+    /// Takes the collected columns out of the collector.
     pub(crate) fn take(&mut self) -> CollectedColumns {
         let rows = std::mem::take(&mut self.rows);
         let columns = self.columns.iter_mut().map(|c| (c.column, c.is_operand, c.values.finish())).collect();
@@ -284,12 +284,12 @@ impl Collector {
     }
 }
 
-/// The layout of the rows of a program's table.
+/// Returns the layout of the rows of a program's table.
 pub(crate) fn row_schema(program: &Program) -> RowSchema {
     RowSchema::new(&program.columns.iter().map(|kind| kind.stored()).collect::<Vec<_>>())
 }
 
-/// The widths of the columns, as a leaf by columns has them.
+/// Returns the widths of the columns, as a leaf by columns has them.
 pub(crate) fn widths(program: &Program) -> Vec<u8> {
     program.columns.iter().map(|kind| kind.stored().fixed_width_bytes().unwrap_or(0) as u8).collect()
 }

@@ -1,4 +1,4 @@
-//! Errors of scans in a smart device. The host answers each of them by scanning the rest itself.
+//! Errors of scans in a smart device. After each of them, the host scans the rest itself.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ pub enum SmartError {
     /// A limit of the device is reached.
     #[error("the device refuses the scan: {what}, and its limit is {limit}")]
     Limit {
-        /// What is too large.
+        /// The thing that is too large.
         what: String,
         /// The limit.
         limit: usize,
@@ -42,7 +42,7 @@ pub enum SmartError {
     Listen {
         /// The address.
         address: String,
-        /// Why not.
+        /// The reason.
         why: String,
     },
     /// A profile of a device can't be used.

@@ -35,7 +35,7 @@ pub struct Evaluator {
     schema: SchemaRef,
 }
 
-/// The columns of a program's results: the returned columns, or the states of groups.
+/// Returns the columns of a program's results: the returned columns, or the states of groups.
 fn result_schema(program: &Program) -> SchemaRef {
     let Output::Columns(columns) = &program.output else { return state_schema(program) };
     let field =
@@ -44,7 +44,7 @@ fn result_schema(program: &Program) -> SchemaRef {
 }
 
 impl Evaluator {
-    /// Begins a program. Its groups may take this number of bytes.
+    /// Begins a program. Its groups may take `limit_bytes` of memory.
     pub fn new(program: &Program, limit_bytes: usize) -> Result<Evaluator> {
         program.check()?;
         Ok(Evaluator {
@@ -55,7 +55,7 @@ impl Evaluator {
         })
     }
 
-    /// The columns of the results.
+    /// Returns the columns of the results.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
     }
@@ -65,12 +65,12 @@ impl Evaluator {
         self.collector.push(rows)
     }
 
-    /// Whether enough rows are collected for a batch.
+    /// Returns whether enough rows are collected for a batch.
     pub fn is_full(&self) -> bool {
         self.collector.rows() >= BATCH_ROWS || self.has_many_bytes()
     }
 
-    /// Whether the collected rows have the bytes of a batch.
+    /// Returns whether the collected rows have the bytes of a batch.
     pub(crate) fn has_many_bytes(&self) -> bool {
         self.collector.bytes() >= BATCH_BYTES
     }
@@ -116,7 +116,7 @@ impl Evaluator {
         }
     }
 
-    /// Ends the program. Returns the states of its groups; `None` if it returns rows.
+    /// Ends the program. Returns the states of its groups, or `None` if it returns rows.
     pub fn finish(mut self) -> Result<Option<RecordBatch>> {
         self.evaluate()?;
         self.groups.take().map(Groups::finish).transpose()
@@ -128,7 +128,7 @@ fn needed(columns: &CollectedColumns, column: usize, is_operand: bool) -> Result
     columns.of(column, is_operand).ok_or_else(missing)
 }
 
-/// For each row, whether the condition is true, false or NULL.
+/// Returns for each row whether the condition is true, false or NULL.
 fn holds(program: &Program, condition: &Condition, columns: &CollectedColumns) -> Result<BooleanArray> {
     Ok(match condition {
         Condition::And(parts) => {
@@ -181,7 +181,7 @@ fn compare(
     }?)
 }
 
-/// A constant as a value of its column's array.
+/// Returns a constant as a value of its column's array.
 fn scalar(kind: ColumnKind, constant: &Constant) -> Result<Box<dyn Datum>> {
     Ok(match (kind, constant) {
         (_, Constant::Bool(value)) => Box::new(Scalar::new(BooleanArray::from(vec![*value]))),

@@ -1,5 +1,5 @@
-//! The host's side of a scan: lists the leaves, sends them to the device, and says what the host must read
-//! itself.
+//! The host's side of a scan. It lists the leaves, sends the list to the device, and returns the ranges of
+//! keys that the host must read itself.
 //!
 //! Invariants
 //! 1. The steps of a scan together give every row exactly once: rows come from the device, or their keys are
@@ -26,21 +26,21 @@ use crate::key::SharedKey;
 use crate::program::{ColumnKind, Program};
 use crate::protocol::{ListedLeaf, OpenRequest, Part, decode_batch};
 
-/// The leaves that are sent together.
+/// The largest number of leaves that are sent together.
 const LEAVES_MAX: usize = 4096;
-/// Memory for groups on the host.
+/// The memory for groups on the host, in bytes.
 const GROUP_BYTES_MAX: usize = 256 << 20;
 
 /// Counters of a device since it was configured, or of one scan.
 #[derive(Debug, Default)]
 pub struct ScanCounts {
-    /// Scans that asked the device.
+    /// The number of scans that asked the device.
     pub scans: AtomicU64,
-    /// Leaves that the device has read for the host.
+    /// The number of leaves that the device has read for the host.
     pub leaves: AtomicU64,
-    /// Leaves that the host had to read itself.
+    /// The number of leaves that the host had to read itself.
     pub deferred: AtomicU64,
-    /// Failures of the device. The host has read the rest of each such scan itself.
+    /// The number of failures of the device. The host has read the rest of each such scan itself.
     pub failures: AtomicU64,
     /// Bytes of requests to the device and of its answers.
     pub bytes: AtomicU64,
@@ -57,22 +57,22 @@ pub struct SmartDevice {
 }
 
 impl SmartDevice {
-    /// The device at this address. An answer may take `patience`.
+    /// Returns the device at this address. An answer may take `patience`.
     pub fn new(address: Address, key: SharedKey, patience: Duration) -> SmartDevice {
         SmartDevice { address, key, patience, counts: ScanCounts::default(), last_failure: Mutex::default() }
     }
 
-    /// Where it is.
+    /// Returns the address of the device.
     pub const fn address(&self) -> &Address {
         &self.address
     }
 
-    /// Why it last failed.
+    /// Returns the reason why the device failed last, or `None` if it never failed.
     pub fn last_failure(&self) -> Option<String> {
         self.last_failure.lock().clone()
     }
 
-    /// Its counters.
+    /// Returns the counters of the device.
     pub const fn counts(&self) -> &ScanCounts {
         &self.counts
     }
@@ -104,21 +104,21 @@ pub struct SmartScan<D> {
     device: D,
     /// Counters of this scan.
     counts: Arc<ScanCounts>,
-    /// Memory for groups on the host.
+    /// The memory for groups on the host, in bytes.
     group_bytes: usize,
     program: Program,
     schema: arrow_schema::SchemaRef,
     has_groups: bool,
     client: Option<Client>,
     has_failed: bool,
-    /// Where the next list of leaves begins; `None` behind the last one.
+    /// The key at which the next list of leaves begins, or `None` after the last list.
     from: Option<Vec<u8>>,
     sent: Option<Sent>,
     /// Ranges that the host must scan, in reverse order.
     ranges: Vec<HostScan>,
 }
 
-/// The kinds of the columns of a table.
+/// Returns the kinds of the columns of a table.
 pub(crate) fn kinds(table: &Table) -> Vec<ColumnKind> {
     table.def().columns.iter().map(|column| ColumnKind::of(column.column_type)).collect()
 }
@@ -146,7 +146,7 @@ impl<D: Borrow<SmartDevice>> SmartScan<D> {
         })
     }
 
-    /// Counts also in `counts`.
+    /// Counts the scan also in `counts`.
     #[must_use]
     pub fn counting(self, counts: Arc<ScanCounts>) -> SmartScan<D> {
         counts.scans.fetch_add(1, Ordering::Relaxed);
@@ -166,7 +166,7 @@ impl<D: Borrow<SmartDevice>> SmartScan<D> {
         }
     }
 
-    /// The next step; `None` at the end. The reader and the table are the same in each call.
+    /// Returns the next step, or `None` at the end. The reader and the table are the same in each call.
     pub fn next(&mut self, reader: &mut Reader, table: &Table) -> Result<Option<HostScan>> {
         loop {
             if let Some(range) = self.ranges.pop() {
@@ -325,8 +325,8 @@ impl<D: Borrow<SmartDevice>> SmartScan<D> {
         }
     }
 
-    /// Does the whole scan, with the host's part: passes batches of rows to `on_batch`. For a program with
-    /// groups, passes one batch with their states.
+    /// Does the whole scan, including the host's part. It passes batches of rows to `on_batch`. For a program
+    /// with groups, it passes one batch with their states.
     pub fn run(
         mut self,
         reader: &mut Reader,

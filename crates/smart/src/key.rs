@@ -15,9 +15,9 @@ use crate::error::{Result, SmartError, read};
 
 /// The bytes of a random number, and of an answer.
 pub(crate) const NONCE_BYTES: usize = 32;
-/// The fewest bytes of a key.
+/// The smallest number of bytes of a key.
 const KEY_BYTES_MIN: usize = 16;
-/// The most bytes of a key.
+/// The largest number of bytes of a key.
 const KEY_BYTES_MAX: usize = 4096;
 
 /// The key that host and device share.
@@ -30,7 +30,7 @@ impl fmt::Debug for SharedKey {
     }
 }
 
-/// The side that proves that it knows the key.
+/// The side (host or device) that proves that it knows the key.
 #[derive(Clone, Copy)]
 pub(crate) enum Prover {
     Host,
@@ -38,7 +38,7 @@ pub(crate) enum Prover {
 }
 
 impl SharedKey {
-    /// The key in these bytes. Blanks and line ends around it do not count.
+    /// Returns the key in these bytes. Blanks and line ends around it do not count.
     pub fn of(bytes: &[u8]) -> Result<SharedKey> {
         let key = bytes.trim_ascii();
         if (KEY_BYTES_MIN..=KEY_BYTES_MAX).contains(&key.len()) {
@@ -47,7 +47,7 @@ impl SharedKey {
         Err(SmartError::KeyLength { found: key.len(), min: KEY_BYTES_MIN, max: KEY_BYTES_MAX })
     }
 
-    /// The key in this file.
+    /// Returns the key in this file.
     pub fn of_file(file: &Path) -> Result<SharedKey> {
         SharedKey::of(&read(file)?)
     }
@@ -74,7 +74,7 @@ impl SharedKey {
     }
 }
 
-/// Random bytes.
+/// Returns random bytes.
 pub(crate) fn nonce() -> Result<[u8; NONCE_BYTES]> {
     let mut bytes = [0; NONCE_BYTES];
     getrandom::fill(&mut bytes).map_err(|error| std::io::Error::other(error.to_string()))?;

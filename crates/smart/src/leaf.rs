@@ -1,4 +1,4 @@
-//! Reads the rows of a leaf from the data file, if they are what the host's snapshot sees.
+//! Reads the rows of a leaf from the data file, if these are the rows that the host's snapshot sees.
 //!
 //! Invariants
 //! 1. A leaf is used as a whole, or it is deferred as a whole.
@@ -13,31 +13,31 @@ use varve_pager::{PageId, page};
 use crate::decode::{RowSource, row_schema, widths};
 use crate::program::Program;
 
-/// What a leaf must be.
+/// The properties that a leaf must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeafTest {
     /// The page.
     pub page: PageId,
-    /// The hash of its fences.
+    /// The hash of its fences, which are the lowest and the highest key that belong in the leaf.
     pub fences: u64,
     /// The owner of the tree's pages.
     pub owner: u32,
-    /// The highest page LSN.
+    /// The highest page LSN that the leaf may have.
     pub bound: u64,
-    /// Versions by transactions with lower ids are visible.
+    /// The floor: row versions of transactions with lower ids are visible.
     pub floor: u64,
 }
 
-/// Why a leaf is deferred.
+/// The reason why a leaf is deferred, that is, left to the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deferred {
     /// The checksum or the identity is wrong.
     Torn,
-    /// It was changed after the bound.
+    /// The leaf was changed after the bound.
     Newer,
-    /// It is no leaf of this tree, or has other fences.
+    /// The page is no leaf of this tree, or has other fences.
     Stranger,
-    /// Its bytes are no leaf with rows of this table.
+    /// The bytes of the page are no leaf with rows of this table.
     Damaged,
     /// The visible version of a row can't be decided.
     Undecided,
@@ -52,17 +52,17 @@ pub struct LeafReader {
 }
 
 impl LeafReader {
-    /// A reader of the program's table.
+    /// Returns a reader of the program's table.
     pub fn new(program: &Program) -> LeafReader {
         LeafReader { schema: row_schema(program), widths: widths(program) }
     }
 
-    /// The layout of the rows.
+    /// Returns the layout of the rows.
     pub const fn schema(&self) -> &RowSchema {
         &self.schema
     }
 
-    /// The visible rows of a leaf, in key order.
+    /// Returns the visible rows of a leaf, in key order.
     pub fn rows<'a>(&'a self, bytes: &'a [u8], test: &LeafTest) -> Result<Vec<RowSource<'a>>, Deferred> {
         page::verify(bytes, test.page).map_err(|_| Deferred::Torn)?;
         if page::page_lsn(bytes).get() > test.bound {
@@ -114,7 +114,7 @@ impl LeafReader {
     }
 }
 
-/// The row of an entry that is not in columns.
+/// Returns the row of an entry of a leaf by rows.
 fn stored<'a>(node: NodeRef<'a>, index: usize) -> &'a [u8] {
     &node.value(index)[varve_engine::node::STAMP_BYTES..]
 }

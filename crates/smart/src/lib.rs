@@ -3,14 +3,15 @@
 //!
 //! The host sends a *program* (condition, columns or aggregates) and a list of leaves. The device reads these
 //! leaves from the data file, evaluates the program, and sends batches of Arrow arrays. A leaf for which the
-//! device can't decide what the host's snapshot sees is *deferred*: the host scans its keys itself.
+//! device can't decide what the host's snapshot sees is *deferred*: the device leaves it to the host, which
+//! scans the keys of the leaf itself.
 //!
 //! Invariants
 //! 1. The result of a scan is exactly that of the host's scan at the same snapshot (decision 0370).
 //! 2. Bytes from the other side never cause a panic, and never use more memory than the limits allow.
 //! 3. If the device fails, the host scans the rest itself. The result is the same.
 //!
-//! The crate does not know SQL, transactions or the buffer pool.
+//! This crate does not know SQL, transactions or the buffer pool.
 //!
 //! Source: Do 2012, chapter 5.
 

@@ -3,7 +3,7 @@
 //! Invariants
 //! 1. Reading inside the device, the processor, and the interface to the host work at the same time. So a
 //!    scan takes as long as the slowest of the three, as in a real device.
-//! 2. Without a profile nothing waits.
+//! 2. A device without a profile never waits.
 //!
 //! Source: Do 2012, chapter 5. The times for each row are those of the published scans: 600 million rows in
 //! 134 s by rows, in 85 s by columns, and 255 s if every row is returned.
@@ -46,12 +46,12 @@ pub struct DeviceProfile {
 const SMART_SSD: &str = include_str!("../profiles/smart-ssd.toml");
 
 impl DeviceProfile {
-    /// The profile with this name; `None` if there is none.
+    /// Returns the profile with this name, or `None` if there is none.
     pub fn named(name: &str) -> Option<Result<DeviceProfile, String>> {
         (name == "smart-ssd").then(|| DeviceProfile::parse(SMART_SSD))
     }
 
-    /// The profile with this name, or in the file with this name.
+    /// Returns the profile with this name, or in the file with this name.
     pub fn find(name: &str) -> Result<DeviceProfile, SmartError> {
         let parsed = match DeviceProfile::named(name) {
             Some(parsed) => parsed,
@@ -75,7 +75,7 @@ impl DeviceProfile {
     }
 }
 
-/// Work that was done for a request.
+/// The work that was done for a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Work {
     pub(crate) read_bytes: u64,
@@ -85,7 +85,7 @@ pub(crate) struct Work {
     pub(crate) sent_bytes: u64,
 }
 
-/// When each part of the device is free again.
+/// The time at which each part of the device is free again.
 #[derive(Clone, Copy)]
 struct Clocks {
     medium: Instant,
@@ -166,7 +166,7 @@ mod tests {
         let work = Work { read_bytes: 1_560_000_000, sent_bytes: 55_000_000, ..Work::default() };
         let took = throttle.book(work, began) - began;
         assert!((0.99..1.01).contains(&took.as_secs_f64()), "{took:?}");
-        // The interface was free meanwhile, so its next work begins before that of the medium.
+        // The interface has been free since then, so its next work begins before that of the medium.
         let work = Work { sent_bytes: 1_100_000_000, ..Work::default() };
         let took = throttle.book(work, began) - began;
         assert!((2.09..2.11).contains(&took.as_secs_f64()), "{took:?}");

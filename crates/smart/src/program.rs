@@ -1,9 +1,9 @@
-//! Scan programs: what a device does with the rows of a table.
+//! Scan programs. A scan program describes what a device does with the rows of a table.
 //!
 //! Invariants
 //! 1. A program that `check` accepts can be evaluated. Its columns exist, its constants have the types of
 //!    their columns, and it is small.
-//! 2. A program says which columns it compares, and how, but not by which code. So it can be sent.
+//! 2. A program is data, not code: it names the columns and the comparisons. So it can be sent.
 //!
 //! Conditions have three values, as in SQL: true, false and NULL. A row is kept if the condition is true.
 
@@ -13,13 +13,14 @@ use varve_engine::ColumnType;
 
 use crate::error::{Result, SmartError};
 
-/// The most nodes of a condition.
+/// The largest number of nodes of a condition.
 pub(crate) const NODES_MAX: usize = 4096;
-/// The most columns of a table.
+/// The largest number of columns of a table.
 pub(crate) const COLUMNS_MAX: usize = 1664;
-/// The most aggregates, and the most columns of a group.
+/// The largest number of aggregates, and of columns of a group.
 pub(crate) const AGGREGATES_MAX: usize = 256;
-/// The most digits of a decimal that a program compares. Each integer of 18 digits fits into 64 bits.
+/// The largest number of digits of a decimal that a program compares. Each integer of 18 digits fits into 64
+/// bits.
 const DIGITS_MAX: u16 = 18;
 /// The digits of the arrays in which decimals are compared and added.
 pub(crate) const ARRAY_DIGITS: u8 = 38;
@@ -59,7 +60,7 @@ pub enum ColumnKind {
 }
 
 impl ColumnKind {
-    /// The kind of a column of this type.
+    /// Returns the kind of a column of this type.
     pub fn of(column: ColumnType) -> ColumnKind {
         match column {
             ColumnType::Bool => ColumnKind::Bool,
@@ -89,7 +90,7 @@ impl ColumnKind {
         }
     }
 
-    /// A type whose values are stored alike, to read rows.
+    /// Returns a type whose values are stored alike, to read rows.
     pub(crate) fn stored(self) -> ColumnType {
         match self {
             ColumnKind::Bool => ColumnType::Bool,
@@ -106,7 +107,7 @@ impl ColumnKind {
         }
     }
 
-    /// The array of returned values. Numerics, arrays, intervals and uuids are the engine's bytes.
+    /// Returns the array of returned values. Numerics, arrays, intervals and uuids are the engine's bytes.
     pub fn returned(self) -> DataType {
         match self {
             ColumnKind::Bool => DataType::Boolean,
@@ -125,7 +126,7 @@ impl ColumnKind {
         }
     }
 
-    /// The array of values that are compared or aggregated. `None` if they are not compared.
+    /// Returns the array of values that are compared or aggregated, or `None` if they are not compared.
     pub(crate) fn operand(self) -> Option<DataType> {
         match self {
             ColumnKind::Decimal(scale) => Some(DataType::Decimal128(ARRAY_DIGITS, scale as i8)),
@@ -172,19 +173,19 @@ pub enum Comparison {
 /// A condition on a row. Columns are numbers in the table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Condition {
-    /// All are true.
+    /// All of these conditions are true.
     And(Vec<Condition>),
-    /// One is true.
+    /// At least one of these conditions is true.
     Or(Vec<Condition>),
-    /// It is false.
+    /// This condition is false.
     Not(Box<Condition>),
     /// The column is NULL.
     IsNull(usize),
-    /// The column compares so with the constant.
+    /// The comparison of the column with the constant is true.
     Compare(usize, Comparison, Constant),
     /// The column is at least the first constant and at most the second.
     Between(usize, Constant, Constant),
-    /// The text begins with this one.
+    /// The text in the column begins with this text.
     Prefix(usize, String),
 }
 
@@ -231,7 +232,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// Whether the program can be run; the error says why not.
+    /// Checks whether the program can be run. The error says why it can't.
     pub fn check(&self) -> Result<()> {
         limit("columns of the table", self.columns.len(), COLUMNS_MAX)?;
         for kind in &self.columns {
@@ -263,7 +264,7 @@ impl Program {
         }
     }
 
-    /// The kind of a column.
+    /// Returns the kind of a column.
     pub(crate) fn kind(&self, column: usize) -> Result<ColumnKind> {
         let count = self.columns.len();
         let missing = || SmartError::Program(format!("it names column {column} of {count} columns"));
@@ -333,7 +334,7 @@ impl Program {
         }
     }
 
-    /// The columns of which the values are compared or aggregated.
+    /// Returns the columns of which the values are compared or aggregated.
     pub(crate) fn operands(&self) -> Vec<usize> {
         let mut columns = Vec::new();
         if let Some(condition) = &self.condition {
@@ -351,7 +352,7 @@ impl Program {
         columns
     }
 
-    /// The columns of which the program needs to know whether they are NULL, or which it returns.
+    /// Returns the columns of which the program needs to know whether they are NULL, or which it returns.
     pub(crate) fn returned(&self) -> Vec<usize> {
         let mut columns = Vec::new();
         if let Some(condition) = &self.condition {

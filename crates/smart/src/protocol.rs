@@ -46,9 +46,9 @@ const CLOSED: u8 = 3;
 const FAILED: u8 = 4;
 /// The bytes of a leaf in OPEN.
 const LEAF_BYTES: usize = 16;
-/// The most bytes of a program.
+/// The largest number of bytes of a program.
 pub(crate) const PROGRAM_BYTES_MAX: usize = 1 << 20;
-/// The most bytes of a file's name.
+/// The largest number of bytes of a file's name.
 const NAME_BYTES_MAX: usize = 255;
 
 /// A leaf in OPEN.
@@ -67,7 +67,7 @@ pub struct OpenRequest {
     pub owner: u32,
     /// The highest page LSN of a leaf that may be used.
     pub bound: u64,
-    /// Versions by transactions with lower ids are visible.
+    /// The floor: row versions of transactions with lower ids are visible.
     pub floor: u64,
     /// The bytes of a page.
     pub page_bytes: u32,
@@ -99,7 +99,7 @@ pub struct Part {
     pub done: u32,
     /// Whether this is the last part.
     pub is_end: bool,
-    /// Leaves that are done now and whose rows the host must read.
+    /// The deferred leaves among those that are done now: the host must read their rows.
     pub deferred: Vec<u32>,
     /// Rows, or states of groups, as an Arrow IPC stream.
     pub batch: Vec<u8>,
@@ -124,7 +124,7 @@ fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
 }
 
 impl Request {
-    /// The bytes of the message.
+    /// Returns the bytes of the message.
     pub fn encode(&self) -> Result<Vec<u8>> {
         let short = |kind: u8, session: u32| [&[kind][..], &session.to_le_bytes()].concat();
         match self {
@@ -199,7 +199,7 @@ fn bounded(found: u32, limit: usize, what: &str) -> Result<usize> {
 }
 
 impl Answer {
-    /// The bytes of the message.
+    /// Returns the bytes of the message.
     pub fn encode(&self) -> Vec<u8> {
         match self {
             Answer::Opened(session) => [&[OPENED][..], &session.to_le_bytes()].concat(),
@@ -238,7 +238,7 @@ impl Answer {
     }
 }
 
-/// A batch as an Arrow IPC stream.
+/// Returns a batch as an Arrow IPC stream.
 pub(crate) fn encode_batch(batch: &RecordBatch) -> Result<Vec<u8>> {
     let mut writer = StreamWriter::try_new(Vec::new(), &batch.schema())?;
     writer.write(batch)?;

@@ -1,11 +1,11 @@
 //! The device's server: accepts connections, checks the shared key, and answers requests.
 //!
 //! Invariants
-//! 1. A connection has a thread. Its sessions belong to it and end with it, so an abandoned session is freed
-//!    when its connection ends or was silent for too long.
-//! 2. Nothing is answered before the host has proved that it knows the key.
-//! 3. When the server is dropped, it accepts nothing more, and all connections end. A thread that reads
-//!    leaves at this moment finishes them first.
+//! 1. A connection has a thread. The sessions of a connection end with it. So an abandoned session is freed
+//!    when its connection ends, or was silent for too long.
+//! 2. The device answers no request before the host has proved that it knows the key.
+//! 3. When the server is dropped, it accepts no more connections, and all connections end. A thread that
+//!    reads leaves at this moment finishes them first.
 //! 4. A request that fails ends its session, and is answered with the reason. The device serves other sessions.
 
 use std::collections::HashMap;
@@ -29,20 +29,20 @@ pub(crate) const GREETING: &[u8; 8] = b"VARVESM1";
 /// The pause between two looks for connections.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(5);
 
-/// What hosts may use at most.
+/// The limits of what hosts may use.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Connections at a time.
+    /// The largest number of connections at a time.
     pub connections: usize,
-    /// Sessions of a connection at a time.
+    /// The largest number of sessions of a connection at a time.
     pub sessions: usize,
-    /// Leaves of a session.
+    /// The largest number of leaves of a session.
     pub leaves: usize,
-    /// Bytes of a request.
+    /// The largest number of bytes of a request.
     pub request_bytes: usize,
-    /// Memory of the groups of a session.
+    /// The memory of the groups of a session, in bytes.
     pub group_bytes: usize,
-    /// Memory of all sessions.
+    /// The memory of all sessions, in bytes.
     pub memory_bytes: usize,
     /// A connection that is silent for this long is closed.
     pub idle: Duration,
@@ -69,13 +69,13 @@ impl Default for Limits {
 pub struct ServerOptions {
     /// The key that hosts must know.
     pub key: SharedKey,
-    /// What hosts may use.
+    /// The limits of what hosts may use.
     pub limits: Limits,
     /// The device to imitate, if any.
     pub profile: Option<DeviceProfile>,
 }
 
-/// What all connections share.
+/// The state that all connections share.
 struct Shared {
     key: SharedKey,
     limits: Limits,
@@ -83,7 +83,7 @@ struct Shared {
     files: Vec<DataFile>,
     memory: Arc<Memory>,
     connections: AtomicUsize,
-    /// The connections by number, to end them.
+    /// The connections by their numbers, so that the server can end them.
     streams: Mutex<HashMap<u64, Stream>>,
     is_stopping: AtomicBool,
 }
@@ -96,7 +96,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Serves these files of a directory. They are only read.
+    /// Starts a server for these files of a directory. The files are only read.
     pub fn start(
         address: &Address,
         options: ServerOptions,
@@ -132,18 +132,18 @@ impl Server {
         Ok(Server { shared, address, thread: Some(thread) })
     }
 
-    /// Where it listens.
+    /// Returns the address on which the server listens.
     pub const fn address(&self) -> &Address {
         &self.address
     }
 
-    /// The number of connections, and the memory of their sessions in bytes.
+    /// Returns the number of connections, and the memory of their sessions in bytes.
     pub fn load(&self) -> (usize, usize) {
         let shared = &self.shared;
         (shared.connections.load(Ordering::Acquire), shared.memory.used.load(Ordering::Acquire))
     }
 
-    /// The profile that the device imitates.
+    /// Returns the profile that the device imitates.
     pub fn profile(&self) -> Option<&DeviceProfile> {
         self.shared.throttle.as_ref().map(Throttle::profile)
     }
@@ -172,7 +172,7 @@ fn accept_all(shared: &Arc<Shared>, listening: &Listening) {
                 number += 1;
                 begin(shared, stream, number);
             }
-            // Nobody waits, or this connection failed already.
+            // No connection waits, or the connection has failed already.
             Err(_) => std::thread::sleep(ACCEPT_PAUSE),
         }
     }

@@ -3,7 +3,7 @@
 //! Invariants
 //! 1. A part of the result has exactly the rows of the leaves that are done, except for the deferred ones.
 //! 2. The collected values take at most the bytes of a batch and those of one leaf.
-//! 3. A read that fails defers its leaves. So a file that became shorter does no harm.
+//! 3. A read that fails defers its leaves. So a file that has become shorter does no harm.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,15 +18,15 @@ use crate::leaf::{Deferred, LeafReader, LeafTest};
 use crate::profile::Work;
 use crate::protocol::{ListedLeaf, OpenRequest, Part, encode_batch};
 
-/// The most leaves that are read together.
+/// The largest number of leaves that are read together.
 const READ_LEAVES: usize = 64;
-/// The most bytes that are read together.
+/// The largest number of bytes that are read together.
 const READ_BYTES: usize = 1 << 20;
-/// The most leaves whose rows are collected before they are evaluated.
+/// The largest number of leaves whose rows are collected before they are evaluated.
 const COLLECTED_LEAVES_MAX: usize = 256;
 /// The longest time until the host gets an answer, if no row is kept.
 const PART_TIME: Duration = Duration::from_millis(100);
-/// The memory of a session besides its list of leaves and its groups.
+/// The memory of a session in addition to its list of leaves and its groups.
 const SESSION_BYTES: usize = 8 << 20;
 
 /// A file that the device reads for the host.
@@ -44,7 +44,7 @@ pub(crate) struct Memory {
     pub(crate) limit_bytes: usize,
 }
 
-/// A part of the memory, until it is dropped.
+/// A part of the memory. It is given back when the share is dropped.
 struct Share {
     memory: Arc<Memory>,
     bytes: usize,
@@ -74,7 +74,7 @@ pub(crate) struct Session {
     request: OpenRequest,
     file: Arc<dyn BlockFile>,
     reader: LeafReader,
-    /// `None` behind the last part.
+    /// The evaluator, or `None` after the last part.
     evaluator: Option<Evaluator>,
     /// The number of leaves that are done.
     done: usize,
@@ -112,7 +112,7 @@ impl Session {
         })
     }
 
-    /// The next part of the result, and the work for it.
+    /// Returns the next part of the result, and the work that it took.
     pub(crate) fn get(&mut self) -> Result<(Part, Work)> {
         let Some(mut evaluator) = self.evaluator.take() else {
             return Err(SmartError::Malformed("the scan has ended".into()));

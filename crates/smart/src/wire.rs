@@ -1,4 +1,4 @@
-//! Frames on a connection: a length of four bytes (little endian), then as many bytes.
+//! Frames on a connection. A frame is a length of four bytes (little endian), and then this number of bytes.
 //!
 //! Invariants
 //! 1. A frame that is longer than the limit is refused before memory is taken for it.
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Result, SmartError};
 
-/// The bytes by which the memory of a frame grows at least.
+/// The smallest number of bytes by which the memory of a frame grows.
 const PIECE_BYTES: usize = 64 << 10;
 
 /// Sends a frame.
@@ -85,7 +85,7 @@ impl<'a> Cut<'a> {
     }
 }
 
-/// Where a device listens: `unix:PATH` or `HOST:PORT`.
+/// The address on which a device listens: `unix:PATH` or `HOST:PORT`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     /// A local socket.
@@ -125,7 +125,7 @@ pub(crate) enum Stream {
 }
 
 impl Stream {
-    /// Connects to a device. Over TCP this takes at most `patience`, besides the look-up of the name.
+    /// Connects to a device. Over TCP this takes at most `patience`, not counting the look-up of the name.
     pub(crate) fn connect(address: &Address, patience: Duration) -> Result<Stream> {
         Ok(match address {
             Address::Unix(path) => Stream::Unix(UnixStream::connect(path)?),
@@ -137,7 +137,7 @@ impl Stream {
         })
     }
 
-    /// The same connection once more.
+    /// Returns a second handle of the same connection.
     pub(crate) fn try_clone(&self) -> io::Result<Stream> {
         Ok(match self {
             Stream::Unix(stream) => Stream::Unix(stream.try_clone()?),
@@ -145,9 +145,9 @@ impl Stream {
         })
     }
 
-    /// Ends the connection: reads and writes that wait fail at once.
+    /// Ends the connection. Reads and writes that wait fail at once.
     pub(crate) fn shut_down(&self) {
-        // If it ended already, that is as well.
+        // It is no error if the connection has ended already.
         let _ = match self {
             Stream::Unix(stream) => stream.shutdown(Shutdown::Both),
             Stream::Tcp(stream) => stream.shutdown(Shutdown::Both),
@@ -183,7 +183,7 @@ fn connect_tcp(name: &str, patience: Duration) -> io::Result<TcpStream> {
     Err(last)
 }
 
-/// The time that is left; an error if none is.
+/// Returns the time that is left until `until`, or an error if no time is left.
 fn left(until: Instant) -> io::Result<Duration> {
     let left = until.saturating_duration_since(Instant::now());
     match left.is_zero() {
@@ -249,7 +249,8 @@ pub(crate) enum Listening {
     Tcp(TcpListener),
 }
 
-/// The file of a local socket. It is removed when it is dropped, unless another file took its place.
+/// The file of a local socket. The file is removed when this value is dropped, unless another file took its
+/// place.
 pub(crate) struct SocketFile {
     path: PathBuf,
     /// Device and inode of the file that was made.
@@ -265,19 +266,20 @@ impl SocketFile {
 impl Drop for SocketFile {
     fn drop(&mut self) {
         if identity(&self.path).is_ok_and(|found| found == self.identity) {
-            // If it is gone meanwhile, it need not be removed.
+            // It is no error if the file is gone already.
             let _ = std::fs::remove_file(&self.path);
         }
     }
 }
 
-/// Device and inode of a file.
+/// Returns the device and inode of a file.
 fn identity(path: &Path) -> io::Result<(u64, u64)> {
     let meta = std::fs::symlink_metadata(path)?;
     Ok((meta.dev(), meta.ino()))
 }
 
-/// Listens on a local socket. A socket that nobody listens on any more is replaced; no other file is.
+/// Listens on a local socket. A socket on which no process listens any more is replaced. No other file is
+/// replaced.
 fn bind_local(path: &Path) -> Result<UnixListener> {
     let refused = |why: String| SmartError::Listen { address: format!("unix:{}", path.display()), why };
     let failed = |error: io::Error| refused(error.to_string());
@@ -300,7 +302,7 @@ fn bind_local(path: &Path) -> Result<UnixListener> {
 }
 
 impl Listening {
-    /// Listens. A local socket that nobody listens on any more is replaced.
+    /// Listens on an address. A local socket on which no process listens any more is replaced.
     pub(crate) fn open(address: &Address) -> Result<Listening> {
         let refused =
             |error: io::Error| SmartError::Listen { address: address.to_string(), why: error.to_string() };
@@ -315,7 +317,7 @@ impl Listening {
         Ok(listening)
     }
 
-    /// The address, with the port that was chosen.
+    /// Returns the address, with the port that was chosen.
     pub(crate) fn address(&self) -> Result<Address> {
         Ok(match self {
             Listening::Unix(_, file) => Address::Unix(file.path.clone()),
@@ -323,7 +325,7 @@ impl Listening {
         })
     }
 
-    /// A connection that waits, if there is one.
+    /// Returns a connection that waits, if there is one.
     pub(crate) fn accept(&self) -> io::Result<Stream> {
         Ok(match self {
             Listening::Unix(listener, _) => {

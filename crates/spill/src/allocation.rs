@@ -1,4 +1,5 @@
-//! How the buffer of a join is divided, in pages: table 2.1 of Do 2012, which has it from Haas et al. 1997.
+//! Divides the buffer of a join, in pages. The formulas are in table 2.1 of Do 2012, which takes them from
+//! Haas et al. 1997.
 //!
 //! Names of the source: R is the smaller input (build), S the larger one (probe), B the buffer, F the fudge
 //! factor of hash tables and trees, Ds, Dl and Dx the seek, the latency and the transfer of a page.

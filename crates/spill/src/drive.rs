@@ -1,4 +1,5 @@
-//! Finds the times of a drive: by measuring it, or from a device profile. The cost model needs them.
+//! Finds the times of a drive. It measures the drive, or reads a device profile. The cost model needs these
+//! times.
 //!
 //! Invariants
 //! 1. A measurement leaves no file. If a crash leaves one, the next measurement removes it.
@@ -78,7 +79,7 @@ fn measure(directory: &dyn Directory) -> Result<DriveTimes> {
     Ok(DriveTimes { seek_us: 0.0, latency_us, read_bytes_per_us, write_bytes_per_us })
 }
 
-/// The time to write all blocks one after the other, durably.
+/// Returns the time to write all blocks one after the other, durably.
 fn write_blocks_us(file: &dyn BlockFile, block: &[u8]) -> Result<f64> {
     let began = Instant::now();
     for offset in (0..LEN_BYTES).step_by(BLOCK_BYTES) {
@@ -88,7 +89,7 @@ fn write_blocks_us(file: &dyn BlockFile, block: &[u8]) -> Result<f64> {
     Ok(us_since(began))
 }
 
-/// The time to read all blocks one after the other.
+/// Returns the time to read all blocks one after the other.
 fn read_blocks_us(file: &dyn BlockFile, block: &mut [u8]) -> Result<f64> {
     let began = Instant::now();
     for offset in (0..LEN_BYTES).step_by(BLOCK_BYTES) {
@@ -97,7 +98,7 @@ fn read_blocks_us(file: &dyn BlockFile, block: &mut [u8]) -> Result<f64> {
     Ok(us_since(began))
 }
 
-/// The median time to read a page at any address.
+/// Returns the median time to read a page at any address.
 fn read_page_us(file: &dyn BlockFile, page: &mut [u8]) -> Result<f64> {
     let (page_bytes, mut reads_us) = (page.len() as u64, Vec::new());
     for n in 0..READS {
@@ -110,7 +111,7 @@ fn read_page_us(file: &dyn BlockFile, page: &mut [u8]) -> Result<f64> {
     Ok(reads_us[reads_us.len() / 2])
 }
 
-/// A number that looks random, the same for each `n`.
+/// Returns a number that looks random, the same for each `n`.
 fn random(n: u64) -> u64 {
     XxHash64::oneshot(0, &n.to_le_bytes())
 }

@@ -10,8 +10,8 @@
 //! 3. Damaged bytes in the temporary space cause an error, but never a panic or a wrong row.
 //! 4. Results do not depend on budgets, page sizes or devices, except for the order of rows.
 //!
-//! The crate does not know SQL, types, pages of tables, or transactions. A row is a key, which is compared as
-//! bytes, and other bytes.
+//! This crate does not know SQL, types, pages of tables, or transactions. For it, a row is a key, which is
+//! compared as bytes, and other bytes.
 //!
 //! Sources: Do 2012, chapter 2; Lee 2008, section 6; Haas, Carey, Livny and Shukla, "Seeking the Truth About
 //! ad hoc Join Costs" (1997), for the allocation of buffers.

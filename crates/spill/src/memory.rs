@@ -55,7 +55,7 @@ impl MemoryBudget {
         self.limit_bytes.load(Relaxed)
     }
 
-    /// Makes the budget larger, for rows that it is too small for. A budget never shrinks.
+    /// Makes the budget larger, if it is too small for a row. A budget never shrinks.
     pub fn raise_to(&self, limit_bytes: usize) {
         self.limit_bytes.fetch_max(limit_bytes, Relaxed);
     }

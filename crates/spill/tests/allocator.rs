@@ -1,5 +1,6 @@
 //! Counts the bytes that operators really allocate, with an allocator of its own, and compares them with the
-//! budget. The other tests rely on the account of the budget; this one shows that nothing is missing in it.
+//! budget. The other tests rely on the account of the budget. This test shows that nothing is missing in the
+//! account.
 //!
 //! Invariants
 //! 1. Only the thread of the test is counted.
@@ -52,7 +53,7 @@ static ALLOCATOR: Counting = Counting;
 /// Allocations that belong to no buffer, table or tree: names of files, settings, small lists.
 const SMALL_BYTES: isize = 12 << 10;
 
-/// Rows made on the fly: key n * factor mod modulus, and a payload.
+/// A source that makes its rows when they are read: the key n * factor mod modulus, and a payload.
 struct Rows {
     next: u32,
     end: u32,
@@ -109,7 +110,7 @@ impl JoinCondition for Half {
     }
 }
 
-/// Runs an operator with a budget, and checks what it allocated at most.
+/// Runs an operator with a budget, and checks the largest number of bytes that it allocated.
 fn check(
     what: &str,
     budget_bytes: usize,

@@ -8,7 +8,7 @@ use crate::memory::MemoryDirectory;
 
 const REGION_BYTES: u64 = 1 << 20;
 
-/// A region behind a cache of two sets of two lines.
+/// Returns a region with a cache of two sets of two lines in front of it.
 fn small(write_back: WriteBack) -> Arc<CachedRegion> {
     behind(CacheShape { bytes: 4 * LINE_BYTES, ways: 2, write_back })
 }

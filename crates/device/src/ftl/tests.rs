@@ -39,7 +39,7 @@ fn layer(logical_pages: u32, block_pages: u32, spare_percent: f64) -> Ftl {
     Ftl::new(logical_pages, &Translation { kind, page_bytes: 4096, block_pages, spare_percent })
 }
 
-/// Pseudo-random numbers below `below`, from a xorshift generator.
+/// Returns pseudo-random numbers below `below`, from a xorshift generator.
 fn chance(below: u32) -> impl Iterator<Item = u32> {
     let mut state = 0x9E37_79B9_7F4A_7C15_u64;
     std::iter::repeat_with(move || {
@@ -50,9 +50,10 @@ fn chance(below: u32) -> impl Iterator<Item = u32> {
     })
 }
 
-/// The write amplification of uniform updates of all pages with greedy collection, for many large blocks
-/// (Desnoyers 2012; Xiang and Kurkoski 2011). The solution u of u = exp(-(1 + r)(1 - u)) is the valid part of
-/// a collected block, and r is the spare part. Then 1 / (1 - u) pages are written for each page of the host.
+/// Returns the write amplification of uniform updates of all pages with greedy collection, for many large
+/// blocks (Desnoyers 2012; Xiang and Kurkoski 2011). The solution u of u = exp(-(1 + r)(1 - u)) is the valid
+/// part of a collected block, and r is the spare part. Then 1 / (1 - u) pages are written for each page of
+/// the host.
 fn analytic(spare: f64) -> f64 {
     let u = (0..1000).fold(0.5_f64, |u, _| (-(1.0 + spare) * (1.0 - u)).exp());
     1.0 / (1.0 - u)

@@ -15,7 +15,7 @@ fn drive(open_blocks: usize) -> OpenBlocks {
     OpenBlocks::new(Merges { open_blocks, ..merges })
 }
 
-/// Time in milliseconds of a merge that copies all bytes of a super-block except this many.
+/// Returns the time in milliseconds of a merge that copies all bytes of a super-block except this many.
 fn merge_ms(host_bytes: u64) -> f64 {
     ERASE_MS + (MIB - host_bytes) as f64 / 32e3
 }
@@ -25,7 +25,7 @@ fn assert_near(what: &str, got: f64, wanted: f64, within: f64) {
     assert!((got / wanted - 1.0).abs() <= within, "{what}: {got:.3}, wanted {wanted:.3}");
 }
 
-/// Pseudo-random numbers from a xorshift generator.
+/// Returns pseudo-random numbers from a xorshift generator.
 fn chance(seed: u64) -> impl FnMut(u64) -> u64 {
     let mut state = seed;
     move |below| {
@@ -44,7 +44,7 @@ fn a_sequential_stream_is_not_merged() {
     assert_eq!((took_ns, long_ns, open.counts()), (0, 0, MergeCounts::default()));
 }
 
-/// A force of the log may write its last page again, even in parts of a page.
+/// A flush of the log may write the last page again, even in parts of a page.
 #[test]
 fn the_last_page_may_be_written_again() {
     let mut open = drive(1);
@@ -87,7 +87,7 @@ fn parallel_streams_are_merged_only_if_they_are_too_many() {
     assert_near("eleven streams in turn", round_robin(11), merge_ms(PAGE), 0.01);
 }
 
-/// Mean milliseconds of a write of 8 KiB on the whole model, one write after the other.
+/// Returns the mean milliseconds of a write of 8 KiB on the whole model, one write after the other.
 fn mean_write_ms(profile: &str, writes: u64, mut offset_of: impl FnMut(u64) -> u64) -> f64 {
     let mut service = Service::new(Profile::shipped(profile).unwrap(), 1.0);
     let mut write = |at_ns, no| {
@@ -97,8 +97,9 @@ fn mean_write_ms(profile: &str, writes: u64, mut offset_of: impl FnMut(u64) -> u
     (0..writes).fold(0, &mut write) as f64 / 1e6 / writes as f64
 }
 
-/// The writes of rollback segments (Lee 2008, section 5.1): ten segments, each of which fills extents of
-/// 1 MiB, and whose headers are updated in place in a region of their own. Of 12 writes, one is of a header.
+/// Returns the writes of rollback segments (Lee 2008, section 5.1): ten segments, each of which fills extents
+/// of 1 MiB, and whose headers are updated in place in a region of their own. Of 12 writes, one is of a
+/// header.
 fn rollback_segments() -> impl FnMut(u64) -> u64 {
     const SEGMENTS: u64 = 10;
     let mut random = chance(2008);

@@ -9,7 +9,7 @@ use super::*;
 const MS: u64 = 1_000_000;
 
 impl Service {
-    /// How long a flush takes after one write.
+    /// Returns how long a flush takes after one write.
     fn flush_of_one_write(&mut self) -> f64 {
         let written_ns = self.place(0, Kind::Write, Extent { file: 1, offset: 0, bytes: 4096 });
         (self.place_flush(written_ns) - written_ns) as f64
@@ -20,8 +20,8 @@ fn device(name: &str) -> Service {
     Service::new(Profile::shipped(name).unwrap(), 1.0)
 }
 
-/// Requests per second, if each of `depth` callers sends its next request as soon as its last one is
-/// answered. The first tenth of the requests only warms the device up and is not counted.
+/// Returns the requests per second, if each of `depth` callers sends its next request as soon as its last one
+/// is answered. The first tenth of the requests only warms the device up and is not counted.
 fn per_second(
     service: &mut Service,
     depth: usize,
@@ -41,7 +41,7 @@ fn per_second(
     (requests - warm) as f64 * 1e9 / (last_ns - warm_ns) as f64
 }
 
-/// An address that never continues another one, on channels taken in turn where there are stripes.
+/// Returns an address that never continues another one, on channels taken in turn where there are stripes.
 fn scattered(profile: &Profile, no: u64) -> u64 {
     let far = |no: u64| no * 7919 % 1_000_003 * 2;
     match (profile.stripe_bytes, u64::from(profile.channels)) {
@@ -133,8 +133,8 @@ fn the_profiles_say_what_their_sources_say() {
     assert_near("log force", device("hdd-7200").flush_of_one_write() / 1e6, 4.17, 0.001);
 }
 
-/// Lee 2008, table 3, measured forces of 32 and of 30 sectors, at any place of the log. A shorter force takes
-/// the same time.
+/// Lee 2008, table 3, measured flushes of 32 and of 30 sectors, at any place of the log. A shorter flush
+/// takes the same time.
 #[test]
 fn forces_of_the_log_take_the_time_that_was_measured() {
     for (name, sectors, took_ms) in [("lee-log-disk", 32, 8.1), ("lee-log-flash", 30, 1.3)] {
@@ -212,8 +212,8 @@ fn a_flush_waits_for_what_was_placed_and_holds_up_all_channels() {
     assert_eq!(read_ns, flushed_ns + 100_000, "a read waits for the flush");
 }
 
-/// n flushes that wait together take the time of one flush. They once took n times as long. A flush that
-/// arrives when the waiting flush has begun is not part of it.
+/// n flushes that wait together take the time of one flush. In an earlier version they took n times as long.
+/// A flush that arrives when the waiting flush has begun is not part of it.
 #[test]
 fn flushes_that_wait_join() {
     let mut service = device("sata-ssd-2014");
@@ -273,8 +273,8 @@ fn a_flush_with_nothing_to_flush_only_waits() {
 }
 
 /// Eight drives with stripes of 64 KiB: the stream of one caller that reads whole rounds of stripes is
-/// sequential on each drive. The model once counted it as random at the beginning of each stripe, which was
-/// four times too slow.
+/// sequential on each drive. An earlier model counted this stream as random at the beginning of each stripe,
+/// which was four times too slow.
 #[test]
 fn a_stream_over_stripes_is_sequential_on_each_channel() {
     let text = include_str!("../../profiles/fusion-io-160.toml")
@@ -287,8 +287,8 @@ fn a_stream_over_stripes_is_sequential_on_each_channel() {
     assert_near("pages of 8 KiB", got * 64.0, 26_370.0, 0.1);
 }
 
-/// A disk turns once for a request, not once for each of its pages; pages that are handed over together and
-/// follow each other are one request. Eight disks position their heads at the same time.
+/// A disk turns once for a request, not once for each of its pages. Adjacent pages that are submitted
+/// together are one request. Eight disks position their heads at the same time.
 #[test]
 fn a_disk_turns_once_for_adjacent_pages() {
     const PAGE: u64 = 8192;

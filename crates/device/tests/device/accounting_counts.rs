@@ -1,5 +1,5 @@
 //! The counters show what was read and written, by space and purpose. Histograms and trace are filled only if
-//! switched on.
+//! they are switched on.
 
 use crate::common::{all_kinds, filled};
 use varve_device::{AlignedBuf, Durability, OpenHow, Purpose, Space, Tally, Timed};

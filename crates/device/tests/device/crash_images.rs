@@ -21,7 +21,7 @@ impl Bench {
         Bench { directory: Recorder::wrap(MemoryDirectory::new(), Arc::clone(&log)), log }
     }
 
-    /// A file that is durably there.
+    /// Returns a file that is durably there.
     fn file(&self, name: &str) -> Arc<dyn BlockFile> {
         let file = self.directory.open(name, OpenHow::new_file(Space::Data)).expect("a new file");
         self.directory.sync().expect("memory syncs");
@@ -34,7 +34,7 @@ impl Bench {
         timeline
     }
 
-    /// The first bytes of each sector of a file after a crash at the end.
+    /// Returns the first bytes of each sector of a file after a crash at the end.
     fn after(&self, name: &str, fates: &[Fate]) -> Vec<u8> {
         sectors(&self.timeline(Lies::default()), name, fates)
     }
@@ -225,7 +225,7 @@ fn an_atomic_write_is_never_torn() {
     assert_eq!(bench.after("a", &[Fate::Absent]), [1; 8]);
 }
 
-/// The words of a region after a crash at the end.
+/// Returns the words of a region after a crash at the end.
 fn words(bench: &Bench, count: usize, fates: &[Fate]) -> Vec<u8> {
     let image = bench.timeline(Lies::default()).image(fates).remove(0);
     let mut bytes = vec![0; count * 8];
@@ -295,7 +295,7 @@ fn all_images(bench: &Bench, mut see: impl FnMut(&Arc<MemoryDirectory>)) {
     }
 }
 
-/// Whether the region is there; then it must be whole.
+/// Returns whether the region exists. If it exists, it must be whole.
 fn has_whole_region(image: &MemoryDirectory) -> bool {
     let is_there = image.exists("r").expect("memory is asked");
     if is_there {
@@ -305,8 +305,8 @@ fn has_whole_region(image: &MemoryDirectory) -> bool {
     is_there
 }
 
-/// The region once got its name before its length. So a crash could leave an empty region, and the harness
-/// lengthened it without recording that.
+/// In an earlier version, a region got its name before its length. So a crash could leave an empty region,
+/// and the harness lengthened it without a record.
 #[test]
 fn a_new_region_is_there_whole_or_not_at_all() {
     let map = |bench: &Bench| bench.directory.map("r", 256).unwrap().store(0, &[1; 8]);

@@ -35,7 +35,7 @@ fn write(file: &dyn BlockFile, byte: u8) {
     file.write_at(0, &filled(UNIT as usize, byte), WHY, Durability::Later).unwrap();
 }
 
-/// The operations that take a name, refused by each of them.
+/// Calls each operation that takes a name, and returns their errors.
 fn refusals(directory: &dyn Directory, name: &str) -> [Option<ErrorKind>; 6] {
     [
         directory.open(name, OpenHow::or_create(Space::Data)).err().map(|error| error.kind),
@@ -59,7 +59,8 @@ fn a_name_that_is_no_plain_file_name_is_refused_and_changes_nothing() {
     }
 }
 
-/// A whole path is for people; a file is removed by its name.
+/// A file has a name and a location. The location is a whole path for people, and the file is removed by its
+/// name.
 #[test]
 fn a_file_says_its_name_and_where_it_is() {
     for Fixture { what, directory, .. } in &all_kinds() {
@@ -162,7 +163,8 @@ fn no_bytes_are_no_change() {
     }
 }
 
-/// Its files are fixed pieces, so that it can do less; what it does is the same.
+/// The files in a region are pieces of a fixed length. So a region refuses some operations, but all others do
+/// the same as in other directories.
 #[test]
 fn files_in_a_region_differ_in_what_they_refuse_alone() {
     let region = MemoryDirectory::new().map("region", 4 * HEAD_BYTES).unwrap();
@@ -182,13 +184,13 @@ fn files_in_a_region_differ_in_what_they_refuse_alone() {
     assert_eq!((lost.kind, &*lost.file), (ErrorKind::NotFound, "log.0001 in here"));
 }
 
-/// One kind of directory under the drawn operations.
+/// One kind of directory on which the random operations run.
 struct Subject {
     fixture: Fixture,
     files: Vec<Arc<dyn BlockFile>>,
 }
 
-/// Numbers that follow from a seed.
+/// A generator of numbers that depend only on a seed.
 struct Draw(u64);
 
 impl Draw {
@@ -202,7 +204,7 @@ impl Draw {
     }
 }
 
-/// One drawn operation, the same for every kind.
+/// One random operation, which is the same for every kind of directory.
 #[derive(Debug, Clone, Copy)]
 enum Step {
     Open(&'static str, Create, bool),
@@ -244,7 +246,7 @@ impl Subject {
         self.files.get(nth % self.files.len().max(1)).map(|file| &**file)
     }
 
-    /// What the step gives, for comparison.
+    /// Runs the step. Returns its result in a form that can be compared.
     fn run(&mut self, step: Step) -> Result<String, ErrorKind> {
         let directory = &*self.fixture.directory;
         let done = match step {

@@ -1,4 +1,5 @@
-//! Each injected fault does what its name says, at the chosen operation, and at no other one.
+//! Each injected fault does what its name says. It does this at the chosen operation, and at no other
+//! operation.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -98,7 +98,7 @@ fn a_punched_range_reads_zeros_and_keeps_the_length() {
         assert_eq!(read(&*file, 8192, 65536), vec![0; 65536], "{}", kind.what);
         assert_eq!(read(&*file, 73728, 4096), vec![5; 4096]);
         assert_eq!(kind.directory.accounting().punched(Space::Data).bytes, 65536);
-        // Room for the hole is found again; nothing that can be read changes.
+        // The room for the hole is reserved again. The contents of the file do not change.
         file.reserve(4096, 65536).unwrap();
         assert_eq!(read(&*file, 0, 8192), vec![5; 8192], "{}", kind.what);
         assert_eq!(read(&*file, 8192, 65536), vec![0; 65536], "{}", kind.what);
@@ -142,7 +142,8 @@ fn a_read_only_handle_takes_no_changes() {
     }
 }
 
-/// All or nothing where the device says so, a refusal where it doesn't.
+/// An atomic write happens as a whole or not at all if the device promises this. Otherwise the device refuses
+/// it.
 #[test]
 fn an_atomic_write_is_done_or_refused() {
     for kind in all_kinds() {
@@ -159,8 +160,8 @@ fn an_atomic_write_is_done_or_refused() {
     }
 }
 
-/// Through the page cache a failed durable write may be the failure of earlier writes, so it must be a flush
-/// that says it.
+/// With the page cache, the error of a durable write may concern earlier writes. So a flush must report this
+/// error.
 #[test]
 fn only_direct_files_write_durably_without_a_flush() {
     let scratch = tempfile::tempdir().unwrap();

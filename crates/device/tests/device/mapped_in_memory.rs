@@ -8,7 +8,8 @@ use varve_device::{Directory, FileDirectory, FileOptions, Medium};
 const REGION_BYTES: u64 = 32 << 20;
 const MEMORY: &str = "/dev/shm";
 
-/// Bytes of a file that this process has mapped and touched, as the kernel reports them.
+/// Returns the number of bytes of a file that this process has mapped and touched, as the kernel reports
+/// them.
 fn resident_bytes(path: &Path) -> u64 {
     let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
     let name = path.to_str().unwrap();

@@ -17,7 +17,7 @@ fn map(device: &dyn Directory) -> Arc<dyn Region> {
     device.map("nvm", EXTENT_BYTES * u64::from(COUNT)).expect("memory can be mapped")
 }
 
-/// The files of a region, as after a restart.
+/// Returns the files of a region, as after a restart.
 fn files_of(device: &dyn Directory) -> Arc<RegionFiles> {
     let how = RegionExtents {
         prefix: "log".into(),
@@ -89,7 +89,7 @@ fn names_are_made_renamed_removed_and_found_again() {
     assert_eq!(read(&*files.open("log.0000", OpenHow::existing(Space::Log)).unwrap(), 0, 64), vec![7; 64]);
     drop(new_file(&files, "log.0002"));
     assert_eq!(files.list().unwrap(), ["log.0000", "log.0002"]);
-    // Nothing was written to the last one, so it is not there after a restart.
+    // Nothing was written to the last file, so it does not exist after a restart.
     let again = files_of(&*device);
     assert_eq!(again.list().unwrap(), ["log.0000"]);
     again.remove("log.0000").unwrap();
@@ -101,8 +101,8 @@ fn names_are_made_renamed_removed_and_found_again() {
     assert_eq!(error.kind, ErrorKind::ReadOnly);
 }
 
-/// A region whose changes are recorded; `what` works on its files. Gives the first bytes of `log.0000` after
-/// a power failure at the end that loses all that may be lost.
+/// Runs `what` on the files of a region whose changes are recorded. Returns the first bytes of `log.0000`
+/// after a power failure at the end, which loses everything that can be lost.
 fn after_power_failure(device: &Arc<MemoryDirectory>, what: impl FnOnce(&RegionFiles)) -> Vec<u8> {
     let log = RecordLog::new();
     what(&files_of(&*Recorder::wrap(Arc::clone(device), Arc::clone(&log))));
@@ -142,7 +142,8 @@ fn only_what_is_fenced_survives() {
     assert_eq!(removed, vec![0; 512]);
 }
 
-/// A killed process may have left lines in caches; whoever builds on what it reads flushes first.
+/// A killed process may have left lines in the caches. So the first flush after a restart writes back the
+/// whole file.
 #[test]
 fn the_first_flush_after_a_restart_writes_everything_back() {
     let device = MemoryDirectory::new();

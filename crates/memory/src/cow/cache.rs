@@ -5,7 +5,7 @@
 //! 1. A dirty page has a frame until the end of the batch. The file does not have its new content yet.
 //! 2. A page that is not dirty may lose its frame at any call that needs a frame for another page.
 //!
-//! What it does not know: the file.
+//! This module does not know the file.
 
 use std::collections::BTreeSet;
 

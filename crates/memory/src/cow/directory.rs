@@ -3,7 +3,7 @@
 //! Invariants
 //! 1. The current directory is never changed. The master record changes when the other directory is durable.
 //!
-//! What it does not know: nodes, bitmaps.
+//! This module does not know nodes or bitmaps.
 
 use varve_device::LINE_BYTES;
 

@@ -16,7 +16,7 @@
 //!
 //! There is no log. A start reads the master record, a directory and its bitmap, and has nothing to undo.
 //!
-//! What it does not know: the other engines. `nvm_cow` has the same tree and the same directories.
+//! This module does not know the other engines. `nvm_cow` has the same tree and the same directories.
 
 mod cache;
 mod directory;

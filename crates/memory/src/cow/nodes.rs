@@ -6,7 +6,7 @@
 //! 2. If the cache has no frame for a node (all are dirty, and the region has no room for another one), the
 //!    node is read directly from the file. So a full region does not make reads fail.
 //!
-//! What it does not know: the format of nodes.
+//! This module does not know the format of nodes.
 
 use std::ops::Range;
 
@@ -27,12 +27,12 @@ pub struct FileNodes {
     pub(super) space: Space,
     pub(super) file: PageFile,
     pub(super) map: PageMap,
-    /// Reads change the cache too, because they give frames to pages.
+    /// The page cache. Reads change it, too, because they give frames to pages.
     pub(super) cache: Mutex<PageCache>,
     pub(super) directory: Directory,
     /// The tuple that is being made or changed.
     pub(super) tuple: Vec<u8>,
-    /// The leaf whose path is moved next when the file shrinks. `None`: the first one.
+    /// The leaf whose path is moved next when the file shrinks. `None` means the first leaf.
     pub(super) next_leaf: Option<NextLeaf>,
 }
 
@@ -43,7 +43,7 @@ pub(super) struct NextLeaf {
     pub(super) key: Vec<u8>,
 }
 
-/// Where the bytes of a node are.
+/// The place of the bytes of a node.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum NodeLocation {
     /// In a frame.
@@ -188,7 +188,7 @@ impl NodeStore for FileNodes {
         Ok(())
     }
 
-    /// Fails always: rows are in the trees, so a change of a row is recorded as a change of its entries.
+    /// Always fails, because rows are in the trees: a change of a row is recorded as a change of its entries.
     fn change_row(&mut self, _value: &[u8], _at: usize, _bytes: &[u8]) -> StoreResult<()> {
         Err(StoreError::Damaged { what: "a change of a row outside its tree", at: Pointer::NONE })
     }

@@ -1,4 +1,4 @@
-//! The file: pages of 4096 bytes.
+//! The file. It consists of pages of 4096 bytes.
 //!
 //! | page | what it holds |
 //! |---:|---|
@@ -12,13 +12,13 @@
 //! The master record is the number of the last batch. If this number is even, directory 0 is the current one,
 //! else directory 1.
 //!
-//! What it does not know: which pages are allocated, caches.
+//! This module does not know which pages are allocated, or caches.
 
 use crate::files::{FileHandle, FileResult, Files};
 
 /// The number of bytes of a page, and of a node.
 pub(super) const PAGE_BYTES: usize = 4096;
-/// The number of pages of a group: one page of a bitmap has a bit for each.
+/// The number of pages of a group. One page of a bitmap has a bit for each page of a group.
 pub(super) const GROUP_PAGES: u64 = 8 * PAGE_BYTES as u64;
 /// The number of pages of a new file.
 pub(super) const FIRST_PAGES: u64 = 3 + 2 * DIRECTORY_PAGES;
@@ -61,7 +61,7 @@ impl PageFile {
         Ok(PageFile { files, handle, reserved })
     }
 
-    /// Pages of the file.
+    /// Returns the number of pages of the file.
     pub(super) fn page_count(&self) -> FileResult<u64> {
         Ok(self.files.len_bytes(self.handle)? / PAGE_BYTES as u64)
     }

@@ -6,7 +6,7 @@
 //! 2. A file without pages is a new one. A crash leaves all of its first pages or none, because the length of
 //!    a file grows only after all bytes before it are durable.
 //!
-//! What it does not know: nodes, rows.
+//! This module does not know nodes or rows.
 
 use super::directory::Directory;
 use super::pages::{FIRST_PAGES, MAGIC, PAGE_BYTES, PageFile, Side};
@@ -25,7 +25,7 @@ pub(super) struct Opened {
     pub(super) map: PageMap,
 }
 
-/// Opens the file; makes it if there is none.
+/// Opens the file. If there is none, makes it.
 pub(super) fn open(mut files: Files) -> StoreResult<Opened> {
     let is_there = files.names().iter().any(|name| **name == *NAME);
     let handle = if is_there { files.open_file(NAME)? } else { files.create(NAME)? };

@@ -12,7 +12,7 @@
 //! the position among the pieces of the tuple (4 bytes), both big endian. All pieces of a tuple but the last
 //! one have the same length: two of them fill a node.
 //!
-//! What it does not know: trees.
+//! This module does not know trees.
 
 use std::ops::Range;
 
@@ -29,7 +29,7 @@ const IN_PIECES: u8 = 1;
 pub(super) const INLINE_AT: usize = 1;
 const PIECE_KEY_BYTES: usize = 12;
 
-/// Bytes of each piece of a tuple but the last one.
+/// Returns the number of bytes of each piece of a tuple but the last one.
 pub(super) fn piece_bytes() -> usize {
     value_bytes_max(PAGE_BYTES, PIECE_KEY_BYTES)
 }
@@ -136,7 +136,7 @@ impl TupleParts {
         if parts.row_at > tuple.len() { Err(damaged()) } else { Ok(parts) }
     }
 
-    /// Returns the key of a secondary index; index 1 is the first one.
+    /// Returns the key of a secondary index. Index 1 is the first secondary index.
     pub(super) fn key<'t>(&self, tuple: &'t [u8], index: usize) -> &'t [u8] {
         let range = index.checked_sub(1).and_then(|number| self.keys.get(number));
         range.and_then(|range| tuple.get(range.clone())).unwrap_or_default()

@@ -10,15 +10,15 @@
 //!    place of a node.
 //! 2. If the region is full, no more nodes are moved. That is no error.
 //!
-//! What it does not know: rows.
+//! This module does not know rows.
 
 use super::nodes::{FileNodes, NextLeaf};
 use crate::cow_tree::{CowMedium, Trees};
 use crate::store_error::{StoreError, StoreResult};
 
-/// Leaves that are visited for each page that a batch has freed.
+/// The number of leaves that are visited for each page that a batch has freed.
 const LEAVES_OF_FREED_PAGE: u64 = 4;
-/// Leaves whose paths are moved in one batch. Each takes frames of the page cache.
+/// The number of leaves whose paths are moved in one batch. Each of them takes frames of the page cache.
 const LEAVES_AT_ONCE: u64 = 64;
 
 /// Moves nodes if the file is sparse, and cuts the file. No batch is open.

@@ -11,7 +11,7 @@
 //! 3. Pages are cut off only between two batches, when no directory needs them: the master record has
 //!    flipped durably, so the old directory is not needed either.
 //!
-//! What it does not know: what pages hold.
+//! This module does not know what pages hold.
 
 use super::pages::{FIRST_PAGES, GROUP_PAGES, PAGE_BYTES, PageFile, Side};
 use crate::layout::get_u64;

@@ -7,7 +7,7 @@
 //! 2. The pieces of a row are entries of a tree. So a rollback restores them in the same way as entries of an
 //!    index.
 //!
-//! What it does not know: transactions, the format of nodes and directories.
+//! This module does not know transactions, or the format of nodes and directories.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ pub struct CowSettings {
     pub files: FileCosts,
     /// A commit ends the batch when the batch has this many transactions.
     pub batch_transactions: usize,
-    /// The size of the page cache, in bytes. The cache grows beyond that while the open transaction has
+    /// The size of the page cache, in bytes. The cache grows beyond this size while the open transaction has
     /// changed more nodes than fit in it.
     pub cache_bytes: usize,
 }
@@ -188,7 +188,8 @@ impl CowMedium for FileNodes {
         shrink::shrink(trees)
     }
 
-    /// Dirty pages keep their frames until the batch ends. So a batch with many dirty pages should end.
+    /// Returns whether the batch has many dirty pages. Such a batch should end, because dirty pages keep
+    /// their frames until then.
     fn is_crowded(&mut self) -> bool {
         self.cache.get_mut().is_crowded()
     }
@@ -233,7 +234,7 @@ impl CowMedium for FileNodes {
         done
     }
 
-    /// Does nothing: no tree has the row value, and the rollback of the change removes the pieces.
+    /// Does nothing, because no tree has the row value, and the rollback of the change removes the pieces.
     fn give_up_row(_trees: &mut Trees<FileNodes>, _table: TableNo, _value: &[u8]) -> StoreResult<()> {
         Ok(())
     }

@@ -7,7 +7,7 @@
 //! 1. The end of a batch and the removal of a row cannot fail for lack of room: the calls that make nodes and
 //!    rows have reserved this room.
 //!
-//! What it does not know: transactions, secondary indexes.
+//! This module does not know transactions or secondary indexes.
 
 use super::nodes::{NodeStore, RowPatch, StoredRow};
 use super::roots::Roots;

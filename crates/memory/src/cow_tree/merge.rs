@@ -1,4 +1,4 @@
-//! Nodes with few entries: they are merged with a neighbour, or freed.
+//! Merges nodes with few entries with a neighbour, or frees them.
 //!
 //! A node that is less than a third full takes the entries of a neighbour below the same parent, if a quarter
 //! of the node then stays free. The parent loses an entry, and may be merged, too. A node without entries is
@@ -11,7 +11,7 @@
 //! 2. A merge changes dirty nodes only, and makes no node. If the region has no room to record a freed node,
 //!    the merge is left out, and the tree stays whole.
 //!
-//! What it does not know: why a node has few entries.
+//! This module does not know why a node has few entries.
 
 use super::node::{NewEntry, Node, NodeCopy};
 use super::nodes::{NodeId, NodeStore};
@@ -31,7 +31,7 @@ struct Neighbours {
     parent: NodeId,
     /// The entry of the left node in the parent.
     left_entry: usize,
-    /// The node that stays; it is dirty.
+    /// The node that stays. It is dirty.
     kept: NodeId,
     /// The node that is freed.
     gone: NodeId,

@@ -19,7 +19,7 @@
 //! | `medium` | what an engine does for the store: rows, batches |
 //! | `store` | the store: rows with their indexes, transactions, batches |
 //!
-//! What it does not know: where nodes and rows are, how a batch becomes durable.
+//! This module does not know where nodes and rows are, or how a batch becomes durable.
 
 mod medium;
 mod merge;

@@ -12,13 +12,13 @@
 //!
 //! A new entry is stored below the others, so that few bytes are moved. In a leaf the value belongs to the
 //! index. In an inner node it is the number of a child (8 bytes), whose keys are not smaller than the entry's
-//! key. The first entry of an inner node is for all smaller keys, too: its own key does not count.
+//! key. The first entry of an inner node is for all smaller keys, too, because its own key is ignored.
 //!
 //! Invariants
 //! 1. An entry takes at most half of the room of a node. So a node with one entry has room for another one.
 //! 2. An inner node has at least one entry.
 //!
-//! What it does not know: its parent, what values mean.
+//! This module does not know the parent of a node, or what values mean.
 
 use std::cmp::Ordering;
 
@@ -33,12 +33,13 @@ const ENTRY_BYTES: usize = SLOT_BYTES + LENGTHS_BYTES;
 /// Keys are compared in pieces of this many bytes.
 const PIECE_BYTES: usize = 64;
 
-/// Bytes of the longest value under a key, in nodes of this many bytes.
+/// Returns the number of bytes of the longest value under a key, in nodes of this many bytes.
 pub(crate) fn value_bytes_max(node_bytes: usize, key_bytes: usize) -> usize {
     ((node_bytes - HEAD_BYTES) / 2).saturating_sub(ENTRY_BYTES + key_bytes)
 }
 
-/// Bytes of the longest key, in nodes of this many bytes. An entry of a secondary index has two keys.
+/// Returns the number of bytes of the longest key, in nodes of this many bytes. An entry of a secondary index
+/// has two keys.
 pub(crate) fn key_bytes_max(node_bytes: usize) -> usize {
     value_bytes_max(node_bytes, 0) / 2
 }
@@ -48,7 +49,7 @@ pub(super) fn entry_bytes(key_bytes: usize, value_bytes: usize) -> usize {
     ENTRY_BYTES + key_bytes + value_bytes
 }
 
-/// The head of a node, and where its bytes are.
+/// The head of a node, and the place of its bytes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Node<P> {
     pub(super) id: NodeId,
@@ -60,7 +61,7 @@ pub(super) struct Node<P> {
     node_bytes: usize,
 }
 
-/// Where an entry is in its node.
+/// The place of an entry in its node.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Entry {
     at: usize,
@@ -78,12 +79,12 @@ impl Entry {
     }
 }
 
-/// Where the search for a key ends in a node.
+/// The place where the search for a key ends in a node.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Position {
     /// The first entry whose key is not smaller than the search key.
     pub(super) entry: usize,
-    /// Whether this entry has the search key.
+    /// Whether the entry at this position has the search key.
     pub(super) is_there: bool,
 }
 
@@ -153,12 +154,12 @@ impl<P: Copy> Node<P> {
         HEAD_BYTES + SLOT_BYTES * self.count
     }
 
-    /// Bytes for new entries, including the bytes of removed entries.
+    /// Returns the number of bytes for new entries, including the bytes of removed entries.
     pub(super) fn room(&self) -> usize {
         self.lowest - self.slots_end() + self.removed
     }
 
-    /// Bytes that the entries take, with their slots.
+    /// Returns the number of bytes that the entries take, with their slots.
     pub(super) fn used(&self) -> usize {
         self.node_bytes - HEAD_BYTES - self.room()
     }

@@ -5,7 +5,7 @@
 //! 2. Freeing a node needs no room: [`NodeStore::new_node`] has reserved the room that is needed to free one
 //!    more node.
 //!
-//! What it does not know: the format of nodes.
+//! This module does not know the format of nodes.
 
 use std::ops::Range;
 
@@ -18,7 +18,7 @@ use crate::store_error::StoreResult;
 pub(crate) struct NodeId(pub(crate) u64);
 
 impl NodeId {
-    /// No node: the root of an empty tree.
+    /// The id that means no node. An empty tree has it as its root.
     pub(crate) const NONE: NodeId = NodeId(0);
 
     pub(crate) fn is_none(self) -> bool {
@@ -34,7 +34,7 @@ impl NodeId {
 /// A tree of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TreeNo {
-    /// An index of a table; index 0 is the primary one.
+    /// An index of a table. Index 0 is the primary one.
     Index { table: TableNo, index: usize },
     /// The pieces of a table's long rows (`cow`).
     Pieces { table: TableNo },
@@ -53,18 +53,18 @@ pub(crate) struct StoredRow<'r> {
 /// Bytes of a row that are to be changed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RowPatch<'p> {
-    /// Where these bytes begin in the row.
+    /// The byte of the row at which these bytes begin.
     pub(crate) at: usize,
     pub(crate) bytes: &'p [u8],
 }
 
 /// The nodes of a store.
 pub(crate) trait NodeStore {
-    /// Where the bytes of a node are. For a dirty node the place is valid until the end of the batch. For
+    /// The place of the bytes of a node. For a dirty node, it is valid until the end of the batch. For
     /// another node it is valid until the next call of [`NodeStore::locate`] or [`NodeStore::new_node`].
     type Place: Copy;
 
-    /// Bytes of a node.
+    /// Returns the number of bytes of a node.
     fn node_bytes(&self) -> usize;
 
     /// Returns the place of a node. Errors: this id is not the id of a node.

@@ -8,14 +8,14 @@
 //! | 0 | 8 | bits 0..16 owner, 16..24 number of indexes, 24 set, 25 set if it is dropped, 26..64 *pieces* |
 //! | 8 | 8 each | 7 roots of indexes |
 //!
-//! *Pieces* is the root of the tree with the pieces of long rows (`cow`). A root is the number of a node; 0 =
-//! the tree is empty.
+//! *Pieces* is the root of the tree with the pieces of long rows (`cow`). A root is the number of a node, or
+//! 0 if the tree is empty.
 //!
 //! Invariants
 //! 1. The dirty directory lacks the changes of the open batch and of the batch before. So the end of a batch
 //!    writes the lines that either of them has changed.
 //!
-//! What it does not know: where directories are.
+//! This module does not know where directories are.
 
 use varve_device::LINE_BYTES;
 
@@ -111,7 +111,7 @@ impl Roots {
 
     /// Adds a table with empty indexes. `is_taken` says whether its owner has chunks.
     ///
-    /// Errors: there are too many tables or indexes; the owner is taken.
+    /// Errors: there are too many tables or indexes, or the owner is taken.
     pub(crate) fn add(&mut self, owner: Owner, count: usize, is_taken: bool) -> StoreResult<TableNo> {
         let number = self.tables.iter().position(Option::is_none).unwrap_or(self.tables.len());
         if number >= TABLES_MAX || !(1..=INDEXES_MAX).contains(&count) {
@@ -133,7 +133,7 @@ impl Roots {
         Ok(())
     }
 
-    /// Tables that are marked as dropped.
+    /// Returns the tables that are marked as dropped.
     pub(crate) fn dropped(&self) -> Vec<StoreTable> {
         self.listed(true).collect()
     }
@@ -260,7 +260,7 @@ impl Directories {
         Ok(())
     }
 
-    /// Exchanges the two directories: the dirty one is the current one from now on.
+    /// Exchanges the two directories. From now on, the dirty one is the current one.
     pub(crate) fn flip(&mut self) {
         std::mem::swap(&mut self.current, &mut self.dirty);
     }

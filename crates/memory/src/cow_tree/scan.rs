@@ -1,10 +1,10 @@
-//! Ranges of keys.
+//! Scans ranges of keys.
 //!
 //! Invariants
 //! 1. After each call of `on_entry` the node is located again. The call may read other nodes, and then the
 //!    place of this node is not valid any more.
 //!
-//! What it does not know: what values mean.
+//! This module does not know what values mean.
 
 use std::ops::{Bound, ControlFlow};
 

@@ -4,7 +4,7 @@
 //! 1. A split adds and removes no entry of a leaf. The parent gets room before its child is split. So a split
 //!    that is refused leaves a whole tree.
 //!
-//! What it does not know: why a node is full.
+//! This module does not know why a node is full.
 
 use super::node::{NewEntry, Node, NodeCopy, entry_bytes};
 use super::nodes::{NodeId, NodeStore};

@@ -6,7 +6,7 @@
 //! 2. A change that is refused takes back the entries that it has made.
 //! 3. A batch has whole transactions only.
 //!
-//! What it does not know: where nodes and rows are, how a batch becomes durable (`medium.rs`).
+//! This module does not know where nodes and rows are, or how a batch becomes durable (`medium.rs`).
 
 use std::ops::ControlFlow;
 
@@ -72,7 +72,7 @@ impl<M: CowMedium> CowStore<M> {
         change(&mut self.trees).or_else(|error| self.trees.rollback_to(before).and(Err(error)))
     }
 
-    /// Calls `run` with the row value of a primary key; `false`: there is no such row.
+    /// Calls `run` with the row value of a primary key. Returns `false` if there is no such row.
     fn with_row(
         &mut self,
         table: TableNo,
@@ -167,7 +167,7 @@ impl<M: CowMedium> CowStore<M> {
         done
     }
 
-    /// Ends the batch: its transactions are durable.
+    /// Ends the batch, and so makes its transactions durable.
     fn end_batch(&mut self) -> StoreResult<()> {
         self.trees.check_whole()?;
         self.trees.or_broken(|trees| trees.nodes.end_batch(&mut trees.roots))?;
@@ -175,8 +175,8 @@ impl<M: CowMedium> CowStore<M> {
         Ok(())
     }
 
-    /// Called after a batch became durable, so an error here is none of the batch. The error stops the store,
-    /// and the next change reports that.
+    /// Does the work after a batch became durable. An error in this work is no error of the batch. It stops
+    /// the store, and the next change reports this.
     fn ended(&mut self) {
         self.pending = 0;
         let _stopped = self.trees.or_broken(M::shrink);

@@ -1,4 +1,4 @@
-//! One tree: the path from its root to a leaf, and its entries.
+//! One tree: paths from its root to a leaf, and changes of its entries.
 //!
 //! Invariants
 //! 1. The path of a change has dirty nodes only. The copy of a node is linked to its dirty parent at once. So
@@ -6,14 +6,15 @@
 //! 2. Removing an entry frees no node, and moves no other entry. So the bytes of the entry stay free in its
 //!    leaf, and a rollback can put the entry back.
 //!
-//! What it does not know: other trees, transactions.
+//! This module does not know other trees or transactions.
 
 use super::node::{NewEntry, Node, Position, entry_bytes};
 use super::nodes::{NodeId, NodeStore};
 use crate::pointer::Owner;
 use crate::store_error::{StoreError, StoreResult};
 
-/// More levels than any tree has: an inner node has at least two children, except after many deletions.
+/// A number of levels that no tree reaches. An inner node has at least two children, except after many
+/// deletions.
 const LEVELS_MAX: usize = 40;
 
 /// A tree.
@@ -73,16 +74,16 @@ impl Path {
 /// Where a node is cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cut {
-    /// Both parts have about as many bytes.
+    /// Both parts have about the same number of bytes.
     Middle,
-    /// The right part has one entry: the tree grows at its end.
+    /// The right part has one entry, because the tree grows at its end.
     Last,
 }
 
 /// The result of a removal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Removed {
-    /// Nothing: the tree does not have the key.
+    /// Nothing was there, because the tree does not have the key.
     Nothing,
     /// An entry, whose leaf has enough others.
     LeavesEnough,
@@ -98,7 +99,7 @@ pub(super) struct LeafOfKey<P> {
 }
 
 impl Tree {
-    /// Copies the value of a key; `false`: the tree does not have the key.
+    /// Copies the value of a key. Returns `false` if the tree does not have the key.
     pub(super) fn find<N: NodeStore>(&self, nodes: &N, key: &[u8], value: &mut Vec<u8>) -> StoreResult<bool> {
         if self.root.is_none() {
             return Ok(false);
@@ -252,8 +253,8 @@ impl Tree {
         Ok(if leaf.is_sparse() { Removed::LeavesSparse } else { Removed::LeavesEnough })
     }
 
-    /// Gives a key another value, and copies the old value into `before`; `false`: the tree does not have the
-    /// key.
+    /// Gives a key another value, and copies the old value into `before`. Returns `false` if the tree does
+    /// not have the key.
     ///
     /// Errors: the region is full.
     pub(super) fn set<N: NodeStore>(

@@ -6,7 +6,7 @@
 //!    it (`tree.rs`).
 //! 3. A leaf with few entries is merged or freed at the end of the transaction that has taken entries out.
 //!
-//! What it does not know: rows, how a batch becomes durable.
+//! This module does not know rows, or how a batch becomes durable.
 
 use std::ops::{Bound, ControlFlow};
 
@@ -34,8 +34,8 @@ pub(crate) struct Trees<N> {
     /// A buffer for the bytes of a node.
     buf: Vec<u8>,
     merge_buffers: MergeBuffers,
-    /// Whether the end of a batch failed, or a merge of nodes after the end of a transaction. Then no further
-    /// batch may become durable.
+    /// Whether the end of a batch has failed, or a merge of nodes after the end of a transaction. Then no
+    /// further batch may become durable.
     is_broken: bool,
 }
 
@@ -66,7 +66,7 @@ impl<N: NodeStore> Trees<N> {
         done
     }
 
-    /// Copies the value of a key; `false`: the tree does not have the key.
+    /// Copies the value of a key. Returns `false` if the tree does not have the key.
     pub(crate) fn find(&self, tree: TreeNo, key: &[u8], value: &mut Vec<u8>) -> StoreResult<bool> {
         self.roots.tree(tree)?.find(&self.nodes, key, value)
     }
@@ -100,7 +100,7 @@ impl<N: NodeStore> Trees<N> {
         done
     }
 
-    /// Removes an entry; `false`: the tree does not have the key.
+    /// Removes an entry. Returns `false` if the tree does not have the key.
     ///
     /// Errors: the region is full.
     pub(crate) fn remove(&mut self, tree: TreeNo, key: &[u8]) -> StoreResult<bool> {
@@ -124,7 +124,7 @@ impl<N: NodeStore> Trees<N> {
         Ok(removed != Removed::Nothing)
     }
 
-    /// Gives a key another value; `false`: the tree does not have the key.
+    /// Gives a key another value. Returns `false` if the tree does not have the key.
     ///
     /// Errors: the region is full.
     pub(crate) fn set(&mut self, tree: TreeNo, key: &[u8], value: &[u8]) -> StoreResult<bool> {
@@ -246,7 +246,7 @@ impl<N: NodeStore> Trees<N> {
         self.roots.tree(tree).map(|tree| tree.owner)
     }
 
-    /// Ends the transaction; its changes stay in the dirty directory.
+    /// Ends the transaction. Its changes stay in the dirty directory.
     pub(crate) fn commit(&mut self) -> StoreResult<()> {
         let list = std::mem::take(&mut self.undo);
         for change in (0..list.len()).filter_map(|number| list.get(number)) {
@@ -259,7 +259,7 @@ impl<N: NodeStore> Trees<N> {
         self.end()
     }
 
-    /// Ends the transaction; its changes are taken back.
+    /// Ends the transaction, and takes its changes back.
     pub(crate) fn rollback(&mut self) -> StoreResult<()> {
         self.undo_behind(0)?;
         self.end()
@@ -281,7 +281,7 @@ impl<N: NodeStore> Trees<N> {
     }
 
     /// Copies the nodes on the path to the leaf of a key, if `is_moved` accepts one of them. Then sets `key`
-    /// to the first key of the next leaf; `false`: there is none. No transaction is open.
+    /// to the first key of the next leaf. Returns `false` if there is no next leaf. No transaction is open.
     ///
     /// Errors: the region is full. Then a part of the path is copied.
     pub(crate) fn move_path(

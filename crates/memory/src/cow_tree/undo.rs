@@ -1,10 +1,10 @@
-//! Two lists in DRAM: what is needed to undo the changes of the open transaction, and which leaves may have
-//! to be merged when it ends.
+//! Two lists in DRAM. One has what is needed to undo the changes of the open transaction. The other has the
+//! leaves that may have to be merged when the transaction ends.
 //!
 //! Invariants
 //! 1. Changes are undone newest first.
 //!
-//! What it does not know: how they are undone (`trees.rs`).
+//! This module does not know how changes are undone (`trees.rs`).
 
 use super::nodes::TreeNo;
 
@@ -13,13 +13,13 @@ use super::nodes::TreeNo;
 pub(super) enum Kind {
     /// An entry was added.
     Insert,
-    /// An entry was removed; the list has its value.
+    /// An entry was removed. The list has its value.
     Remove,
     /// An entry got another value; the list has the old value.
     Set,
-    /// Bytes of a value were changed, from this byte on; the list has the old bytes.
+    /// Bytes of a value were changed, from this byte on. The list has the old bytes.
     Patch { at: usize },
-    /// Bytes of the row that the value leads to were changed in place, from this byte on; the list has the
+    /// Bytes of the row that the value leads to were changed in place, from this byte on. The list has the
     /// old bytes.
     Row { at: usize },
 }
@@ -87,7 +87,7 @@ impl UndoList {
 /// The leaves that may be sparse. Each is named by its tree and by a key that belongs to it.
 #[derive(Default)]
 pub(super) struct SparseLeaves {
-    /// For each leaf its tree, and where its key begins in `keys`.
+    /// For each leaf, its tree, and the position in `keys` at which its key begins.
     noted: Vec<SparseLeaf>,
     keys: Vec<u8>,
 }

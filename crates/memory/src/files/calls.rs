@@ -5,7 +5,7 @@
 //! figure 1). Here the files are code of the same process, without the kernel. So the time of a system call
 //! is a parameter.
 //!
-//! What it does not know: what the calls do.
+//! This module does not know what the calls do.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -15,9 +15,9 @@ use super::error::{FileError, FileResult};
 /// The time that a call on files takes in addition to its work.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FileCosts {
-    /// Time that each call waits in a loop without sleeping. Zero: calls do not wait.
+    /// The time that each call waits in a loop without sleeping. If it is zero, calls do not wait.
     pub system_call: Duration,
-    /// The number of the call that fails, for tests: the first call has number 1. Zero: no call fails.
+    /// The number of the call that fails, for tests. The first call has number 1. With 0, no call fails.
     pub failing_call: u64,
 }
 
@@ -80,7 +80,7 @@ pub(super) struct Calls {
     fsyncs: AtomicU64,
     resizes: AtomicU64,
     names: AtomicU64,
-    /// All calls, counted only if one of them should fail.
+    /// The number of all calls. They are counted only if one of them should fail.
     all: AtomicU64,
 }
 
@@ -100,7 +100,7 @@ impl Calls {
         }
     }
 
-    /// Counts a call, and waits. Errors: the call was to fail.
+    /// Counts a call, and waits. Errors: the call is the one that should fail.
     pub(super) fn enter(&self, call: Call) -> FileResult<()> {
         let counter = match call {
             Call::Read { len_bytes } => {

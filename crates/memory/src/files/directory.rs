@@ -12,7 +12,7 @@
 //!    its new one, and no chunk is lost.
 //! 2. The name of an entry is durable before its seal.
 //!
-//! What it does not know: blocks, lengths.
+//! This module does not know blocks or lengths.
 
 use std::collections::BTreeMap;
 

@@ -3,7 +3,7 @@
 //! Invariants
 //! 1. Every line that was stored since the last `fsync` is in one of the ranges.
 //!
-//! What it does not know: which block a line is in.
+//! This module does not know which block a line is in.
 
 use std::ops::Range;
 

@@ -3,7 +3,7 @@
 //! Invariants
 //! 1. A call that returns an error has changed nothing that a reader sees.
 //!
-//! What it does not know: what the caller keeps in the file.
+//! This module does not know what the caller keeps in the file.
 
 use crate::error::MemoryError;
 use crate::pointer::Pointer;
@@ -46,7 +46,7 @@ pub enum FileError {
         /// The number of entries of the directory.
         most: usize,
     },
-    /// A read that reaches beyond the end of the file, or a write or cut that begins beyond it.
+    /// A read reaches beyond the end of the file, or a write or cut begins beyond it.
     #[error("bytes {at}..+{len_bytes} are not within a file of {file_bytes}")]
     Range {
         /// Where the range begins.
@@ -56,7 +56,7 @@ pub enum FileError {
         /// The length of the file.
         file_bytes: u64,
     },
-    /// A call failed as a system call can fail ([`super::FileCosts::failing_call`]).
+    /// A test has made this call fail ([`super::FileCosts::failing_call`]).
     #[error("{what} failed on a file in persistent memory. Restart the server. It keeps what was committed")]
     Failed {
         /// The call.

@@ -5,7 +5,7 @@
 //!    before it are durable.
 //! 2. The blocks have room for at least the length of the file.
 //!
-//! What it does not know: its name.
+//! This module does not know the name of the file.
 
 use super::dirty::DirtyLines;
 use super::error::{FileError, FileResult};

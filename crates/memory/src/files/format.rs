@@ -31,7 +31,7 @@
 //! A *block* is a chunk of 16384 bytes of the file. Blocks after the end of the file are kept for later
 //! writes.
 //!
-//! What it does not know: the order in which these words are stored.
+//! This module does not know the order in which these words are stored.
 
 use varve_device::LINE_BYTES;
 
@@ -51,9 +51,9 @@ pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"VNVMFIL1");
 pub(super) const MAP_BYTES: usize = 4096;
 /// The number of blocks that a map lists.
 pub(super) const MAP_BLOCKS: usize = (MAP_BYTES - LINE_BYTES as usize) / 8;
-/// Where the length of the file is in its first map.
+/// The offset of the length of the file in its first map.
 pub(super) const LENGTH_AT: u64 = 0;
-/// Where the pointer to the next map is in a map.
+/// The offset of the pointer to the next map in a map.
 pub(super) const NEXT_AT: u64 = 8;
 
 /// Returns where an entry begins in the directory.
@@ -61,7 +61,7 @@ pub(super) fn entry_at(entry: usize) -> u64 {
     ((entry + 1) * ENTRY_BYTES) as u64
 }
 
-/// Returns where the pointer to a block is in the map that lists it.
+/// Returns the offset of the pointer to a block in the map that lists the block.
 pub(super) fn block_at(number_in_map: usize) -> u64 {
     LINE_BYTES + 8 * number_in_map as u64
 }

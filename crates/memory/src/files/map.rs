@@ -5,7 +5,7 @@
 //! 2. Blocks are listed without gaps. A map is added when the maps before it are full.
 //! 3. A refused change leaves the blocks as they were.
 //!
-//! What it does not know: the length of the file.
+//! This module does not know the length of the file.
 
 use varve_device::WORD_BYTES;
 
@@ -86,7 +86,7 @@ impl BlockMap {
         self.maps.first().copied().unwrap_or_default()
     }
 
-    /// Bytes that fit in the blocks.
+    /// Returns the number of bytes that fit in the blocks.
     pub(super) fn capacity_bytes(&self) -> u64 {
         self.blocks.len() as u64 * BLOCK_BYTES
     }

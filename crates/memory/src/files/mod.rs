@@ -17,7 +17,7 @@
 //! only in an `fsync`, after the bytes are durable. So a crash leaves an appended range as a whole or not at
 //! all, and never bytes of a chunk's earlier owner.
 //!
-//! What it does not know: the content of files.
+//! This module does not know the content of files.
 
 mod calls;
 mod directory;

@@ -5,7 +5,7 @@
 //!    number that no other handle gets.
 //! 2. Removed files have no chunks between two calls.
 //!
-//! What it does not know: the format (`format.rs`).
+//! This module does not know the format (`format.rs`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -68,7 +68,7 @@ impl Files {
 
     /// Makes an empty file, durably.
     ///
-    /// Errors: the name is taken, empty or too long; there are too many files; the region is full.
+    /// Errors: the name is taken, empty or too long, there are too many files, or the region is full.
     pub fn create(&mut self, name: &str) -> FileResult<FileHandle> {
         self.calls.enter(Call::Name)?;
         let first = map::new_map(&self.space)?;
@@ -117,7 +117,7 @@ impl Files {
     /// name leads to one of the two files. Only an earlier `fsync` makes the bytes of the file durable.
     /// Handles of the file stay valid.
     ///
-    /// Errors: there is no such file; the name is empty or too long.
+    /// Errors: there is no such file, or the name is empty or too long.
     pub fn rename(&mut self, from: &str, to: &str) -> FileResult<()> {
         self.calls.enter(Call::Name)?;
         if from == to {
@@ -173,15 +173,15 @@ impl Files {
     /// Writes bytes into a file from its byte `at` on. The bytes may reach beyond its end. They are durable
     /// after the next [`Files::fsync`] of the file. Until then a crash may lose any of their cache lines.
     ///
-    /// Errors: the range begins beyond the end; the region is full. Then nothing is written.
+    /// Errors: the range begins beyond the end, or the region is full. Then nothing is written.
     pub fn write_at(&mut self, handle: FileHandle, at: u64, bytes: &[u8]) -> FileResult<()> {
         self.calls.enter(Call::Write { len_bytes: bytes.len() })?;
         let opened = self.open.get_mut(&handle).ok_or(FileError::Stale)?;
         opened.file.write_at(&self.space, at, bytes)
     }
 
-    /// Writes bytes after the end of a file, and returns where they begin. They become durable as in
-    /// [`Files::write_at`].
+    /// Writes bytes after the end of a file, and returns the position at which they begin. They become
+    /// durable as in [`Files::write_at`].
     ///
     /// Errors: the region is full. Then nothing is written.
     pub fn append(&mut self, handle: FileHandle, bytes: &[u8]) -> FileResult<u64> {

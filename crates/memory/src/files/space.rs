@@ -4,7 +4,7 @@
 //! 1. Bytes are read and stored only within chunks that the allocator knows. So a damaged pointer leads to an
 //!    error, not to bytes of other data.
 //!
-//! What it does not know: what chunks hold.
+//! This module does not know what chunks hold.
 
 use std::sync::Arc;
 
@@ -72,7 +72,7 @@ impl FileSpace {
         self.region.load_word(word.offset())
     }
 
-    /// Stores a word durably: one fence.
+    /// Stores a word durably, with one fence.
     pub(super) fn store_durably(&self, word: Word, value: u64) {
         intent::store_back(&*self.region, word.offset(), value);
         self.region.fence();

@@ -1,4 +1,4 @@
-//! Checkpoints: a checkpoint has all rows in one compressed file, so that the log before it can be removed.
+//! Checkpoints. A checkpoint has all rows in one compressed file, so that the log before it can be removed.
 //!
 //! | at | size | field |
 //! |---:|---:|---|
@@ -6,9 +6,9 @@
 //! | 8 | 8 | number of the log file that is replayed after the checkpoint |
 //! | 16 | | blocks |
 //!
-//! A block is the number of its bytes when unpacked (4 bytes), the number of its bytes in the file (4), their
-//! crc32c (4), and the bytes, which LZ4 has packed. Unpacked they are records (`record.rs`): the tables, and
-//! an insert for each row.
+//! A block has four parts: the number of its bytes when unpacked (4 bytes), the number of its bytes in the
+//! file (4), their crc32c (4), and the bytes, which LZ4 has packed. The unpacked bytes are records
+//! (`record.rs`): the tables, and an insert for each row.
 //!
 //! The order of steps
 //! 1. The next log file is made.
@@ -18,10 +18,10 @@
 //!
 //! Invariants
 //! 1. The file named `checkpoint` and the log file that it names are whole.
-//! 2. A file is removed at a start only if the log file that the checkpoint names is there. Otherwise the
+//! 2. A file is removed at a start only if the log file that the checkpoint names exists. Otherwise the
 //!    number is damaged, and the file that would be removed may be the log.
 //!
-//! What it does not know: how records are applied (`recovery.rs`).
+//! This module does not know how records are applied (`recovery.rs`).
 
 use std::ops::ControlFlow;
 
@@ -56,8 +56,8 @@ fn damaged(what: &'static str) -> StoreError {
     StoreError::Damaged { what, at: Pointer::NONE }
 }
 
-/// Reads the checkpoint, and removes unfinished files of before a crash. If there is no checkpoint yet, the
-/// log with number 0 has all changes.
+/// Reads the checkpoint, and removes files that a crash has left unfinished. If there is no checkpoint yet,
+/// the log with number 0 has all changes.
 pub(super) fn read(files: &mut Files) -> StoreResult<Checkpoint> {
     let names = files.names();
     let mut found = Checkpoint { log: 0, records: Vec::new() };

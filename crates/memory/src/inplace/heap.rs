@@ -4,7 +4,7 @@
 //! 1. A change that is refused has changed nothing that a reader sees.
 //! 2. To undo a change, no new room in the region is needed: no node is freed before the transaction ends.
 //!
-//! What it does not know: transactions, the log.
+//! This module does not know transactions or the log.
 
 use std::sync::Arc;
 
@@ -85,7 +85,7 @@ impl Heap {
 
     /// Returns the number that a new table gets.
     ///
-    /// Errors: there are too many tables or indexes; the owner has chunks already.
+    /// Errors: there are too many tables or indexes, or the owner has chunks already.
     pub(super) fn next_table(&self, owner: Owner, indexes: usize) -> StoreResult<TableNo> {
         let number = self.tables.iter().position(Option::is_none).unwrap_or(self.tables.len());
         if number >= TABLES_MAX || !(1..=INDEXES_MAX).contains(&indexes) {
@@ -188,7 +188,7 @@ impl Heap {
         Ok(())
     }
 
-    /// Adds a row. Errors: an index has one of the keys already; the region is full.
+    /// Adds a row. Errors: an index has one of the keys already, or the region is full.
     pub(super) fn insert(&mut self, table: TableNo, keys: &[&[u8]], row: &[u8]) -> StoreResult<Pointer> {
         self.check_duplicates(table, keys, Pointer::NONE)?;
         let tuple = self.new_tuple(table, keys, row)?;
@@ -201,7 +201,7 @@ impl Heap {
         }
     }
 
-    /// Replaces the tuple `old` by a new one in all indexes. `old` stays allocated. Errors: as
+    /// Replaces the tuple `old` by a new one in all indexes. `old` stays allocated. Errors: the same as of
     /// [`Heap::insert`].
     pub(super) fn replace(
         &mut self,
@@ -273,7 +273,7 @@ impl Heap {
         self.space.store(tuple, (head.head_bytes + at) as u64, bytes)
     }
 
-    /// Takes a tuple out of all indexes; it stays allocated.
+    /// Takes a tuple out of all indexes. The tuple stays allocated.
     pub(super) fn remove(&mut self, table: TableNo, tuple: Pointer) -> StoreResult<()> {
         for (index, key) in self.keys(table, tuple)?.iter().enumerate() {
             self.remove_entry(table, index, key, tuple)?;

@@ -15,7 +15,7 @@
 //!
 //! Only records of committed transactions are written into the file, so a start has nothing to undo.
 //!
-//! What it does not know: the other engines.
+//! This module does not know the other engines.
 
 mod checkpoint;
 mod heap;

@@ -14,7 +14,7 @@
 //! Invariants
 //! 1. A node is copied and written as a whole. Nodes are not written back, so a crash loses all of them.
 //!
-//! What it does not know: its parent, splits.
+//! This module does not know the parent of a node, or splits.
 
 use std::cmp::Ordering;
 use std::ops::Range;

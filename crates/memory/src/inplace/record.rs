@@ -19,7 +19,7 @@
 //! | 6 commit | none; the table is 0 |
 //! | 7 drop table | none |
 //!
-//! What it does not know: where records are kept.
+//! This module does not know where records are kept.
 
 use crate::store::TableNo;
 
@@ -127,7 +127,7 @@ impl<'r> Record<'r> {
         HEAD_BYTES + 32 + keys.iter().map(|key| 4 + key.len()).sum::<usize>() + parts_bytes
     }
 
-    /// Reads the record at the start of a buffer; `None` if it is damaged.
+    /// Reads the record at the start of a buffer. Returns `None` if it is damaged.
     pub(super) fn decode(bytes: &'r [u8]) -> Option<Decoded<'r>> {
         let mut head = Fields(bytes);
         let (len_bytes, checksum) = (head.number()?, head.number()?);

@@ -10,7 +10,7 @@
 //! 2. A start has room if the store had room before, except if rows are longer than a segment. Such rows need
 //!    free segments that are side by side.
 //!
-//! What it does not know: the format of records and checkpoints.
+//! This module does not know the format of records and checkpoints.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;

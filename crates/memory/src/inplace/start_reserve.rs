@@ -8,7 +8,7 @@
 //! Invariants
 //! 1. No change of a transaction takes this segment.
 //!
-//! What it does not know: how much a start will need.
+//! This module does not know how much a start will need.
 
 use crate::error::MemoryError;
 use crate::pointer::{Owner, Pointer};

@@ -6,7 +6,7 @@
 //! 2. A tuple that the transaction removed stays until its commit is durable. A rollback may put it back. And
 //!    after a crash, a start must have room for it.
 //!
-//! What it does not know: the format of records.
+//! This module does not know the format of records.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -46,7 +46,7 @@ impl Default for InplaceSettings {
 #[derive(Debug, Clone, Copy)]
 enum Kind {
     Insert,
-    /// The row got a new tuple. This one was replaced.
+    /// The row got a new tuple. The pointer leads to the tuple that was replaced.
     Replace(Pointer),
     /// Bytes were changed. The old bytes are in the record.
     Patch,
@@ -59,7 +59,7 @@ struct Change {
     kind: Kind,
     table: TableNo,
     tuple: Pointer,
-    /// Where the record of the change begins in the log's buffer.
+    /// The position in the log's buffer at which the record of the change begins.
     record_at: usize,
 }
 
@@ -72,7 +72,7 @@ pub struct Inplace {
     settings: InplaceSettings,
     changes: Vec<Change>,
     numbers: ChangeNumbers,
-    /// Tuples that were removed by transactions whose commits are not durable yet.
+    /// The tuples that were removed by transactions whose commits are not durable yet.
     removed: Vec<Pointer>,
     /// The row before a change.
     before: Vec<u8>,
@@ -116,7 +116,7 @@ impl Inplace {
 
     /// Writes a checkpoint, so that the next start replays no log. No transaction may be open.
     ///
-    /// Errors: a transaction is open; the region is full.
+    /// Errors: a transaction is open, or the region is full.
     pub fn checkpoint(&mut self) -> StoreResult<()> {
         if !self.changes.is_empty() {
             return Err(StoreError::InTransaction);

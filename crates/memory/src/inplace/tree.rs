@@ -6,7 +6,7 @@
 //!    without entries are freed after the end of the transaction ([`Tree::remove_if_empty`]).
 //! 3. An inner node has at least one entry.
 //!
-//! What it does not know: rows, the log.
+//! This module does not know rows or the log.
 
 use std::cmp::Ordering;
 use std::ops::{Bound, ControlFlow};

@@ -17,7 +17,7 @@
 //!    valid, and a start removes all files that its manifest does not name.
 //! 2. If there is no room for this work, that is no error. The work is done later.
 //!
-//! What it does not know: transactions, when runs are merged (`lsm/compaction.rs`).
+//! This module does not know transactions, or when runs are merged (`lsm/compaction.rs`).
 
 use super::manifest::{Manifest, run_name};
 use crate::files::{FileHandle, Files};

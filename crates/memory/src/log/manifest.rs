@@ -12,7 +12,7 @@
 //! | then | 72 each | runs |
 //! | end | 8 | crc32c of everything before it |
 //!
-//! A run is nine words: number of its file, level, sequence, offset of the root node, offset of the Bloom
+//! A run has nine words: number of its file, level, sequence, offset of the root node, offset of the Bloom
 //! filter, bytes of the Bloom filter, bytes of the entries, number of keys, number of tombstones.
 //!
 //! A manifest is written under another name, made durable, and renamed. The renaming is the moment at which a
@@ -22,7 +22,7 @@
 //! 1. All files that the manifest names are whole. They were durable before the renaming, and are removed
 //!    after it.
 //!
-//! What it does not know: entries.
+//! This module does not know entries.
 
 use crate::files::Files;
 use crate::layout::get_u64;

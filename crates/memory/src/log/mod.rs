@@ -1,8 +1,8 @@
 //! The engine `log` (Log of Arulraj, Pavlo and Dulloor 2015, section 3.3): an LSM tree with a volatile
 //! MemTable, a write-ahead log for the MemTable, and runs in files.
 //!
-//! Memory means the region here, because the hierarchy of the paper has nothing but persistent memory. The
-//! files are in the region, too (decision 0113).
+//! The MemTable is in the region, too, because the hierarchy of the paper has nothing but persistent memory.
+//! The files are in the region, too (decision 0113).
 //!
 //! | step of a change | fence |
 //! |---|---|

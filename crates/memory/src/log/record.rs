@@ -6,11 +6,11 @@
 //! | 4 | 4 | crc32c of the body |
 //! | 8 | | body: an entry (`lsm/entry.rs`); in a commit there is none |
 //!
-//! What it does not know: where records are kept.
+//! This module does not know where records are kept.
 
 const HEAD_BYTES: usize = 8;
 
-/// Bytes of a record with a body of this length. A commit has no body.
+/// Returns the number of bytes of a record with a body of this length. A commit has no body.
 pub(super) fn record_bytes(body_bytes: usize) -> usize {
     HEAD_BYTES + body_bytes
 }
@@ -29,7 +29,7 @@ pub(super) struct Decoded<'r> {
     pub(super) rest: &'r [u8],
 }
 
-/// Reads the record at the start of `bytes`; `None` if it is damaged.
+/// Reads the record at the start of `bytes`. Returns `None` if it is damaged.
 pub(super) fn decode(bytes: &[u8]) -> Option<Decoded<'_>> {
     let (len_bytes, rest) = bytes.split_first_chunk()?;
     let (checksum, rest) = rest.split_first_chunk()?;

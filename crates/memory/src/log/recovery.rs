@@ -3,7 +3,7 @@
 //! Invariants
 //! 1. Entries of a transaction are added only when its commit was read.
 //!
-//! What it does not know: the formats of manifest and entries.
+//! This module does not know the formats of manifest and entries.
 
 use super::record;
 use crate::lsm::memtable::MemTable;
@@ -13,7 +13,7 @@ use crate::store_error::{StoreError, StoreResult};
 
 /// Adds the entries of all committed transactions of a log to a MemTable.
 ///
-/// Errors: a record is damaged; the region is full.
+/// Errors: a record is damaged, or the region is full.
 pub(super) fn replay(space: &Space, memtable: &mut MemTable, bytes: &[u8]) -> StoreResult<()> {
     let damaged = StoreError::Damaged { what: "a record of the log", at: Pointer::NONE };
     let (mut rest, mut transaction) = (bytes, Vec::new());

@@ -4,7 +4,7 @@
 //! 1. Room in the log and in the MemTable is reserved before a change begins.
 //! 2. If there is no room for the work of a sync on runs, the sync leaves this work for later.
 //!
-//! What it does not know: rows, the format of records, how runs are merged (`compaction.rs`).
+//! This module does not know rows, the format of records, or how runs are merged (`compaction.rs`).
 
 use std::sync::Arc;
 
@@ -46,11 +46,11 @@ pub struct LogSettings {
 /// A change of the open transaction: one entry.
 struct Change {
     planned: Planned,
-    /// Where the used part of the MemTable's arena ended before the change.
+    /// The end of the used part of the MemTable's arena before the change.
     position: Position,
-    /// Where the record of the change begins in the log's buffer.
+    /// The position in the log's buffer at which the record of the change begins.
     record_at: usize,
-    /// Where the old bytes of a patch begin in `before`.
+    /// The position in `before` at which the old bytes of a patch begin.
     before_at: usize,
 }
 

@@ -22,7 +22,7 @@
 //!    the list in one publication, too. So a crash loses no chunk.
 //! 2. A volatile arena consists of reserved chunks, which a crash makes free. It is never written back.
 //!
-//! What it does not know: what is stored in it.
+//! This module does not know what is stored in an arena.
 
 use super::media::damaged;
 use crate::layout::get_u64;
@@ -74,7 +74,7 @@ struct Chunk {
 }
 
 impl Chunk {
-    /// Returns whether this many bytes fit behind the first `used` ones.
+    /// Returns whether this many bytes fit after the first `used` bytes.
     fn has_room(&self, used: usize, len_bytes: usize) -> bool {
         self.len_bytes - used.min(self.len_bytes) >= len_bytes
     }
@@ -178,7 +178,7 @@ impl Arena {
         self.position
     }
 
-    /// Bytes of the used part.
+    /// Returns the number of bytes of the used part.
     pub(crate) fn used_bytes(&self) -> u64 {
         let full = self.chunks.iter().take(self.position.chunk).map(|chunk| chunk.len_bytes).sum::<usize>();
         (full + self.position.used) as u64

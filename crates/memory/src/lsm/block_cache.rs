@@ -9,7 +9,7 @@
 //! 2. There are never more frames than the configured bytes have room for.
 //! 3. If there is no room for a frame, that is no error: the block is read directly from the file.
 //!
-//! What it does not know: what is in the blocks. Merges do not use the cache, because they read each block
+//! This module does not know what is in the blocks. Merges do not use the cache, because they read each block
 //! once.
 
 use parking_lot::Mutex;

@@ -1,4 +1,4 @@
-//! Bloom filters: whether a run may have a key (Bloom 1970).
+//! Bloom filters (Bloom 1970). A filter says whether a run may have a key.
 //!
 //! The format is the same as in Parquet's split block Bloom filters: blocks of 32 bytes, and 8 bits of one
 //! block for each key. So a probe reads at most one cache line, directly where the filter is stored.
@@ -7,7 +7,7 @@
 //! 1. A key that was added is always found. A key that was not added is found in about 1 percent of the
 //!    cases.
 //!
-//! What it does not know: keys; it gets their hashes.
+//! This module does not know keys. It gets their hashes.
 
 use super::media::Media;
 use crate::pointer::Pointer;
@@ -30,7 +30,7 @@ pub(crate) enum Filter {
     File { at: u64, bits: Box<[u8]> },
 }
 
-/// Bytes of a filter for a number of keys.
+/// Returns the number of bytes of a filter for a number of keys.
 pub(crate) fn filter_bytes(keys: u64) -> usize {
     (keys as usize * BITS_PER_KEY).div_ceil(8 * BLOCK_BYTES).max(1) * BLOCK_BYTES
 }

@@ -1,10 +1,10 @@
-//! Which entries a change of a row adds.
+//! Decides which entries a change of a row adds.
 //!
 //! Invariants
 //! 1. A refused change adds nothing. A row or a reference is added only under a key that no other row has.
 //! 2. Entries of one change have different keys.
 //!
-//! What it does not know: how entries get into the MemTable.
+//! This module does not know how entries get into the MemTable.
 
 use super::entry::{EntryBuffer, Kind, NewPatch, SecondaryKeys};
 use super::key::{SearchKey, TableId};
@@ -100,7 +100,7 @@ fn old_secondary(
 /// Bytes of a row that are to be changed.
 #[derive(Clone, Copy)]
 pub(crate) struct PatchedBytes<'p> {
-    /// Where these bytes begin in the row.
+    /// The byte of the row at which these bytes begin.
     pub(crate) at: usize,
     pub(crate) bytes: &'p [u8],
 }

@@ -1,4 +1,5 @@
-//! The merges of a store, one at a time: when one begins, how far it goes, and what happens in a full region.
+//! The merges of a store, one at a time. The module decides when a merge begins, how many bytes each step
+//! merges, and what happens in a full region.
 //!
 //! ```text
 //!               begin_due, make_room,                        step         end_merged
@@ -12,7 +13,8 @@
 //! 2. If there is no room for a merge, that is no error. The next merge begins when the number of runs has
 //!    changed.
 //!
-//! What it does not know: how a set of runs becomes durable (the [`RunSet`] of an engine), transactions.
+//! This module does not know how a set of runs becomes durable (the [`RunSet`] of an engine), or
+//! transactions.
 
 use super::levels::{LsmSettings, MergePlan, merge_of_all};
 use super::merge::Merge;
@@ -59,7 +61,8 @@ pub(crate) struct Merges {
     running: Option<RunningMerge>,
     /// Whether the merge that runs has merged all entries.
     is_merged: bool,
-    /// The number of runs when a merge last failed for lack of room. `None`: merges are not blocked.
+    /// The number of runs when a merge last failed for lack of room. `None` means that merges are not
+    /// blocked.
     blocked_at: Option<usize>,
 }
 
@@ -90,7 +93,7 @@ impl Merges {
         }
     }
 
-    /// Begins a merge. `false`: the region is full.
+    /// Begins a merge. Returns `false` if the region is full.
     fn begin(&mut self, set: &mut impl RunSet, plan: &MergePlan) -> StoreResult<bool> {
         let begun = self.begin_or_lower(set, plan);
         let is_begun = unless_full(begun)?;
@@ -119,7 +122,7 @@ impl Merges {
         self.step(set, bytes).map(drop)
     }
 
-    /// Continues the merge that runs. `false`: no merge runs, or the region is full.
+    /// Continues the merge that runs. Returns `false` if no merge runs, or the region is full.
     fn step(&mut self, set: &mut impl RunSet, bytes: u64) -> StoreResult<bool> {
         let Some(running) = self.running.as_mut() else { return Ok(false) };
         if self.is_merged {
@@ -137,7 +140,7 @@ impl Merges {
         }
     }
 
-    /// Ends the merge that runs, if all entries are merged. `false`: the region is full.
+    /// Ends the merge that runs, if all entries are merged. Returns `false` if the region is full.
     pub(crate) fn end_merged(&mut self, set: &mut impl RunSet) -> StoreResult<bool> {
         let Some(running) = self.running.take_if(|_| self.is_merged) else { return Ok(true) };
         let output = running.output;
@@ -150,8 +153,8 @@ impl Merges {
         }
     }
 
-    /// Gives up a merge after an error. `false`: the error was that the region is full. All other errors are
-    /// returned.
+    /// Gives up a merge after an error. Returns `false` if the error was that the region is full. All other
+    /// errors are returned.
     fn give_up(&mut self, set: &mut impl RunSet, output: u64, error: StoreError) -> StoreResult<bool> {
         self.running = None;
         let is_done = unless_full(Err(error))?;
@@ -160,7 +163,7 @@ impl Merges {
         Ok(is_done)
     }
 
-    /// Ends the merge that runs. `false`: no merge runs, or the region is full.
+    /// Ends the merge that runs. Returns `false` if no merge runs, or the region is full.
     fn merge_rest(&mut self, set: &mut impl RunSet) -> StoreResult<bool> {
         Ok(self.step(set, u64::MAX)? && self.end_merged(set)?)
     }

@@ -4,7 +4,7 @@
 //! 1. A cursor borrows nothing, so that a merge can keep it between two steps. The MemTable or run does not
 //!    change meanwhile, or else the cursor is not used again.
 //!
-//! What it does not know: other cursors.
+//! This module does not know other cursors.
 
 use std::cmp::Ordering;
 
@@ -21,11 +21,11 @@ use crate::store_error::StoreResult;
 /// The position of a cursor relative to a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Seek {
-    /// The first key that is not smaller.
+    /// The cursor moves to the first key that is not smaller than the given one.
     AtLeast,
     /// The first key that is larger.
     Above,
-    /// The last key that is not larger.
+    /// The cursor moves to the last key that is not larger than the given one.
     AtMost,
     /// The last key that is smaller.
     Below,
@@ -45,7 +45,7 @@ enum State {
 /// A cursor.
 pub(crate) struct Cursor {
     state: State,
-    /// The newest entry at the cursor's position; `None` before the first or after the last key.
+    /// The newest entry at the cursor's position, or `None` before the first or after the last key.
     pub(crate) entry: Option<EntryAt>,
     /// The key at the cursor's position, with table and index.
     pub(crate) key: Vec<u8>,

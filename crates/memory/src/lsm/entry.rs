@@ -18,11 +18,12 @@
 //! | 4 reference | a secondary key | the primary key |
 //!
 //! Invariants
-//! 1. The newest entry under a key decides. With a row or a reference, the key exists. With a tombstone, it
-//!    does not. With a patch, the key exists, and a read needs the older entries, too, down to a row.
+//! 1. The newest entry under a key decides. If it is a row or a reference, the key exists. If it is a
+//!    tombstone, the key does not exist. If it is a patch, the key exists, and a read needs the older
+//!    entries, too, down to a row.
 //! 2. A change of a row writes an entry for each index whose key changes. So references are never out of date.
 //!
-//! What it does not know: where entries are kept, and in what order.
+//! This module does not know where entries are kept, or in what order.
 
 use super::key::{PREFIX_BYTES, SearchKey, TableId, prefix};
 use super::media::{Location, Media, damaged};
@@ -61,7 +62,7 @@ pub(crate) struct EntryHead {
     pub(crate) index: u8,
     pub(crate) kind: Kind,
     pub(crate) key_bytes: usize,
-    /// Row: bytes of the secondary keys. Patch: number of patches.
+    /// In a row entry, the bytes of the secondary keys. In a patch, the number of patches.
     pub(crate) extra: usize,
     pub(crate) value_bytes: usize,
     pub(crate) row_bytes: usize,
@@ -80,7 +81,7 @@ impl EntryHead {
         bytes
     }
 
-    /// Reads a head; `None` if the bytes cannot be a head.
+    /// Reads a head. Returns `None` if the bytes cannot be a head.
     pub(crate) fn decode(bytes: &[u8; HEAD_BYTES]) -> Option<EntryHead> {
         let [t0, t1, t2, kind, k0, k1, e0, e1, v0, v1, v2, v3, r0, r1, r2, r3] = *bytes;
         let head = EntryHead {
@@ -98,7 +99,7 @@ impl EntryHead {
         is_possible.then_some(head)
     }
 
-    /// Bytes of the whole entry.
+    /// Returns the number of bytes of the whole entry.
     pub(crate) fn entry_bytes(&self) -> usize {
         HEAD_BYTES + self.key_bytes + self.value_bytes
     }
@@ -202,7 +203,7 @@ impl EntryBuffer {
 /// A patch that will be added.
 pub(crate) struct NewPatch<'p> {
     pub(crate) row_bytes: usize,
-    /// Where the bytes begin in the row.
+    /// The byte of the row at which the bytes begin.
     pub(crate) at: usize,
     pub(crate) bytes: &'p [u8],
     /// The number of patches above the row, including this one.
@@ -217,7 +218,7 @@ pub(crate) struct EntryBytes<'e> {
 }
 
 impl<'e> EntryBytes<'e> {
-    /// Decodes the entry at the start of `bytes`; `None` if there is none.
+    /// Decodes the entry at the start of `bytes`. Returns `None` if there is none.
     pub(crate) fn decode(bytes: &'e [u8]) -> Option<EntryBytes<'e>> {
         let (head, rest) = bytes.split_first_chunk()?;
         let head = EntryHead::decode(head)?;
@@ -234,7 +235,7 @@ impl<'e> EntryBytes<'e> {
 /// A piece of a patch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Piece {
-    /// Where the bytes begin in the row.
+    /// The byte of the row at which the bytes begin.
     pub(crate) at: usize,
     pub(crate) len_bytes: usize,
 }
@@ -248,13 +249,13 @@ impl Piece {
         Some(Piece { at: number(*at), len_bytes: number(*len_bytes) })
     }
 
-    /// Bytes of the piece, including its position and its length.
+    /// Returns the number of bytes of the piece, including its position and its length.
     pub(crate) fn whole_bytes(&self) -> usize {
         PIECE_HEAD_BYTES + self.len_bytes
     }
 }
 
-/// Puts the pieces of a patch into a row; `None` if they are damaged.
+/// Puts the pieces of a patch into a row. Returns `None` if they are damaged.
 pub(crate) fn apply_pieces(mut pieces: &[u8], row: &mut [u8]) -> Option<()> {
     while !pieces.is_empty() {
         let piece = Piece::decode(pieces)?;

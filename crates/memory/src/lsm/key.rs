@@ -7,7 +7,7 @@
 //! 1. Heads have the same order as their keys, unless both keys are longer than 11 bytes and have equal first
 //!    11 bytes.
 //!
-//! What it does not know: entries.
+//! This module does not know entries.
 
 use std::hash::Hasher;
 

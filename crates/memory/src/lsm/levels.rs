@@ -1,4 +1,4 @@
-//! Which runs are merged next.
+//! Decides which runs are merged next.
 //!
 //! A full MemTable becomes a run of level 0. When level 0 has as many runs as the growth factor k, they are
 //! merged with the run of level 1 into a new run of level 1. Level 1 and each level below it have one run.
@@ -10,7 +10,7 @@
 //! 1. The runs of a merge are neighbours in the order of age. So the result can take their place in this
 //!    order.
 //!
-//! What it does not know: how runs are merged.
+//! This module does not know how runs are merged.
 
 use super::run::Run;
 
@@ -20,7 +20,8 @@ pub struct LsmSettings {
     /// A MemTable that has more bytes than this becomes immutable, after the end of a transaction.
     pub memtable_bytes: u64,
     /// The growth factor k: how many times larger a level is than the one above, and the number of runs of
-    /// level 0 that begin a merge. It is between 2 and 8. The nearest of these is used for other values.
+    /// level 0 that begin a merge. It is between 2 and 8. For any other value, the nearest of these numbers
+    /// is used.
     pub growth: u64,
 }
 
@@ -62,7 +63,7 @@ impl LsmSettings {
         self.growth.clamp(GROWTH_MIN, GROWTH_MAX)
     }
 
-    /// Bytes that the run of a level may have.
+    /// Returns the number of bytes that the run of a level may have.
     fn limit(&self, level: u8) -> u64 {
         self.memtable_bytes.saturating_mul(self.growth().saturating_pow(u32::from(level) + 1))
     }
@@ -107,8 +108,8 @@ fn has_many_tombstones(run: &Run) -> bool {
     2 * run.tombstones > run.keys
 }
 
-/// Returns a merge of all runs, or of the oldest ones if there are too many for one merge. It gets room back.
-/// Returns `None` if there are no runs.
+/// Returns a merge of all runs, or of the oldest ones if there are too many for one merge. The merge gets
+/// room back. Returns `None` if there are no runs.
 pub(crate) fn merge_of_all(runs: &[Run]) -> Option<MergePlan> {
     let lowest = runs.last()?;
     let from = runs.len().saturating_sub(RUNS_AT_ONCE);
@@ -132,7 +133,8 @@ mod tests {
         Run { level, sequence: 0, id: 0, form, filter, entry_bytes, keys: 10, tombstones: 0 }
     }
 
-    /// Runs as level and kilobytes; then the numbers that are merged, and the level of the result.
+    /// Checks which of these runs are merged next. A run is given by its level and its kilobytes. `merged`
+    /// has the numbers of the merged runs, and `level` is the level of the result.
     fn check(runs: &[(u8, u64)], merged: &[usize], level: u8, is_lowest: bool) {
         let settings = LsmSettings { memtable_bytes: 1000, growth: 3 };
         let runs: Vec<Run> = runs.iter().map(|(level, bytes)| run(*level, bytes * 1000)).collect();

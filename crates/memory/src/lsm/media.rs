@@ -1,6 +1,6 @@
-//! Where bytes of runs are: in the region, or in a file of the region.
+//! The places where the bytes of runs are: the region, or a file in the region.
 //!
-//! What it does not know: what the bytes mean.
+//! This module does not know what the bytes mean.
 
 use super::block_cache::BlockCache;
 use crate::files::{FileHandle, Files};
@@ -11,9 +11,9 @@ use crate::store_error::{StoreError, StoreResult};
 /// The place in which bytes are found by offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Location {
-    /// The region: offsets count from its beginning.
+    /// The bytes are in the region. Offsets count from the beginning of the region.
     Region,
-    /// A file: offsets count from its beginning.
+    /// The bytes are in a file. Offsets count from the beginning of the file.
     File(FileHandle),
 }
 

@@ -4,7 +4,7 @@
 //! 1. A change that is refused is undone by [`LsmMedium::undo_behind`], even if only a part of it was made.
 //! 2. Undo, commit and rollback never fail for lack of room.
 //!
-//! What it does not know: rows, indexes.
+//! This module does not know rows or indexes.
 
 use super::entry::EntryBuffer;
 use super::memtable::MemTable;
@@ -51,16 +51,16 @@ pub(crate) trait LsmMedium {
     /// Refuses a savepoint of another transaction, and a savepoint that a rollback went past.
     fn check_savepoint(&self, savepoint: Savepoint) -> StoreResult<()>;
 
-    /// Ends the transaction; its changes stay.
+    /// Ends the transaction. Its changes stay.
     fn commit(&mut self) -> StoreResult<Commit>;
 
-    /// Ends the transaction; its changes are taken back.
+    /// Ends the transaction, and takes its changes back.
     fn rollback(&mut self) -> StoreResult<()>;
 
     /// Makes all commits durable.
     fn sync(&mut self) -> StoreResult<()>;
 
-    /// As [`crate::store::Store::hand_over`].
+    /// See [`crate::store::Store::hand_over`].
     fn hand_over(&self) {}
 
     /// Returns all chunks of the store.

@@ -10,7 +10,7 @@
 //!    a row that is changed often needs no more room.
 //! 3. To undo a change, no room is needed.
 //!
-//! What it does not know: logs, runs.
+//! This module does not know logs or runs.
 
 use super::arena::{Arena, Position};
 use super::entry::{EntryBytes, HEAD_BYTES, Kind, Piece};
@@ -26,7 +26,7 @@ use crate::store_error::StoreResult;
 /// The largest number of bytes that the MemTable needs for an entry in addition to the entry's own bytes.
 const OVERHEAD_BYTES: usize = 8 * LEVELS_MAX + NODE_HEAD_BYTES + RECORD_HEAD_BYTES + 8;
 
-/// Returns the bytes that these entries need at most.
+/// Returns the largest number of bytes that these entries can need.
 fn room_for<'e>(entries: impl Iterator<Item = &'e [u8]>) -> usize {
     entries.map(|entry| entry.len() + OVERHEAD_BYTES).sum()
 }
@@ -213,7 +213,7 @@ impl MemTable {
         self.arena.store(space, at, before)
     }
 
-    /// Collects what a Bloom filter and the choice of merges need to know about the keys. Reads the whole
+    /// Collects the facts about the keys that a Bloom filter and the choice of merges need. Reads the whole
     /// MemTable.
     pub(crate) fn census(&self, space: &Space) -> StoreResult<Census> {
         let (mut census, mut key, mut before) = (Census::default(), Vec::new(), Vec::new());

@@ -7,7 +7,8 @@
 //! 1. Tombstones are left out only if no run is older than the merged ones. Otherwise the tombstones still
 //!    have to hide entries of older runs.
 //!
-//! What it does not know: which runs to merge (`levels.rs`); how the result becomes a valid run of the store.
+//! This module does not know which runs to merge (`levels.rs`), or how the result becomes a valid run of the
+//! store.
 
 use super::entry::{EntryBuffer, Kind};
 use super::key::{SearchKey, TableId};
@@ -30,7 +31,8 @@ pub(crate) struct Merge {
 }
 
 impl Merge {
-    /// Begins a merge of runs, which are sorted, newest first. `is_lowest`: no run is older than these.
+    /// Begins a merge of runs, which are sorted, newest first. `is_lowest` says that no run is older than
+    /// these runs.
     pub(crate) fn begin(
         media: &MediaMut<'_>,
         runs: &[&Run],

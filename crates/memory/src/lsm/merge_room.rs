@@ -7,7 +7,7 @@
 //! Invariants
 //! 1. Nothing is allocated for this room. Other stores of the region may take it.
 //!
-//! What it does not know: how runs are merged.
+//! This module does not know how runs are merged.
 
 use super::run::Run;
 use crate::error::MemoryError;
@@ -18,7 +18,7 @@ use crate::state::Allocator;
 /// The output of a merge may be larger than the entries by one in this number: nodes, filter, and the unused
 /// ends of chunks. Tombstones need room, too.
 const OVERHEAD_SHARE: u64 = 4;
-/// Room beyond that: MemTable, log, and files take it in pieces.
+/// Further room, which the MemTable, the log, and files take in pieces.
 const SLACK_BYTES: u64 = 4 * SEGMENT_BYTES;
 /// Blocks of files and small chunks of arenas have this many bytes.
 const BLOCK_BYTES: u64 = 16_384;
@@ -26,7 +26,7 @@ const BLOCK_BYTES: u64 = 16_384;
 /// would merge everything for each deleted row.
 const WORTHWHILE_SHARE: u64 = 64;
 
-/// How much room a merge of all entries needs, and how much is free.
+/// The room that a merge of all entries needs, and the room that is free.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct MergeRoom {
     /// Bytes of the entries in the MemTable, and in all runs except the oldest one.

@@ -8,7 +8,7 @@
 //!
 //! The engines differ in how a MemTable survives a crash, and in where runs are: in files, or in the region.
 //!
-//! What it does not know: logs, recovery, how a set of runs becomes durable.
+//! This module does not know logs, recovery, or how a set of runs becomes durable.
 
 pub(crate) mod arena;
 pub(crate) mod block_cache;

@@ -13,7 +13,7 @@
 //! Nodes have 512 bytes in the region, the best size of the paper's figure 15, and 4096 bytes in a file, where
 //! each read is a system call.
 //!
-//! What it does not know: other nodes.
+//! This module does not know other nodes.
 
 use std::cmp::Ordering;
 
@@ -29,7 +29,7 @@ const REGION_NODE_BYTES: usize = 512;
 const ENTRIES_AT: usize = 32;
 const ENTRY_BYTES: usize = 32;
 
-/// Bytes of a node.
+/// Returns the number of bytes of a node.
 pub(crate) fn node_bytes(location: Location) -> usize {
     match location {
         Location::Region => REGION_NODE_BYTES,

@@ -7,7 +7,7 @@
 //! 1. Runs have an order, newest first. An entry in a newer run is newer than all entries of the same key in
 //!    older runs.
 //!
-//! What it does not know: how runs are made durable.
+//! This module does not know how runs are made durable.
 
 use super::bloom::Filter;
 use super::entry::EntryAt;
@@ -39,7 +39,7 @@ pub(crate) enum RunForm {
 /// A run of a store.
 #[derive(Debug, Clone)]
 pub(crate) struct Run {
-    /// The level: 0 for a MemTable that was not merged yet. Runs of higher level numbers are older.
+    /// The level. A MemTable that was not merged yet has level 0. Runs of higher level numbers are older.
     pub(crate) level: u8,
     /// Runs of level 0 are numbered in sequence. A larger number means a newer run.
     pub(crate) sequence: u64,

@@ -19,7 +19,7 @@
 //!    takes it out of these levels.
 //! 3. The number of levels follows from the key. So a list that is built again has the same size.
 //!
-//! What it does not know: the arena, transactions.
+//! This module does not know the arena or transactions.
 
 use std::cmp::Ordering;
 
@@ -34,7 +34,7 @@ use crate::tuple;
 
 /// The largest number of levels.
 pub(crate) const LEVELS_MAX: usize = 12;
-/// Where the first nodes are in the first page of an arena.
+/// The offset of the links to the first nodes in the first page of an arena.
 const FIRST_AT: u64 = 64;
 /// The number of bytes of a node before its first record.
 pub(crate) const NODE_HEAD_BYTES: usize = 16;
@@ -133,7 +133,7 @@ pub(crate) fn next(space: &Space, node: Pointer) -> StoreResult<Pointer> {
     Ok(Pointer::from_u64(space.load(link_word(space, node, 0)?)))
 }
 
-/// Bytes of a node at least: one link, its own fields, its first record.
+/// The smallest number of bytes of a node: one link, the fields of the node, and its first record.
 const NODE_BYTES_MIN: u64 = 8 + FIXED_BYTES as u64;
 
 impl SkipList {

@@ -5,7 +5,7 @@
 //! 2. Inserts and updates leave room for a merge of all entries (`merge_room.rs`). Only deletes use this
 //!    room. So a full region still takes deletes, and merges can give the room of the deleted rows back.
 //!
-//! What it does not know: how changes survive a crash (`medium.rs`).
+//! This module does not know how changes survive a crash (`medium.rs`).
 
 use super::changes::{self, PatchedBytes};
 use super::entry::EntryBuffer;
@@ -30,7 +30,7 @@ pub struct LsmStore<M> {
     entries: EntryBuffer,
 }
 
-/// What a change does to the room that its rows take.
+/// The effect of a change on the room that its rows take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Effect {
     /// The rows may take more room: inserts and updates.
@@ -109,10 +109,10 @@ impl<M: LsmMedium> LsmStore<M> {
         }
     }
 
-    /// Before the MemTable takes more room: merges if there would be too little room left for a merge of all
-    /// entries.
+    /// Is called before the MemTable takes more room. Merges if there would be too little room left for a
+    /// merge of all entries.
     ///
-    /// Errors: the change grows the rows, and there is too little room even then.
+    /// Errors: the change makes the rows longer, and there is too little room even after the merge.
     fn keep_merge_room(&mut self, effect: Effect, entries: &EntryBuffer) -> StoreResult<()> {
         if entries.is_empty() || self.medium.memtable_mut().has_room(entries.iter()) {
             return Ok(());

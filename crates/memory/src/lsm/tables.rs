@@ -10,7 +10,7 @@
 //! Invariants
 //! 1. Ids grow.
 //!
-//! What it does not know: where the words are.
+//! This module does not know where the words are.
 
 use super::key::TableId;
 use crate::pointer::Owner;
@@ -101,7 +101,7 @@ impl Tables {
 
     /// Returns the number and the id of a new table.
     ///
-    /// Errors: there are too many tables or indexes; the owner is taken.
+    /// Errors: there are too many tables or indexes, or the owner is taken.
     pub(crate) fn next(&self, space: &Space, owner: Owner, indexes: usize) -> StoreResult<NewTable> {
         let number = self.tables.iter().position(Option::is_none).unwrap_or(self.tables.len());
         if number >= TABLES_MAX || self.next >= IDS || !(1..=INDEXES_MAX).contains(&indexes) {

@@ -1,4 +1,4 @@
-//! Reads: the MemTable and all runs as one set of rows.
+//! Reads the MemTable and all runs as one set of rows.
 //!
 //! A row is assembled from its entries, newest first: patches, down to a row entry (Arulraj 2015, section
 //! 3.3, "coalescing").
@@ -7,7 +7,7 @@
 //! 1. A read of a key looks into the MemTable, then into the runs whose Bloom filter may have the key, and
 //!    stops at the first entry that needs no older one.
 //!
-//! What it does not know: changes.
+//! This module does not know changes.
 
 use std::ops::{Bound, ControlFlow};
 
@@ -235,7 +235,7 @@ fn opposite(direction: Direction) -> Direction {
 /// One end of a range.
 struct Limit<'k> {
     key: SearchKey<'k>,
-    /// How a cursor is moved from the key of this end into the range.
+    /// The direction in which a cursor moves from the key of this end into the range.
     seek: Seek,
 }
 

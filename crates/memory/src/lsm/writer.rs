@@ -4,7 +4,8 @@
 //! 1. A run is written from its beginning to its end. A node is written when it is full, after the entries
 //!    that it leads to.
 //!
-//! What it does not know: where entries come from; how the run becomes durable and a valid run of the store.
+//! This module does not know where entries come from, or how the run becomes durable and a valid run of the
+//! store.
 
 use super::arena::Arena;
 use super::bloom;

@@ -17,7 +17,7 @@
 //! Invariants
 //! 1. The current directory is never changed. The master record changes when the other directory is durable.
 //!
-//! What it does not know: nodes, chunks.
+//! This module does not know nodes or chunks.
 
 use varve_device::LINE_BYTES;
 
@@ -39,7 +39,7 @@ const LIST_AT: usize = 24;
 const NODE_BYTES_AT: usize = 32;
 /// The number of tables of a chunk.
 const CHUNK_TABLES: usize = 63;
-/// Where the lines of each directory begin.
+/// The offset at which the lines of each directory begin.
 const LINES_AT: [usize; 2] = [64, 4096];
 /// The smallest and the largest size of nodes, in bytes.
 const NODE_BYTES_MIN: usize = 512;

@@ -9,7 +9,7 @@
 //!    chunk.
 //! 2. A chunk whose image is here has arbitrary contents until the end of the batch.
 //!
-//! What it does not know: which chunks the images belong to.
+//! This module does not know which chunks the images belong to.
 
 use varve_device::LINE_BYTES;
 
@@ -39,7 +39,7 @@ pub(super) struct Images {
 }
 
 impl Images {
-    /// Adds the image of a node, with arbitrary contents; `None`: there are too many images.
+    /// Adds the image of a node, with arbitrary contents. Returns `None` if there are too many images.
     pub(super) fn add_node(&mut self, node_bytes: usize) -> Option<NodeImage> {
         if let Some(image) = self.free_nodes.pop() {
             return Some(image);
@@ -66,7 +66,7 @@ impl Images {
         self.free_nodes.push(image);
     }
 
-    /// Adds the image of a tuple; `None`: there is no room for it.
+    /// Adds the image of a tuple. Returns `None` if there is no room for it.
     pub(super) fn add_tuple(&mut self, head: &[u8], row: &[u8]) -> Option<TupleImage> {
         let (at, len_bytes) = (self.tuples.len(), head.len() + row.len());
         let end = (at + len_bytes).next_multiple_of(LINE_BYTES as usize);

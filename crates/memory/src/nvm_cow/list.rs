@@ -19,7 +19,7 @@
 //!    chunk of the new list is active, and all old chunks of the earlier list are free. So the start frees
 //!    nothing that is needed.
 //!
-//! What it does not know: what chunks hold.
+//! This module does not know what chunks hold.
 
 use varve_device::LINE_BYTES;
 

@@ -23,7 +23,7 @@
 //! A crash before step 3 is durable leaves the current directory, and a crash after it leaves the new one.
 //! The next start finds the chunks to free in the list.
 //!
-//! What it does not know: the other engines, except that `cow` has the same tree and the same directories.
+//! This module does not know the other engines. `cow` has the same tree and the same directories.
 
 mod directory;
 mod images;

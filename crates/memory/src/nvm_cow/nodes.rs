@@ -7,7 +7,7 @@
 //!    threads.
 //! 2. A node or tuple that has an image is read and changed only in this image.
 //!
-//! What it does not know: the format of nodes.
+//! This module does not know the format of nodes.
 
 use std::ops::Range;
 
@@ -47,7 +47,7 @@ pub(super) fn tuple_of(value: &[u8]) -> StoreResult<Pointer> {
     word.map(|word| Pointer::from_u64(u64::from_le_bytes(*word))).ok_or(damaged)
 }
 
-/// Where the bytes of a node are.
+/// The place of the bytes of a node.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum NodeBytes {
     Chunk(Pointer),

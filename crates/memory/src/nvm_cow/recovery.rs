@@ -7,7 +7,7 @@
 //! 3. Only the stores of one name use the owner of a listed chunk. So a listed chunk that is active belongs
 //!    to this store, and is really the chunk that the list means (decision 0115).
 //!
-//! What it does not know: rows.
+//! This module does not know rows.
 
 use super::directory::Directory;
 use super::list::ChunkList;

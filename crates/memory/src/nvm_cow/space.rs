@@ -6,7 +6,7 @@
 //! 3. The list of chunks has room for all chunks that the batch has allocated, and for the same number of
 //!    freed ones. So the end of a batch needs no room.
 //!
-//! What it does not know: what chunks hold, except which are nodes and which are tuples.
+//! This module does not know what chunks hold, but it knows which chunks are nodes and which are tuples.
 
 use rustc_hash::FxHashMap;
 
@@ -16,8 +16,8 @@ use crate::pointer::{Owner, Pointer};
 use crate::space::{OwnedChunk, Space};
 use crate::store_error::{StoreError, StoreResult};
 
-/// What a new chunk holds. With an image, its bytes are in DRAM until the batch ends. Without one, they are
-/// in the chunk, not yet written back.
+/// The content of a new chunk. If it has an image, its bytes are in DRAM until the batch ends. Otherwise they
+/// are in the chunk, but not written back yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Content {
     Node { image: Option<NodeImage> },
@@ -149,7 +149,8 @@ impl BatchChunks {
         self.new.contains_key(&chunk)
     }
 
-    /// Frees a chunk. If the batch has made it, it is freed at once, otherwise after the flip.
+    /// Frees a chunk. A chunk that the batch has made is freed at once. Any other chunk is freed after the
+    /// flip.
     pub(super) fn retire(&mut self, space: &Space, chunk: Pointer, owner: Owner) -> StoreResult<()> {
         match self.new.remove(&chunk) {
             Some(new) => {

@@ -7,7 +7,7 @@
 //! 2. A change of a row makes a new tuple. The old one is freed when the transaction and the directories do not
 //!    need it (`NodeStore::forget_value`).
 //!
-//! What it does not know: transactions, the format of nodes and directories.
+//! This module does not know transactions, or the format of nodes and directories.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -152,7 +152,8 @@ impl CowMedium for NvmNodes {
         Ok(())
     }
 
-    /// A tuple that the batch has made is changed in place, because no durable root leads to it.
+    /// Changes bytes of a row. If the batch has made the tuple, it is changed in place, because no durable
+    /// root leads to it.
     fn patch_row(trees: &mut Trees<NvmNodes>, stored: StoredRow<'_>, patch: RowPatch<'_>) -> StoreResult<()> {
         let RowPatch { at, bytes } = patch;
         let (old, owner) = (tuple_of(stored.value)?, trees.roots.owner_of(stored.table)?);

@@ -10,7 +10,7 @@
 //!    the entry back. No node is removed before the end.
 //! 3. Any walk through a tree ends, even if a damaged pointer leads back to a node above.
 //!
-//! What it does not know: the log, other indexes.
+//! This module does not know the log or other indexes.
 
 use std::cmp::Ordering;
 

@@ -1,9 +1,9 @@
 //! A hash table in DRAM, from keys of an index to their tuples. With it, a lookup can skip the search in the
 //! tree.
 //!
-//! It is a cache: it begins empty, entries can be replaced, and a lookup that finds nothing in it searches
-//! the tree. So a start reads nothing for it. A bucket is a cache line with eight words. A word has these
-//! bits:
+//! The table is a cache: it begins empty, entries can be replaced, and a lookup that finds nothing in it
+//! searches the tree. So a start reads nothing for it. A bucket is a cache line with eight words. A word has
+//! these bits:
 //!
 //! | bits | field |
 //! |---:|---|
@@ -20,7 +20,7 @@
 //! 2. Two keys may have the same tag, so a lookup compares the key in the tuple.
 //! 3. Several threads that read may add tuples at the same time, because the store of a word is atomic.
 //!
-//! What it does not know: what keys and tuples are.
+//! This module does not know what keys and tuples are.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -44,7 +44,7 @@ pub(super) struct LookupCache {
     buckets: Box<[Bucket]>,
     /// The largest number of bytes for the buckets.
     bytes_max: u64,
-    /// How many tuples have found their bucket full since the number of buckets last changed.
+    /// The number of tuples that have found their bucket full since the number of buckets last changed.
     displaced_count: AtomicU32,
 }
 

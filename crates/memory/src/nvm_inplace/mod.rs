@@ -12,7 +12,7 @@
 //! that the transaction removed are freed after the commit. Until that is done, the log is in a phase that
 //! tells the next start to free them.
 //!
-//! What it does not know: the other engines.
+//! This module does not know the other engines.
 
 mod index;
 mod lookup_cache;

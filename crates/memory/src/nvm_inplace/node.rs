@@ -16,7 +16,7 @@
 //! 2. An entry is durable before its bit is set.
 //! 3. The smallest separator of an inner node has the head 0, which is smaller than the head of every key.
 //!
-//! What it does not know: other nodes.
+//! This module does not know other nodes.
 
 use crate::layout::get_u64;
 use crate::pointer::{Pointer, Word};
@@ -27,9 +27,9 @@ use crate::store_error::{StoreError, StoreResult};
 pub(super) const NODE_BYTES: usize = 512;
 /// The number of entries of a node.
 pub(super) const ENTRIES: usize = 20;
-/// Where the word with the valid entries is.
+/// The offset of the word with the valid entries.
 pub(super) const BITS_AT: u64 = 0;
-/// Where the pointer to the long separator is.
+/// The offset of the pointer to the long separator.
 pub(super) const LONG_AT: u64 = 8;
 
 const ENTRIES_AT: usize = 32;
@@ -208,8 +208,8 @@ impl Node {
     }
 
     /// Returns the entry with the highest head that is not greater than `head`. If several entries have this
-    /// head, any of them. The loop has no branch that depends on keys, because a processor could not predict
-    /// it.
+    /// head, it is any of them. The loop has no branch that depends on keys, because a processor could not
+    /// predict it.
     #[inline]
     pub(super) fn highest_up_to(&self, head: KeyHead) -> Option<usize> {
         let (mut highest, mut found) = (KeyHead::LOWEST, ENTRIES);
@@ -251,7 +251,7 @@ impl Node {
     }
 }
 
-/// Returns where the pointer of an entry is in its node.
+/// Returns the offset of the pointer of an entry in its node.
 pub(super) fn pointer_at(slot: usize) -> u64 {
     (ENTRIES_AT + slot * ENTRY_BYTES + 16) as u64
 }

@@ -11,11 +11,11 @@
 //!
 //! Invariants
 //! 1. Entries are undone newest first.
-//! 2. To undo an entry a second time changes nothing, nor does the undo of an entry whose change never began.
-//!    So recovery can be repeated after a crash.
+//! 2. Undoing an entry a second time changes nothing. Undoing an entry whose change never began changes
+//!    nothing either. So recovery can be repeated after a crash.
 //! 3. To undo a change, no room in the region is needed: a removed entry still has its slot (`removed.rs`).
 //!
-//! What it does not know: how changes are made (`store.rs`).
+//! This module does not know how changes are made (`store.rs`).
 
 use super::index::SearchKey;
 use super::removed::RemovedEntries;
@@ -37,7 +37,7 @@ pub(super) struct Undo<'s> {
     pub(super) removed: Option<&'s mut RemovedEntries>,
 }
 
-/// Which tuples in the log entries have to be freed at the end of a transaction.
+/// The tuples in the log entries that have to be freed at the end of a transaction.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Garbage {
     /// The tuples that the transaction made.

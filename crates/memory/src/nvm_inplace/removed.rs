@@ -7,7 +7,7 @@
 //! 1. A withheld slot still has its entry, and the tuple of the entry is not freed.
 //! 2. At a start nothing is withheld, because recovery adds no entries.
 //!
-//! What it does not know: how entries are removed and put back (`index.rs`), transactions.
+//! This module does not know how entries are removed and put back (`index.rs`), or transactions.
 
 use rustc_hash::FxHashMap;
 

@@ -4,9 +4,9 @@
 //! in the order of their keys.
 //!
 //! Invariants
-//! 1. Nobody changes the index during a scan: a scan borrows the store.
+//! 1. The index does not change during a scan, because a scan borrows the store.
 //!
-//! What it does not know: what is done with the rows.
+//! This module does not know what is done with the rows.
 
 use std::cmp::Ordering;
 use std::ops::{Bound, ControlFlow};

@@ -1,13 +1,13 @@
-//! Growth and shrinking of an index: splits of nodes, and the removal of empty leaves. Each is one
-//! publication of the allocator. An insert splits full nodes on its way down the tree. So the parent of a
-//! node that is split always has a free slot.
+//! Growth and shrinking of an index: splits of nodes, and the removal of empty leaves. Each split and each
+//! removal is one publication of the allocator. An insert splits full nodes on its way down the tree. So the
+//! parent of a node that is split always has a free slot.
 //!
 //! Invariants
 //! 1. After a crash a split is either done or not begun. The same is true after an error, which also gives up
 //!    reserved chunks.
 //! 2. A withheld slot moves with its entry.
 //!
-//! What it does not know: how entries are found and removed (`index.rs`).
+//! This module does not know how entries are found and removed (`index.rs`).
 
 use super::index::{Index, LEVELS_MAX, LeafSlot, SearchKey, Sorted, TOO_MANY_LEVELS};
 use super::node::{self, Entry, KeyHead, NODE_BYTES, Node};

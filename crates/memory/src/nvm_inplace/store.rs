@@ -3,14 +3,14 @@
 //! Invariants
 //! 1. An undo entry is durable before its change becomes visible. Before that, only bytes are stored that no
 //!    reader reaches: a reserved tuple and invalid index entries.
-//! 2. A call that fails before it has added its undo entry has only split nodes. That changes nothing for
+//! 2. A call that fails before it has added its undo entry has only split nodes. A split changes nothing for
 //!    readers.
 //! 3. A slot of a node is filled again only after a fence has made its cleared bit durable. Slots that the
 //!    transaction itself has cleared are withheld (`removed.rs`).
 //! 4. When a transaction has ended durably, a later error does not undo it. Tuples that could not be freed
 //!    are freed by the next call that changes something.
 //!
-//! What it does not know: how changes are taken back (`recovery.rs`).
+//! This module does not know how changes are taken back (`recovery.rs`).
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -39,21 +39,21 @@ pub struct NvmInplace {
     head: Vec<u8>,
     /// A buffer for the old bytes of a patch, or for a key.
     before: Vec<u8>,
-    /// The index whose cache of lookups wants to grow, as a number that [`cache_number`] has made; 0 if no
-    /// cache wants to grow.
+    /// The index whose cache of lookups should grow, as a number that [`cache_number`] has made. It is 0 if
+    /// no cache should grow.
     growing: AtomicU32,
 }
 
 /// Settings of the engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NvmInplaceSettings {
-    /// The largest number of bytes of DRAM for the cache of lookups of an index; 0 for no cache. The cache
-    /// grows with the number of rows that are used, by about 12 bytes for each.
+    /// The largest number of bytes of DRAM for the cache of lookups of an index. With 0, there is no cache.
+    /// The cache grows with the number of rows that are used, by about 12 bytes for each.
     pub lookup_cache_bytes_max: u64,
 }
 
 impl NvmInplaceSettings {
-    /// As in the paper: all lookups search the tree in persistent memory.
+    /// The settings of the paper: all lookups search the tree in persistent memory.
     pub const WITHOUT_CACHE: NvmInplaceSettings = NvmInplaceSettings { lookup_cache_bytes_max: 0 };
     /// A cache with room for about 6,000,000 rows of an index.
     pub const WITH_CACHE: NvmInplaceSettings = NvmInplaceSettings { lookup_cache_bytes_max: 64 << 20 };
@@ -99,8 +99,8 @@ impl NvmInplace {
         Undo { space: &self.space, tables: &self.tables, log: &mut self.log, removed }
     }
 
-    /// If a transaction has ended durably, but an error interrupted the freeing of its tuples, completes
-    /// that.
+    /// If an error interrupted the freeing of the tuples of a transaction that has ended durably, frees the
+    /// rest of them.
     #[inline]
     fn finish_ended(&mut self) -> StoreResult<()> {
         match self.log.phase() {
@@ -139,7 +139,7 @@ impl NvmInplace {
         Ok(found)
     }
 
-    /// Makes a cache of lookups larger if one wants to grow.
+    /// Makes a cache of lookups larger, if one should grow.
     fn grow_cache(&mut self) {
         if let Some(number) = std::mem::take(self.growing.get_mut()).checked_sub(1) {
             self.tables.grow_cache(TableNo((number >> 8) as u16), (number & 0xFF) as usize);

@@ -17,7 +17,7 @@
 //! 1. The number of a table is its position in the pages. It never changes.
 //! 2. An owner has chunks of one table only.
 //!
-//! What it does not know: transactions.
+//! This module does not know transactions.
 
 use super::index::{self, Index};
 use super::lookup_cache::LookupCache;

@@ -14,7 +14,7 @@
 //! 4. Between two calls of a store, the lines of the merge that runs are durable.
 //! 5. The id of a run is the number of its slot.
 //!
-//! What it does not know: transactions, when runs are merged (`lsm/compaction.rs`).
+//! This module does not know transactions, or when runs are merged (`lsm/compaction.rs`).
 
 use super::directory::{ArenaKind, ArenaSlot, ArenaState, Directory, NumberedSlot};
 use crate::lsm::arena::{self, Arena, ArenaFacts, Durability};

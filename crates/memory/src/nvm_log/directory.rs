@@ -22,13 +22,13 @@
 //! ```
 //!
 //! Abandoned arenas are freed step by step. So after a crash during a merge, a start has nothing else to do
-//! for it.
+//! for the merge.
 //!
 //! Invariants
 //! 1. Exactly one slot is a mutable MemTable. All changes of states that belong together are one publication.
 //! 2. The number of a table is the position of its word.
 //!
-//! What it does not know: what is in the arenas.
+//! This module does not know what is in the arenas.
 
 use crate::error::MemoryError;
 use crate::layout::get_u64;
@@ -185,7 +185,7 @@ impl Directory {
         Ok(self.tables.add(&new))
     }
 
-    /// Removes a table, durably: one fence. The entries of the table stay until merges leave them out.
+    /// Removes a table, durably, with one fence. The entries of the table stay until merges leave them out.
     pub(super) fn drop_table(&mut self, space: &Space, table: TableNo) -> StoreResult<()> {
         space.store_word(self.table_word(space, usize::from(table.0))?, 0);
         space.fence();

@@ -2,11 +2,11 @@
 //!
 //! Invariants
 //! 1. Entries of the log are undone newest first.
-//! 2. To undo an entry a second time changes nothing, nor does the undo of an entry whose change never began.
-//!    So recovery can be repeated after a crash.
+//! 2. Undoing an entry a second time changes nothing. Undoing an entry whose change never began changes
+//!    nothing either. So recovery can be repeated after a crash.
 //! 3. To undo a change, no room in the region is needed.
 //!
-//! What it does not know: how changes are made (`store.rs`).
+//! This module does not know how changes are made (`store.rs`).
 
 use crate::lsm::memtable::{self, MemTable};
 use crate::space::Space;

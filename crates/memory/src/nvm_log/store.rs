@@ -4,7 +4,7 @@
 //! 1. Before the undo entries of a change are durable, nothing leads to its entries.
 //! 2. If there is no room for the work of a commit on runs, the commit leaves this work for later.
 //!
-//! What it does not know: rows, how changes are taken back (`recovery.rs`), how runs are merged
+//! This module does not know rows, how changes are taken back (`recovery.rs`), or how runs are merged
 //! (`compaction.rs`).
 
 use std::sync::Arc;
@@ -45,7 +45,7 @@ pub struct NvmLogMedium {
     memtable: MemTable,
     log: UndoLog,
     compaction: Compaction,
-    /// For each entry of the log, where the used part of the MemTable's arena ended before its change.
+    /// For each entry of the log, the end of the used part of the MemTable's arena before its change.
     positions: Vec<Position>,
     planned: Vec<Planned>,
     /// A buffer for the old bytes of a patch.

@@ -1,5 +1,5 @@
-//! Crash images with the granularity of words and cache lines. They are taken before every store, write-back
-//! and fence of a run. Recovery is crashed again.
+//! Crash images with the granularity of words and cache lines. An image is made before every store,
+//! write-back and fence of a run. Recovery on an image is crashed, too.
 
 use std::sync::Arc;
 
@@ -9,11 +9,11 @@ use crate::life::{self, Life};
 use crate::oracle::{self, State};
 use crate::rng::Rng;
 
-/// Pending stores up to this number are enumerated.
+/// If there are at most this many pending stores, all subsets of them are tried.
 pub const ENUMERATED_MAX: usize = 5;
 /// Images at a cut with more.
 const SAMPLES: u64 = 6;
-/// Images that live on, for each life.
+/// The number of images of each life on which work continues.
 const LIVES: u64 = 5;
 
 /// What was looked at.
@@ -24,14 +24,14 @@ pub struct Seen {
     pub cuts: u64,
 }
 
-/// The moments at which a crash can leave other images than at the moment before: in front of a store, a
-/// fence or a mark, and the end.
+/// Returns the moments at which a crash can leave other images than one moment earlier: before each store,
+/// fence and mark, and at the end.
 pub fn cuts(recording: &Recording) -> Vec<u64> {
     let changes = recording.events.iter().filter(|event| !matches!(event.change, Change::WriteBack { .. }));
     changes.map(|event| event.submitted).chain([recording.end]).collect()
 }
 
-/// The choices of what a crash keeps of the pending stores.
+/// Returns the choices of what a crash keeps of the pending stores.
 pub fn choices(pending: &[&Event], rng: &mut Rng) -> Vec<Vec<Fate>> {
     let count = pending.len();
     let keep = |is_kept| if is_kept { Fate::Present } else { Fate::Absent };
@@ -65,8 +65,8 @@ fn torn_one(count: usize, torn: usize, rng: &mut Rng) -> Vec<Fate> {
     fates
 }
 
-/// The state of an image if it is one that a crash may leave: that of the last acknowledged operation, or of
-/// the one that was under way.
+/// Returns the state of an image if it is one that a crash may leave: that of the last acknowledged
+/// operation, or of the one that was under way.
 fn judge(directory: &MemoryDirectory, life: &Life, acknowledged: usize) -> Result<State, String> {
     let allocator = life::open(directory).map_err(|error| error.to_string())?;
     let before = &life.states[acknowledged];
@@ -84,7 +84,7 @@ fn judge(directory: &MemoryDirectory, life: &Life, acknowledged: usize) -> Resul
     Ok(expected)
 }
 
-/// What is left of `before` when some of the chunks that `after` lacks are gone.
+/// Returns the state `before` without the chunks that `after` lacks and that are not active any more.
 fn between(allocator: &varve_memory::Allocator, before: &State, after: &State) -> State {
     let active = allocator.active_chunks().unwrap_or_default();
     let mut state = before.clone();
@@ -93,7 +93,7 @@ fn between(allocator: &varve_memory::Allocator, before: &State, after: &State) -
     state
 }
 
-/// Looks at images at each cut of a life, every `stride`-th; `each` gets those that are right.
+/// Checks images at every `stride`-th cut of a life. Calls `each` with the images that are right.
 pub fn search(
     life: &Life,
     seed: u64,
@@ -123,7 +123,7 @@ pub fn search(
     Ok(seen)
 }
 
-/// A life, its images, and the images of recovery on some of them.
+/// Checks the images of a life, and the images of recovery on some of them.
 pub fn crash(seed: u64, region_bytes: u64, operations: usize) -> Result<(Seen, u64), String> {
     let life = life::live(life::empty(region_bytes), State::default(), seed, operations, None)?;
     let (mut again, mut lives) = (0, 0);
@@ -133,7 +133,7 @@ pub fn crash(seed: u64, region_bytes: u64, operations: usize) -> Result<(Seen, u
             return Ok(());
         }
         lives += 1;
-        // Recovery and the work behind it are crashed, too: they go on from the state that was recovered.
+        // Recovery and the work after it are crashed, too. They begin with the state that was recovered.
         let next = life::live(Arc::clone(image), state, rng.draw(), 3, None)?;
         again += search(&next, seed, 5, |_, _| Ok(()))?.images;
         Ok(())

@@ -13,7 +13,7 @@ fn region_of(directory: &MemoryDirectory) -> Arc<dyn Region> {
     directory.map(REGION, REGION_BYTES).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// A region with a slab, a run and a root.
+/// Returns a region with a slab, a run and a root.
 fn used() -> Arc<MemoryDirectory> {
     let directory = life::empty(REGION_BYTES);
     let allocator = life::open(&*directory).unwrap_or_else(|error| panic!("{error}"));

@@ -1,5 +1,5 @@
-//! Results and errors of calls: fences, alignment, foreign pointers, a full region, threads, a reopened
-//! region.
+//! Results and errors of the allocator's calls: fences, alignment, foreign pointers, a full region, threads,
+//! a reopened region.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -62,7 +62,8 @@ fn fences_are_as_few_as_said() {
     assert_eq!(fences(&|| allocator.set_root("root", 0)), (1, 1));
 }
 
-/// Exact counts of a partition need this: other lanes are other lines, which other lines of a cache give way to.
+/// Exact counts of a partition need this. If a thread used another lane, it would store other lines, and
+/// these would displace other lines in the modelled cache.
 #[test]
 fn what_a_thread_stores_does_not_depend_on_other_threads() {
     let stored = || {

@@ -1,5 +1,5 @@
-//! Records a run of an allocator: it is opened in a region, two threads work with it in turn, and everything
-//! that happens to the region is recorded.
+//! Records a run of an allocator, which is called a *life*. The allocator is opened in a region, two threads
+//! work with it in turn, and everything that happens to the region is recorded.
 
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -13,18 +13,18 @@ use crate::skipping::{Call, Skip, Skipping};
 
 pub const DATABASE: u64 = 77;
 pub const REGION: &str = "region";
-/// Lengths of chunks that the works ask for: many classes, and runs of segments.
+/// The lengths of chunks that operations ask for: many classes, and runs of segments.
 const LENGTHS: [u64; 10] = [16, 24, 64, 100, 512, 1000, 4096, 20_000, 65_536, 100_000];
 
 /// Every second life has few kinds of chunks, so that both threads use the same slabs.
 const FEW_LENGTHS: [u64; 3] = [64, 20_000, 100_000];
 
-/// One operation; what a crash makes of it is known.
+/// One operation. The test knows which states a crash during the operation may leave.
 #[derive(Debug, Clone)]
 pub enum Work {
     /// Allocates, fills, persists and activates a chunk.
     Insert(Chunk),
-    /// Reserves a chunk and leaves it so, or frees it.
+    /// Reserves a chunk, and then leaves it reserved or frees it.
     Reserve {
         len_bytes: u64,
         owner: u16,
@@ -54,16 +54,16 @@ pub enum Work {
 /// A recorded life.
 pub struct Life {
     pub recording: Recording,
-    /// The states after each operation; the first one is that of the beginning.
+    /// The states after each operation. The first one is the state at the beginning.
     pub states: Vec<State>,
     /// For each operation, whether a crash may do a part of it (`free_all`).
     pub in_parts: Vec<bool>,
-    /// Operations that were refused since the region was full.
+    /// The number of operations that were refused because the region was full.
     pub full_count: u64,
     pub most_events: std::collections::BTreeMap<Call, u64>,
 }
 
-/// An empty region of this many bytes.
+/// Returns an empty region of this many bytes.
 pub fn empty(len_bytes: u64) -> Arc<MemoryDirectory> {
     let directory = MemoryDirectory::new();
     let region = directory.map(REGION, len_bytes).unwrap_or_else(|error| panic!("{error}"));
@@ -82,15 +82,15 @@ struct RegionUnderTest {
     region: Arc<Skipping>,
 }
 
-/// Which thread does an operation.
+/// The thread that does an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Worker {
     This,
     Other,
 }
 
-/// Lives for a number of random operations, from a directory whose region holds `state`. Events of opening are
-/// recorded, too. `Err` if it cannot be opened.
+/// Runs a life of a number of random operations, on a directory whose region has the contents `state`. Events
+/// of opening are recorded, too. Returns `Err` if the region cannot be opened.
 pub fn live(
     directory: Arc<MemoryDirectory>,
     state: State,
@@ -106,7 +106,8 @@ pub fn live(
     live_by(directory, state, operations, skip, random)
 }
 
-/// As [`live`], with the operations that `next` chooses by the state and the operation's number, from 1.
+/// Does the same as [`live`], with the operations that `next` chooses by the state and the operation's
+/// number, from 1.
 pub fn live_by(
     directory: Arc<MemoryDirectory>,
     state: State,
@@ -191,7 +192,7 @@ fn choose(rng: &mut Rng, state: &State, number: u64) -> Work {
 
 type Outcome = Result<Pointer, MemoryError>;
 
-/// Does an operation; the pointer of the chunk that it has allocated, if it has.
+/// Does an operation. Returns the pointer of the chunk that it has allocated, if there is one.
 fn run(world: &RegionUnderTest, work: &Work) -> Outcome {
     let RegionUnderTest { allocator, region } = world;
     let none = |()| Pointer::NONE;
@@ -241,7 +242,7 @@ fn run(world: &RegionUnderTest, work: &Work) -> Outcome {
     }
 }
 
-/// The length of a chunk that is asked for with one of [`LENGTHS`].
+/// Returns the length of a chunk that is asked for with one of [`LENGTHS`].
 fn class_bytes(len_bytes: u64) -> u64 {
     match len_bytes {
         24 => 32,
@@ -253,7 +254,7 @@ fn class_bytes(len_bytes: u64) -> u64 {
     }
 }
 
-/// Notes the state after an operation. Only a full region may refuse one.
+/// Records the state after an operation. An operation may be refused only if the region is full.
 fn note(life: &mut Life, work: Work, outcome: Outcome) -> Result<(), String> {
     let mut state = life.states.last().cloned().unwrap_or_default();
     life.in_parts.push(matches!(work, Work::FreeAll(_)));

@@ -11,16 +11,17 @@ use crate::oracle::{Chunk, State};
 use crate::skipping::{Call, Skip};
 
 const OPERATIONS: usize = 30;
-/// Lives whose calls are counted.
+/// The number of lives whose calls are counted.
 const SEEDS: u64 = 12;
-/// Lives that are tried when the one of the table does not show a fault.
+/// The number of lives that are tried if the life of the table does not show a fault.
 const SEEDS_MAX: u64 = 40;
 
-/// The write-backs and fences of each kind of call, in their order: for each the seed of a life whose crash
-/// images show that it is missing. `None`: no random life shows it; a test of its own does.
+/// The write-backs and fences of each kind of call, in their order. Each of them has the seed of a life whose
+/// crash images are wrong if it is left out. `None` means that no random life shows this, but a separate test
+/// does.
 ///
-/// An allocation has two events, the write-back and the fence of a new slab's descriptor. If it has to make
-/// empty slabs free before, it has their write-backs and a fence in front of these.
+/// An allocation has two events, the write-back and the fence of a new slab's descriptor. If the allocation
+/// first has to free empty slabs, their write-backs and a fence come before these.
 const SHOWN: [(Call, &[Option<u64>]); 8] = [
     (Call::Allocate, &[Some(0), None, Some(4), Some(4), Some(10), None]),
     (Call::Activate, &[Some(0), Some(0)]),
@@ -36,12 +37,12 @@ fn region_bytes(seed: u64) -> u64 {
     40_960 + [3, 6, 16][seed as usize % 3] * 66_000
 }
 
-/// A life in which this write-back or fence is left out.
+/// Runs a life in which this write-back or fence is left out.
 fn lame_life(seed: u64, skip: Option<Skip>) -> Result<Life, String> {
     life::live(life::empty(region_bytes(seed)), State::default(), seed, OPERATIONS, skip)
 }
 
-/// Whether images of this life show that the write-back or fence is missing.
+/// Returns whether images of this life show that the write-back or fence is missing.
 fn shows(seed: u64, skip: Skip) -> bool {
     lame_life(seed, Some(skip)).and_then(|life| crash::search(&life, seed, 1, |_, _| Ok(()))).is_err()
 }
@@ -74,7 +75,7 @@ fn every_write_back_and_fence_is_in_the_table() {
     assert_eq!(most, table);
 }
 
-/// Fills the table: tries lives until one shows the fault. Minutes.
+/// Finds the seeds for the table: tries lives until one shows the fault. The search takes minutes.
 #[test]
 #[ignore = "a long search, for the table SHOWN"]
 fn search_for_the_table() {
@@ -86,8 +87,8 @@ fn search_for_the_table() {
     }
 }
 
-/// A thread makes a slab and has no reason for a fence of its own. Another one activates a chunk of the slab.
-/// If the descriptor were not durable before, the chunk would be lost.
+/// One thread makes a slab, and has no reason for a fence of its own. Another thread activates a chunk of the
+/// slab. If the descriptor of the slab were not durable before, the chunk would be lost.
 #[test]
 fn the_fence_of_a_new_slab_is_needed() {
     let chunk = Chunk { owner: 0, len_bytes: 64, tag: 1, link: 0 };
@@ -104,7 +105,7 @@ fn the_fence_of_a_new_slab_is_needed() {
     assert!(search(Some(Skip { call: Call::Allocate, event: 1 })).is_err(), "no image shows its lack");
 }
 
-/// Images of a life whose opening writes something: a lane was sealed.
+/// Returns images of a life at whose opening a lane was sealed, so that the opening stores something.
 fn images_with_a_sealed_lane(seed: u64) -> Vec<(Arc<MemoryDirectory>, State)> {
     let life = lame_life(seed, None).unwrap_or_else(|error| panic!("{error}"));
     let mut images = Vec::new();

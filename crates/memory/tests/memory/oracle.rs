@@ -9,9 +9,9 @@ use varve_memory::{ActiveChunk, Allocator, Owner, Pointer};
 pub struct Chunk {
     pub owner: u16,
     pub len_bytes: u64,
-    /// Its contents follow from this number.
+    /// The number from which the contents of the chunk follow.
     pub tag: u64,
-    /// Its second word, which publications store.
+    /// The second word of the chunk, which publications store.
     pub link: u64,
 }
 
@@ -23,7 +23,7 @@ pub struct State {
 }
 
 pub const OWNERS: [u16; 3] = [0, 7, 4095];
-/// Where the second word of a chunk is.
+/// The offset of the second word of a chunk.
 pub const LINK_AT: u64 = 8;
 /// The contents of large chunks are checked at both ends only.
 const ENDS_BYTES: u64 = 256;
@@ -32,7 +32,7 @@ pub fn owner(number: u16) -> Owner {
     Owner::new(number).unwrap_or_else(|| panic!("{number} is an owner"))
 }
 
-/// The places of the words of a chunk that follow from its tag.
+/// Returns the places of the words of a chunk that follow from its tag.
 fn words(len_bytes: u64) -> impl Iterator<Item = u64> {
     let is_checked = move |at: &u64| *at < ENDS_BYTES || *at >= len_bytes - ENDS_BYTES.min(len_bytes);
     (0..len_bytes).step_by(8).filter(is_checked).filter(|at| *at != LINK_AT)
@@ -54,7 +54,7 @@ pub fn fill(allocator: &Allocator, pointer: Pointer, chunk: &Chunk) {
     }
 }
 
-/// Compares a region with a state; what is wrong.
+/// Compares a region with a state. The error says what is wrong.
 pub fn compare(allocator: &Allocator, state: &State) -> Result<(), String> {
     allocator.check().map_err(|error| error.to_string())?;
     let found = allocator.active_chunks().map_err(|error| error.to_string())?;

@@ -2,10 +2,10 @@
 //! image that is wrong without them.
 //!
 //! Invariants
-//! 1. Only cuts are looked at where a store is pending that was durable in the whole recording. All other
-//!    images are those of the whole recording, which another test judges.
+//! 1. Only those cuts are checked at which a store is pending that is durable in the whole recording. All
+//!    other images are the same as in the whole recording, which another test checks.
 //!
-//! What it does not know: what an image should hold; a subject judges that.
+//! This module does not know what an image should hold. A subject judges that.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,26 +21,26 @@ pub type Judge<'j> = dyn Fn(&Arc<MemoryDirectory>, u64) -> Result<(), String> + 
 /// A recording whose events have sites.
 pub struct Subject<'j> {
     pub recording: Recording,
-    /// By the tick at which the event was submitted.
+    /// The site of each event, by the tick at which the event was submitted.
     pub sites: BTreeMap<u64, Site>,
     pub judge: Box<Judge<'j>>,
 }
 
-/// What the search for one site has found.
+/// The result of the search for one site.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// Cuts that were looked at: without the site, more stores are pending there.
+    /// The number of cuts that were checked: without the site, more stores are pending there.
     pub cuts: u64,
     pub images: u64,
-    /// What is wrong in an image, if one shows that the site is needed.
+    /// The error in an image, if an image shows that the site is needed.
     pub shown: Option<String>,
 }
 
-/// Events of a site that are looked at, for each recording.
+/// The largest number of events of a site that are removed, for each recording.
 const EVENTS_MAX: usize = 12;
-/// Cuts behind each of them.
+/// The number of cuts that are drawn after each of these events.
 const CUTS_NEAR: usize = 10;
-/// Further cuts of the recording.
+/// The number of further cuts of the recording.
 const CUTS_FAR: usize = 10;
 /// Random images at each cut.
 const SAMPLES: usize = 4;
@@ -81,7 +81,7 @@ impl Subject<'_> {
         may_be && self.sites.get(&event.submitted) == Some(site)
     }
 
-    /// Moments of a crash: some behind events of the site, and some elsewhere.
+    /// Returns moments of a crash: some of them after events of the site, and some elsewhere.
     fn cuts(&self, site: &Site, rng: &mut Rng) -> BTreeSet<u64> {
         let events = &self.recording.events;
         let mut removed: Vec<usize> =
@@ -105,7 +105,7 @@ impl Subject<'_> {
         cuts
     }
 
-    /// The changes behind an event, up to the second one that `ends` accepts.
+    /// Returns the changes after an event, up to the second change that `ends` accepts.
     fn window(&self, from: usize, ends: fn(&Event) -> bool) -> Vec<&Event> {
         let mut ends_count = 0;
         let events = self.recording.events.get(from..).unwrap_or_default().iter();
@@ -118,8 +118,8 @@ impl Subject<'_> {
     }
 }
 
-/// Lets two threads work in turn: another one goes on behind each mark. A fence waits for its own thread
-/// only.
+/// Changes a recording so that two threads work in turn: the thread changes after each mark. A fence waits
+/// only for write-backs of its own thread.
 pub fn in_two_threads(mut recording: Recording) -> Recording {
     let mut is_other = false;
     for event in &mut recording.events {
@@ -139,12 +139,12 @@ fn is_mark(event: &Event) -> bool {
     matches!(event.change, Change::Mark(_))
 }
 
-/// The ticks of pending stores.
+/// Returns the ticks of pending stores.
 fn pending(timeline: &Timeline) -> BTreeSet<u64> {
     timeline.pending().iter().map(|event| event.submitted).collect()
 }
 
-/// What becomes of the pending stores, of which some are new.
+/// Returns choices of fates for the pending stores, some of which are new.
 fn choices(is_new: &[bool], rng: &mut Rng) -> Vec<Vec<Fate>> {
     let all = |new: Fate, old: Fate| is_new.iter().map(|is_new| if *is_new { new } else { old }).collect();
     let mut choices: Vec<Vec<Fate>> = vec![all(Fate::Absent, Fate::Present), all(Fate::Absent, Fate::Absent)];

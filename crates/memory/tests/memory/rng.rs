@@ -11,7 +11,7 @@ impl Rng {
         Rng { state: seed, is_odd: seed % 2 == 1 }
     }
 
-    /// Whether the seed is odd.
+    /// Returns whether the seed is odd.
     pub fn is_odd(&self) -> bool {
         self.is_odd
     }

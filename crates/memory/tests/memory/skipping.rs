@@ -37,7 +37,7 @@ pub enum Call {
     Fsync,
 }
 
-/// What is left out: in calls of this kind the write-back or fence of this number.
+/// The event that is left out: in calls of this kind, the write-back or fence with this number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Skip {
     pub call: Call,
@@ -49,7 +49,7 @@ struct State {
     call: Option<Call>,
     events: u64,
     skipped: u64,
-    /// The most events that a call had, by kind.
+    /// For each kind of call, the largest number of events that a call had.
     most: std::collections::BTreeMap<Call, u64>,
 }
 
@@ -64,7 +64,7 @@ impl Skipping {
         Arc::new(Skipping { inner, skip, state: Mutex::default() })
     }
 
-    /// Runs a call; only write-backs and fences within calls are left out.
+    /// Runs a call. Only write-backs and fences within calls are left out.
     pub fn during<T>(&self, call: Call, run: impl FnOnce() -> T) -> T {
         let mut state = self.state.lock();
         (state.call, state.events) = (Some(call), 0);
@@ -78,7 +78,7 @@ impl Skipping {
         result
     }
 
-    /// The most write-backs and fences that a call of each kind had.
+    /// Returns, for each kind of call, the largest number of write-backs and fences that a call had.
     pub fn most_events(&self) -> std::collections::BTreeMap<Call, u64> {
         self.state.lock().most.clone()
     }

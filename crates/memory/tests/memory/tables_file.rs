@@ -1,4 +1,5 @@
-//! The file `tables.varve` is made, opened, made again without tables, and refused with tables.
+//! The file `tables.varve` is made and opened. If it does not fit, it is made again if it has no tables, and
+//! refused if it has tables.
 
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use varve_memory::{
 };
 
 const SIZE_BYTES: u64 = 1 << 20;
-/// A database that was stopped cleanly, with tables.
+/// A database with tables that was shut down cleanly.
 const NEED: TablesNeed = TablesNeed { database: 7, is_clean: true, has_tables: true };
 /// One without tables.
 const EMPTY: TablesNeed = TablesNeed { has_tables: false, ..NEED };
@@ -18,7 +19,7 @@ fn configured(directory: Arc<dyn Directory>) -> MemoryTables {
     MemoryTables { directory, size_bytes: SIZE_BYTES, partitions: 2 }
 }
 
-/// A directory with a file in which an owner has a chunk.
+/// Returns a directory with a file in which an owner has a chunk.
 fn made() -> (Arc<MemoryDirectory>, MemoryTables) {
     let directory = MemoryDirectory::new();
     let tables = configured(directory.clone());
@@ -134,8 +135,8 @@ fn emulated_memory_is_lost_with_the_machine() {
     assert_eq!(chunks(&configured(off), &crashed), Ok(1), "which has noted this start of the machine");
 }
 
-/// Each operation on the directory and on the file fails in turn: an error that a later start is not harmed
-/// by.
+/// Each operation on the directory and on the file fails in turn. Each failure is an error, and a later start
+/// succeeds.
 #[test]
 fn a_file_whose_operations_fail_loses_nothing() {
     let mut failed = 0;

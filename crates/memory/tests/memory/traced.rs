@@ -1,12 +1,12 @@
-//! A region that notes which line of the code each write-back and each fence comes from. A test can then
-//! take all events of one line out of a recording. The execution is the same without them, because the
+//! A region that records which line of the code made each write-back and each fence. A test can then take all
+//! events of one line out of a recording. The execution would be the same without these events, because the
 //! region below loses nothing by itself. So one recorded life serves for all lines.
 //!
 //! Invariants
-//! 1. An event is noted under the tick at which the record log gets it.
-//! 2. Only events within calls are noted.
+//! 1. An event is recorded under the tick at which the record log gets it.
+//! 2. Only events within calls are recorded.
 //!
-//! What it does not know: images, and what a store should hold.
+//! This module does not know images, or what a store should hold.
 
 use std::backtrace::Backtrace;
 use std::collections::BTreeMap;
@@ -32,7 +32,7 @@ pub enum Calls {
     All,
 }
 
-/// The line of an event, and what has called it.
+/// The line of code that made an event, and its caller.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Site {
     pub call: Call,
@@ -44,8 +44,8 @@ pub struct Site {
 }
 
 impl Site {
-    /// Whether the line is in the allocator. Its own tests show that such a line is needed, or that it is not
-    /// needed by some callers. Only owners are freed for engines alone.
+    /// Returns whether the line is in the allocator. Its own tests show that such a line is needed, or that
+    /// it is not needed by some callers. Only owners are freed for engines alone.
     pub fn is_in_allocator(&self) -> bool {
         let file = self.at.split(':').next().unwrap_or_default();
         ALLOCATOR.contains(&file) && file != "free_owner.rs"
@@ -68,7 +68,7 @@ const ALLOCATOR: [&str; 12] = [
     "state.rs",
 ];
 
-/// Functions that only pass an event on.
+/// The functions that only pass an event on.
 const HELPERS: [&str; 7] =
     ["store_back", "store_word", "store_words", "write_back", "fence", "persist", "store_claim"];
 
@@ -78,7 +78,7 @@ struct State {
     sites: BTreeMap<u64, Site>,
 }
 
-/// The region; `log` is the one that records the region below.
+/// The traced region. `log` records the region below it.
 pub struct Traced {
     inner: Arc<dyn Region>,
     log: Arc<RecordLog>,
@@ -99,7 +99,7 @@ impl Traced {
         result
     }
 
-    /// The sites so far, by the ticks of their events.
+    /// Returns the sites so far, by the ticks of their events.
     pub fn sites(&self) -> BTreeMap<u64, Site> {
         self.state.lock().sites.clone()
     }
@@ -139,7 +139,7 @@ impl Frame {
     }
 }
 
-/// The frames of the crate `memory`, innermost first.
+/// Returns the frames of the crate `memory`, innermost first.
 fn frames(backtrace: &str) -> Vec<Frame> {
     let mut function = "";
     let mut frames = Vec::new();
@@ -159,7 +159,7 @@ fn frames(backtrace: &str) -> Vec<Frame> {
     frames
 }
 
-/// The name of a function: without its path, its types and the closures in it.
+/// Returns the name of a function: without its path, its types and the closures in it.
 fn function_of(symbol: &str) -> String {
     let mut depth = 0;
     let is_outside = |character: &char| {

@@ -1,6 +1,6 @@
 //! Reports where each durable part of a database is stored, on which medium, and which failures it survives.
 //!
-//! What it does not know: how the report is shown.
+//! This module does not know how the report is shown.
 
 use varve_device::{Capabilities, Directory, Medium};
 
@@ -55,14 +55,15 @@ struct PartLocation {
 }
 
 impl Pager {
-    /// The region of persistent memory, if the database has one.
+    /// Returns the region of persistent memory, if the database has one.
     pub fn nvm(&self) -> Option<NvmStats> {
         let stats = self.shared.region.as_ref().map(NvmRegion::stats)?;
         Some(NvmStats { slots: self.shared.buffer.as_deref().map(NvmBuffer::slot_counts), ..stats })
     }
 
-    /// Where each part of the database is stored. A commit survives what the row of the log says. If the log
-    /// of a change was cut, the change is only in the pages. Then it survives what the row of the pages says.
+    /// Returns where each part of the database is stored. A commit survives what the row of the log says. If
+    /// the log of a change was cut, the change is only in the pages. Then it survives what the row of the
+    /// pages says.
     pub fn durability(&self) -> Vec<DurabilityRow> {
         let config = &self.shared.config;
         let (nvm, attached) = (self.nvm(), self.shared.control.get().attached);
@@ -110,7 +111,8 @@ impl Pager {
         pages.into_iter().chain([protection]).collect()
     }
 
-    /// What repairs torn pages now. This may be another protection than the configured one.
+    /// Returns the place of the data that repairs torn pages now, with the kind of protection. This may be
+    /// another protection than the configured one.
     fn protection_now(&self, copies: Option<&PartLocation>, region: Option<PartLocation>) -> PartLocation {
         let config = &self.shared.config;
         let (home, kind) = (of_files(&*config.data), config.protection.name().to_owned());
@@ -150,7 +152,7 @@ fn of_files(directory: &dyn Directory) -> PartLocation {
     PartLocation { location: directory.location(), medium: backend.clone(), survives }
 }
 
-/// The location of a data file. If the layout is not in place, the medium names the layout.
+/// Returns the location of a data file. If the layout is not in place, the medium names the layout.
 fn at_home(directory: &dyn Directory, layout: HomeLayout) -> PartLocation {
     let place = of_files(directory);
     match layout {

@@ -1,7 +1,7 @@
 //! The mark that each start writes into the header pages. It shows whether all files are of the same start
 //! (`open/headers.rs`).
 //!
-//! What it does not know: who compares marks.
+//! This module does not know which code compares marks.
 
 use varve_device::{planted, reached};
 

@@ -1,6 +1,6 @@
-//! What the engine calls: pages, mini-transactions, settings, statistics.
+//! The functions that the engine calls: pages, mini-transactions, settings, statistics.
 //!
-//! What it does not know: keys, rows, transactions.
+//! This module does not know keys, rows or transactions.
 
 pub(crate) mod durability;
 pub(crate) mod mark;

@@ -8,8 +8,8 @@
 //!    the dirty-page table, and the caller's function runs. Latches are released after the append section.
 //! 4. Under full-page-log the first change of a clean page is preceded by an image of the page in the log.
 //!    Redo uses the image if a crash tears a write of the page. An image is logged at every change from clean
-//!    to dirty, and not only once per checkpoint. The reason: while the page is clean, the redo position may
-//!    move past its last image. (Redo itself logs no images: `running/checkpoint.rs`, 1.)
+//!    to dirty, and not only once per checkpoint. The reason is that the redo position may move past the last
+//!    image while the page is clean. (Redo itself logs no images: `running/checkpoint.rs`, 1.)
 //! 5. If a mini-transaction is dropped after a change, without commit, the pager stops, because the pages
 //!    differ from the log. A panic during a mini-transaction also stops the pager, because the engine was in
 //!    the middle of a step.
@@ -17,7 +17,7 @@
 //! A mini-transaction allocates no memory: its records are collected in a buffer of the thread. The design
 //! follows Mohan et al., ARIES (1992). Nested top actions are reduced to groups of pages, as in InnoDB.
 //!
-//! Not known here: the order in which pages are latched. The callers decide it.
+//! This module does not know the order in which pages are latched. The callers decide it.
 
 use std::cell::RefCell;
 
@@ -35,7 +35,7 @@ use crate::pool::{PageS, PageSx, PageX};
 use crate::running::shared::Shared;
 use crate::space::Pending;
 
-/// Handle of a page within its mini-transaction.
+/// The handle of a page within its mini-transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct H(pub(crate) u16);
 
@@ -118,14 +118,14 @@ impl<'p> Mtr<'p> {
         Ok(self.hold(Latched::X(page)))
     }
 
-    /// Latches a page exclusive, unless another thread holds its latch. Never waits for the latch.
+    /// Latches a page exclusively, unless another thread holds its latch. Never waits for the latch.
     pub fn try_x(&mut self, id: PageId) -> Result<Option<H>> {
         self.may_fail();
         let page = self.shared.pool.try_fix(id, Access::Random)?;
         Ok(page.map(|page| self.hold(Latched::X(page))))
     }
 
-    /// Turns a shared-exclusive latch into an exclusive one; waits for readers to leave.
+    /// Turns a shared-exclusive latch into an exclusive one. Waits until no reader holds the latch.
     pub fn upgrade(&mut self, h: H) {
         let page = &mut self.slots[usize::from(h.0)].page;
         *page = match std::mem::replace(page, Latched::Released) {
@@ -158,7 +158,7 @@ impl<'p> Mtr<'p> {
         Ok(h)
     }
 
-    /// The bytes of a page.
+    /// Returns the bytes of a page.
     pub fn page(&self, h: H) -> &[u8] {
         match &self.slots[usize::from(h.0)].page {
             Latched::S(page) => page,
@@ -168,7 +168,7 @@ impl<'p> Mtr<'p> {
         }
     }
 
-    /// The id of the page with this handle.
+    /// Returns the id of the page with this handle.
     pub fn id(&self, h: H) -> PageId {
         match &self.slots[usize::from(h.0)].page {
             Latched::S(page) => page.id(),
@@ -178,7 +178,7 @@ impl<'p> Mtr<'p> {
         }
     }
 
-    /// The handle of a page that this mini-transaction has latched already.
+    /// Returns the handle of a page that this mini-transaction has latched already.
     pub fn find(&self, id: PageId) -> Option<H> {
         let held = |slot: &Slot<'_>| match &slot.page {
             Latched::S(page) => page.id() == id,
@@ -308,8 +308,8 @@ impl<'p> Mtr<'p> {
         if self.records.is_empty() && self.pending.is_empty() { Lsn::ZERO } else { self.commit_with(|_| ()) }
     }
 
-    /// As `commit`. `f` runs inside the log's append section. It gets the LSN of the changes, or the log's
-    /// end if there were no changes. `f` must be short, and take no latch.
+    /// Does the same as `commit`. In addition, `f` runs inside the log's append section. It gets the LSN of
+    /// the changes, or the log's end if there were no changes. `f` must be short, and take no latch.
     pub fn commit_with(mut self, f: impl FnOnce(Lsn)) -> Lsn {
         let mut pending =
             std::mem::replace(&mut self.pending, Pending::new(&self.shared.spaces, &self.shared.pool));

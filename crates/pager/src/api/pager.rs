@@ -4,9 +4,9 @@
 //! 1. Pages are accessed through guards. Logged pages change only in mini-transactions.
 //! 2. After a failed write or flush no mini-transaction begins, and no flush succeeds, but pages can still be
 //!    read. If a full device refused the write, this applies only to writes of the log.
-//! 3. Dropping a pager makes nothing durable; `shutdown` does.
+//! 3. Dropping a pager makes nothing durable. `shutdown` makes everything durable.
 //!
-//! What it does not know: keys, rows, transactions.
+//! This module does not know keys, rows or transactions.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -50,9 +50,9 @@ const LAST_WRITERS: usize = 4;
 /// The file of the data space.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DataFile {
-    /// Its name in the directory of the data space.
+    /// The name of the file in the directory of the data space.
     pub name: String,
-    /// A number that no copy of the file has; `None` if the file system can't tell.
+    /// A number that no copy of the file has, or `None` if the file system does not have such a number.
     pub identity: Option<u64>,
 }
 
@@ -113,22 +113,23 @@ impl Pager {
         Ok(pager)
     }
 
-    /// Whether `open` made a new database.
+    /// Returns whether `open` made a new database.
     pub fn is_new(&self) -> bool {
         self.shared.started.is_new
     }
 
-    /// Whether the database was shut down cleanly before `open` opened it.
+    /// Returns whether the database was shut down cleanly before `open` opened it.
     pub fn was_clean(&self) -> bool {
         self.shared.started.was_clean
     }
 
-    /// What the start did before the database was open; `None` for a new one.
+    /// Returns what the start did before the database was open, or `None` for a new one.
     pub fn recovery(&self) -> Option<Recovery> {
         self.shared.started.recovery
     }
 
-    /// Warnings for the user at a start, for example if durability depends on the settings of a device.
+    /// Returns the warnings for the user at a start, for example if durability depends on the settings of a
+    /// device.
     pub fn warnings(&self) -> Vec<String> {
         let config = &self.shared.config;
         let devices = [&config.control, &config.data, &config.log, &config.rollback, &config.temporary];
@@ -164,8 +165,8 @@ impl Pager {
         warnings
     }
 
-    /// Explains why compression saves no space, if that is so. In place, pages are written in whole sectors,
-    /// and a sector may be as long as a page.
+    /// If compression saves no space, returns the reason. In place, pages are written in whole sectors, and a
+    /// sector may be as long as a page.
     pub fn saves_nothing(&self) -> Option<String> {
         let config = &self.shared.config;
         let (page, lengths) = (config.page_size, open::stored_lengths(config));
@@ -198,7 +199,7 @@ impl Pager {
         Ok(())
     }
 
-    /// Whether some pages may be compressed, because compression was configured at some time.
+    /// Returns whether some pages may be compressed, because compression was configured at some time.
     pub fn has_compressed_pages(&self) -> bool {
         self.shared.control.get().has_compressed_pages
     }
@@ -231,13 +232,13 @@ impl Pager {
         self.shared.compressions.forget_written(space, owner);
     }
 
-    /// For each owner whose pages are to be compressed: the pages that were written since the start, and
-    /// their sizes.
+    /// Returns, for each owner whose pages should be compressed, the pages that were written since the start,
+    /// and their sizes.
     pub fn stored_pages(&self, space: SpaceId) -> HashMap<u32, StoredPages> {
         self.shared.compressions.written(space)
     }
 
-    /// The compression of pages whose owner has no compression of its own.
+    /// Returns the compression of pages whose owner has no compression of its own.
     pub fn default_compression(&self) -> Compression {
         self.shared.compressions.table().of_others()
     }
@@ -257,16 +258,16 @@ impl Pager {
         Ok(())
     }
 
-    /// For each owner (tree or rollback segment), the bytes that its pages take in the file of the space.
-    /// `None` in the in-place layout.
+    /// Returns, for each owner (tree or rollback segment), the bytes that its pages take in the file of the
+    /// space. Returns `None` for the in-place layout.
     pub fn home_bytes(&self, space: SpaceId) -> Result<Option<BTreeMap<u32, u64>>> {
         self.shared.spaces.home_bytes(space)
     }
 
-    /// For each of these pages of the data space, whether the data file may lack changes that were appended
-    /// to the log before this call. Another process can read the other pages from the file. Returns `None` if
-    /// it can read no page, because pages are not in place, or may be compressed, or because persistent
-    /// memory has pages that the file lacks.
+    /// Returns, for each of these pages of the data space, whether the data file may lack changes that were
+    /// appended to the log before this call. Another process can read the other pages from the file. Returns
+    /// `None` if it can read no page, because pages are not in place, or may be compressed, or because
+    /// persistent memory has pages that the file lacks.
     pub fn newer_than_home(&self, ids: &[PageId]) -> Option<Vec<bool>> {
         let shared = &self.shared;
         let is_readable = shared.config.layout == HomeLayout::InPlace
@@ -276,20 +277,20 @@ impl Pager {
         is_readable.then(|| shared.ledger.has_each(ids))
     }
 
-    /// The name of the data space's file, and a number that no copy of the file has, if the file system
-    /// knows one.
+    /// Returns the name of the data space's file, and a number that no copy of the file has, if the file
+    /// system knows one.
     pub fn data_file(&self) -> Result<DataFile> {
         let name = file_name(SpaceId::DATA);
         let identity = self.shared.config.data.identity(&name)?;
         Ok(DataFile { name, identity })
     }
 
-    /// Identity of the database.
+    /// Returns the identity of the database.
     pub fn database_id(&self) -> u64 {
         self.shared.started.database
     }
 
-    /// Page size in bytes.
+    /// Returns the page size in bytes.
     pub fn page_size(&self) -> usize {
         self.shared.pool.page_size()
     }
@@ -312,14 +313,14 @@ impl Pager {
         self.shared.pool.fix(id, access)
     }
 
-    /// As `fix_s`, but returns `None` instead of waiting for the latch. It may still wait until the page is
-    /// read from a device.
+    /// Does the same as `fix_s`, but returns `None` instead of waiting for the latch. It may still wait until
+    /// the page is read from a device.
     pub fn try_fix_s(&self, id: PageId, access: Access) -> Result<Option<PageS<'_>>> {
         self.shared.pool.try_fix(id, access)
     }
 
-    /// As `fix_x`, but returns `None` instead of waiting for the latch. It may still wait until the page is
-    /// read from a device.
+    /// Does the same as `fix_x`, but returns `None` instead of waiting for the latch. It may still wait until
+    /// the page is read from a device.
     pub fn try_fix_x(&self, id: PageId, access: Access) -> Result<Option<PageX<'_>>> {
         self.shared.pool.try_fix(id, access)
     }
@@ -332,21 +333,21 @@ impl Pager {
         self.shared.pool.fix_resident(id, access)
     }
 
-    /// As `fix_s_resident`, for a page whose first `ahead` bytes will be searched. These bytes are fetched
-    /// into the processor's cache together, while the page is latched.
+    /// Does the same as `fix_s_resident`, for a page whose first `ahead` bytes will be searched. These bytes
+    /// are fetched into the processor's cache together, while the page is latched.
     #[inline]
     pub fn fix_s_resident_ahead(&self, id: PageId, access: Access, ahead: usize) -> Option<PageS<'_>> {
         self.shared.pool.fix_resident_ahead(id, access, ahead)
     }
 
-    /// As `fix_s_resident`, but latches the page in exclusive mode.
+    /// Does the same as `fix_s_resident`, but latches the page in exclusive mode.
     #[inline]
     pub fn fix_x_resident(&self, id: PageId, access: Access) -> Option<PageX<'_>> {
         self.shared.pool.fix_resident(id, access)
     }
 
-    /// The number of these pages that are in the pool. The caller must not rely on it, because pages come and
-    /// go.
+    /// Returns the number of these pages that are in the pool. The caller must not rely on it, because pages
+    /// come and go.
     pub fn resident_count(&self, ids: &[PageId]) -> usize {
         ids.iter().filter(|id| self.shared.pool.is_resident(**id)).count()
     }
@@ -390,10 +391,10 @@ impl Pager {
         StopOnPanic::of(&*self.shared.log)
     }
 
-    /// Whether the state in memory can be trusted: no panic has passed through the pager, a mini-transaction,
-    /// or a guarded step. If one has, the database takes no more changes, and reads may return wrong data.
-    /// The next start recovers. After any other panic this is still `true`, and the panic is an error of its
-    /// statement only.
+    /// Returns whether the state in memory can be trusted: no panic has passed through the pager, a
+    /// mini-transaction, or a guarded step. If one has, the database takes no more changes, and reads may
+    /// return wrong data. The next start recovers. After any other panic this is still `true`, and the panic
+    /// is an error of its statement only.
     #[inline]
     pub fn is_sound(&self) -> bool {
         !self.shared.log.has_panicked()
@@ -404,7 +405,7 @@ impl Pager {
         self.shared.log.poison(&cause.to_string());
     }
 
-    /// The log.
+    /// Returns the log.
     pub fn log(&self) -> &Log {
         &self.shared.log
     }
@@ -422,7 +423,7 @@ impl Pager {
         Ok(self.shared.config.times.of(Timing::LogWait, || log.flush(upto))?)
     }
 
-    /// End of the durable log.
+    /// Returns the end of the durable log.
     #[inline]
     pub fn durable_lsn(&self) -> Lsn {
         self.shared.log.durable()
@@ -468,28 +469,29 @@ impl Pager {
         self.drop_pages_of(space, owner)
     }
 
-    /// The owners of a space, with the number of allocated pages of each.
+    /// Returns the owners of a space, with the number of allocated pages of each.
     pub fn owners(&self, space: SpaceId) -> Result<BTreeMap<u32, u64>> {
         self.shared.spaces.owners(space)
     }
 
-    /// The owner of the extent that contains the page. `None` means that the extent is free or belongs to the
-    /// pager. No page is read.
+    /// Returns the owner of the extent that contains the page. `None` means that the extent is free or
+    /// belongs to the pager. No page is read.
     pub fn owner_of(&self, id: PageId) -> Option<u32> {
         self.shared.spaces.owner_of(id)
     }
 
-    /// The space in which this owner of a table or an index has pages. The data space if it has none.
+    /// Returns the space in which this owner of a table or an index has pages. If it has none, it is the data
+    /// space.
     pub fn space_of_owner(&self, owner: u32) -> SpaceId {
         self.shared.spaces.space_of_owner(owner)
     }
 
-    /// The data space and the tablespaces.
+    /// Returns the data space and the tablespaces.
     pub fn spaces_of_tables(&self) -> Vec<SpaceId> {
         self.shared.spaces.of_tables()
     }
 
-    /// The pages that are allocated to an owner, in the order of their numbers.
+    /// Returns the pages that are allocated to an owner, in the order of their numbers.
     pub fn pages_of_owner(&self, space: SpaceId, owner: u32) -> Result<Vec<PageId>> {
         self.shared.spaces.pages_of_owner(space, owner)
     }
@@ -648,7 +650,7 @@ impl Pager {
     }
 
     /// Changes the length of the flash cache's file. The cache is empty afterwards. This waits until the data
-    /// files have all changed pages of the cache. The result is `Err` if there is no cache, or no space; then
+    /// files have all changed pages of the cache. The result is `Err` if there is no cache, or no space. Then
     /// nothing has changed.
     pub fn set_flash_size(&self, bytes: u64) -> Result<()> {
         let _watch = self.stop_on_panic();
@@ -664,28 +666,28 @@ impl Pager {
         cache.resize(next.slots(config.page_size))
     }
 
-    /// Returns the events since the last call that were no error of a call, but must be reported: the loss of
-    /// the flash cache. Such events are rare, and the server asks from time to time.
+    /// Returns the events since the last call that were no error of a call, but must be reported. The only
+    /// such event is the loss of the flash cache. It is rare, and the server calls this from time to time.
     pub fn take_notices(&self) -> Vec<String> {
         self.shared.cache.as_ref().map(|cache| cache.take_notices()).unwrap_or_default()
     }
 
-    /// Whether there is a flash cache, and it is not lost.
+    /// Returns whether there is a flash cache, and it is not lost.
     pub fn has_flash(&self) -> bool {
         self.shared.cache.as_ref().is_some_and(|cache| !cache.is_lost())
     }
 
-    /// The design of the flash cache in force; `None` if there is no cache.
+    /// Returns the design of the flash cache in force, or `None` if there is no cache.
     pub fn flash_design(&self) -> Option<FlashDesign> {
         self.shared.cache.as_ref().map(|cache| cache.design())
     }
 
-    /// The configuration with which the database was opened. Later changes of settings are not in it.
+    /// Returns the configuration with which the database was opened. Later changes of settings are not in it.
     pub fn config(&self) -> &PagerConfig {
         &self.shared.config
     }
 
-    /// Whether the next start would accept this configuration, after a clean shutdown.
+    /// Checks whether the next start would accept this configuration, after a clean shutdown.
     pub fn check_next(&self, next: &PagerConfig) -> Result<()> {
         let mut next = PagerConfig { page_size: self.page_size(), ..next.clone() };
         if let Some(region) = &self.shared.region {

@@ -8,7 +8,7 @@
 //! 3. The pool drops the pages of a step after the commit of the step, and before they can be allocated
 //!    again.
 //!
-//! What it does not know: what an owner stores in its pages.
+//! This module does not know what an owner stores in its pages.
 
 use varve_device::{planted, reached};
 

@@ -5,7 +5,7 @@
 //!    before the first write or after the second one can leave files, which the next start removes.
 //! 2. Only an empty tablespace is dropped. From then on nothing can be allocated in it.
 //!
-//! What it does not know: which roles may make or drop tablespaces.
+//! This module does not know which roles may make or drop tablespaces.
 
 use std::sync::Arc;
 
@@ -21,14 +21,14 @@ use crate::control::tablespaces::{Listed, TablespaceList, TablespaceState};
 use crate::home::protection::kind::ProtectionKind;
 use crate::open::tablespaces::{TablespaceParts, TablespacePlace};
 
-/// A tablespace that is to be made.
+/// The properties of a tablespace that will be made.
 #[derive(Clone, Debug)]
 pub struct NewTablespace {
-    /// Its name. The pager only stores it, for messages and for its caller.
+    /// The name of the tablespace. The pager only stores it, for messages and for its caller.
     pub name: String,
     /// Where its files will be.
     pub location: String,
-    /// How its page writes are protected: by doublewrite, by atomic writes, or not at all.
+    /// The protection of its page writes: doublewrite, atomic writes, or none.
     pub protection: ProtectionKind,
     /// The compression of pages whose owner has none of its own. `None` means the default of the server.
     pub compression: Option<Compression>,
@@ -54,7 +54,7 @@ pub struct Tablespace {
 }
 
 impl Pager {
-    /// All tablespaces.
+    /// Returns all tablespaces.
     pub fn tablespaces(&self) -> Vec<Tablespace> {
         self.shared.tablespaces.lock().in_use().map(told).collect()
     }

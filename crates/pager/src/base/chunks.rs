@@ -5,7 +5,7 @@
 //! 1. A cell is never moved or removed, so references to it stay valid.
 //! 2. If the chunk of a number was not made, the number has no cell, and reading does not make one.
 //!
-//! What it does not know: what is in a cell.
+//! This module does not know what is in a cell.
 
 use std::sync::OnceLock;
 
@@ -21,7 +21,7 @@ pub(crate) struct Chunks<T> {
     outer: Box<[Table<Table<T>>]>,
 }
 
-/// The indexes of a number in the outer, the middle and the inner table.
+/// Returns the indexes of a number in the outer, the middle and the inner table.
 fn split(no: u32) -> [usize; 3] {
     let inner = no & ((1 << INNER_BITS) - 1);
     let middle = (no >> INNER_BITS) & ((1 << MIDDLE_BITS) - 1);
@@ -37,20 +37,20 @@ impl<T: Default> Chunks<T> {
         Chunks { outer: filled(OUTER_BITS, OnceLock::new) }
     }
 
-    /// The cell of a number. `None` means that its chunk was not made.
+    /// Returns the cell of a number. `None` means that its chunk was not made.
     pub(crate) fn get(&self, no: u32) -> Option<&T> {
         let [outer, middle, inner] = split(no);
         self.outer[outer].get()?[middle].get().map(|chunk| &chunk[inner])
     }
 
-    /// The cell of a number. Makes its chunk if necessary.
+    /// Returns the cell of a number. Makes its chunk if necessary.
     pub(crate) fn make(&self, no: u32) -> &T {
         let [outer, middle, inner] = split(no);
         let middles = self.outer[outer].get_or_init(|| filled(MIDDLE_BITS, OnceLock::new));
         &middles[middle].get_or_init(|| filled(INNER_BITS, T::default))[inner]
     }
 
-    /// All cells of the chunks that were made, in the order of their numbers.
+    /// Returns all cells of the chunks that were made, in the order of their numbers.
     pub(crate) fn each(&self) -> impl Iterator<Item = (u32, &T)> {
         let made = |(at, middles): (usize, &'_ Table<Table<T>>)| middles.get().map(|_| at);
         let outers = self.outer.iter().enumerate().filter_map(made);
@@ -66,7 +66,7 @@ impl<T: Default> Chunks<T> {
         })
     }
 
-    /// Memory of the chunks, in bytes.
+    /// Returns the memory of the chunks, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let middles = self.outer.iter().filter_map(OnceLock::get);
         let chunks = middles.flat_map(|middles| middles.iter()).filter(|chunk| chunk.get().is_some());

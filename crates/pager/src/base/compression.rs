@@ -1,14 +1,14 @@
-//! The names of page compression: which algorithm, and which level (Lindstrom 2017).
+//! The algorithms and levels of page compression, and their names (Lindstrom 2017).
 //!
 //! Invariants
 //! 1. The names and codes of the algorithms are only here. Codes are stored on devices, so a code never gets
 //!    another meaning.
 //!
-//! What it does not know: how to compress (`home/compression/codec/`), and the format of a stored page.
+//! This module does not know how to compress (`home/compression/codec/`), or the format of a stored page.
 
 use std::ops::RangeInclusive;
 
-/// How pages of an owner are stored from now on.
+/// The form in which pages of an owner are stored from now on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Compression {
     /// The algorithm.
@@ -21,23 +21,23 @@ impl Compression {
     /// No compression: pages are stored as they are.
     pub const NONE: Compression = Compression { algorithm: Algorithm::None, level: 0 };
 
-    /// The algorithm with its default level.
+    /// Returns the algorithm with its default level.
     pub fn of(algorithm: Algorithm) -> Compression {
         Compression { algorithm, level: 0 }
     }
 
-    /// Whether pages are compressed at all.
+    /// Returns whether pages are compressed at all.
     pub fn is_none(self) -> bool {
         self.algorithm == Algorithm::None
     }
 
-    /// Whether the algorithm has this level.
+    /// Returns whether the algorithm has this level.
     pub fn is_valid(self) -> bool {
         self.level == 0 || self.algorithm.levels().contains(&self.level)
     }
 
-    /// The level that is passed to the codec: the level of this value, or the algorithm's default if that is
-    /// 0.
+    /// Returns the level that is passed to the codec: the level of this value, or the algorithm's default if
+    /// that is 0.
     pub(crate) fn effective_level(self) -> u8 {
         match (self.level, self.algorithm) {
             (0, Algorithm::Zlib | Algorithm::Lzma) => 6,
@@ -83,7 +83,7 @@ impl Algorithm {
         Algorithm::Zstd,
     ];
 
-    /// The name of the algorithm in SQL and in the configuration.
+    /// Returns the name of the algorithm in SQL and in the configuration.
     pub fn name(self) -> &'static str {
         match self {
             Algorithm::None => "none",
@@ -97,14 +97,14 @@ impl Algorithm {
         }
     }
 
-    /// The algorithm with this name, which is in lower case.
+    /// Returns the algorithm with this name, which is in lower case.
     pub fn named(text: &str) -> Option<Algorithm> {
         Algorithm::ALL.into_iter().find(|algorithm| algorithm.name() == text)
     }
 
-    /// The levels that can be configured. A higher level is slower and makes smaller pages. Some algorithms
-    /// have only one level. For example, bzip2's level is the size of its blocks, and a page is smaller than
-    /// the smallest block.
+    /// Returns the levels that can be configured. A higher level is slower and makes smaller pages. Some
+    /// algorithms have only one level. For example, bzip2's level is the size of its blocks, and a page is
+    /// smaller than the smallest block.
     pub fn levels(self) -> RangeInclusive<u8> {
         match self {
             Algorithm::Zlib | Algorithm::Lzma => 1..=9,
@@ -113,7 +113,7 @@ impl Algorithm {
         }
     }
 
-    /// The code of the algorithm in stored pages and in the catalog.
+    /// Returns the code of the algorithm in stored pages and in the catalog.
     pub fn code(self) -> u8 {
         match self {
             Algorithm::None => 0,
@@ -127,7 +127,7 @@ impl Algorithm {
         }
     }
 
-    /// The algorithm with this code.
+    /// Returns the algorithm with this code.
     pub fn of_code(code: u8) -> Option<Algorithm> {
         Algorithm::ALL.get(usize::from(code)).copied()
     }

@@ -6,7 +6,7 @@
 //! 3. After the error of a full device ([`PagerError::is_no_space`]) the pager continues as soon as the
 //!    device has space. The only exception is a refused write of the log, which stops the pager.
 //!
-//! What it does not know: SQLSTATEs (the engine maps them).
+//! This module does not know SQLSTATEs (the engine maps them).
 
 use varve_device::{DeviceError, ErrorKind};
 
@@ -97,7 +97,7 @@ pub enum PagerError {
         /// Pages in the space.
         pages: u32,
     },
-    /// No page is free in a space and its file could not be made larger within this call.
+    /// No page is free in a space, and its file could not be made larger within this call.
     #[error("{} has no free page left: free some room on its device and try again", .space.title())]
     NoFreePage {
         /// The space.
@@ -141,7 +141,7 @@ pub enum PagerError {
 }
 
 impl PagerError {
-    /// Whether a device was full, and the same can be tried again when it has room.
+    /// Returns whether a device was full. Then the same call can be tried again when the device has room.
     pub fn is_no_space(&self) -> bool {
         matches!(self, PagerError::Device(error) if error.is_no_space())
     }

@@ -4,7 +4,7 @@
 //! 1. A [`PageId`] names one page of one space for the whole life of the database file.
 //! 2. Space number 0 does not exist, so a page id of 0 never names a page.
 //!
-//! What it does not know: where a page is stored on a device (`home/mod.rs`).
+//! This module does not know where a page is stored on a device (`home/mod.rs`).
 
 use std::fmt;
 
@@ -24,7 +24,7 @@ impl SpaceId {
     /// The first number of a tablespace. Lower numbers are the pager's own.
     pub const FIRST_TABLESPACE: SpaceId = SpaceId(16);
 
-    /// Lower-case name for messages.
+    /// Returns the lower-case name for messages.
     pub fn name(self) -> &'static str {
         match self {
             SpaceId::DATA => "data",
@@ -35,12 +35,12 @@ impl SpaceId {
         }
     }
 
-    /// Whether this is a further space for tables and indexes (decision 0212).
+    /// Returns whether this is a further space for tables and indexes (decision 0212).
     pub const fn is_tablespace(self) -> bool {
         self.0 >= SpaceId::FIRST_TABLESPACE.0
     }
 
-    /// The space for messages, such as "the data space".
+    /// Returns the space for messages, such as "the data space".
     pub fn title(self) -> String {
         match self.is_tablespace() {
             true => format!("tablespace {}", self.0),
@@ -48,7 +48,7 @@ impl SpaceId {
         }
     }
 
-    /// Whether changes of its pages are logged.
+    /// Returns whether changes of the pages in this space are logged.
     pub fn is_logged(self) -> bool {
         self != SpaceId::TEMPORARY
     }
@@ -66,33 +66,34 @@ impl PageId {
     /// The engine's root page: the first page of the data space that does not belong to the pager.
     pub const ROOT: PageId = PageId::new(SpaceId::DATA, PageNo(1));
 
-    /// The page `no` of `space`.
+    /// Returns the page `no` of `space`.
     pub const fn new(space: SpaceId, no: PageNo) -> PageId {
         PageId((space.0 as u64) << 32 | no.0 as u64)
     }
 
-    /// Reads back what [`PageId::to_u64`] gave; `None` for 0 and for numbers that name no space.
+    /// Reads back a number that [`PageId::to_u64`] has returned. Returns `None` for 0 and for numbers that
+    /// name no space.
     pub fn from_u64(raw: u64) -> Option<PageId> {
         let space = raw >> 32;
         (space != 0 && space <= u64::from(u16::MAX)).then_some(PageId(raw))
     }
 
-    /// The number stored in pages and log records.
+    /// Returns the number stored in pages and log records.
     pub const fn to_u64(self) -> u64 {
         self.0
     }
 
-    /// The space.
+    /// Returns the space.
     pub const fn space(self) -> SpaceId {
         SpaceId((self.0 >> 32) as u16)
     }
 
-    /// The number within the space.
+    /// Returns the number within the space.
     pub const fn no(self) -> PageNo {
         PageNo(self.0 as u32)
     }
 
-    /// The page `count` pages further on in the same space.
+    /// Returns the page `count` pages further on in the same space.
     pub fn plus(self, count: u32) -> PageId {
         PageId::new(self.space(), PageNo(self.no().0 + count))
     }
@@ -124,23 +125,23 @@ pub struct PageRange {
 }
 
 impl PageRange {
-    /// Whether `id` lies in the range.
+    /// Returns whether `id` lies in the range.
     pub fn contains(&self, id: PageId) -> bool {
         let end = self.first.to_u64() + u64::from(self.count);
         self.first <= id && id.to_u64() < end
     }
 
-    /// All pages of the range.
+    /// Returns all pages of the range.
     pub fn pages(self) -> impl Iterator<Item = PageId> {
         (0..self.count).map(move |at| self.first.plus(at))
     }
 }
 
-/// How a page is accessed. This decides how long it stays in the pool.
+/// The kind of an access to a page. It decides how long the page stays in the pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
     /// A point access: the page will probably be used again.
     Random,
-    /// Part of a scan: the page is evicted early, and other pages are not evicted for it.
+    /// The access is a part of a scan. The page is evicted early, and other pages are not evicted for it.
     Sequential,
 }

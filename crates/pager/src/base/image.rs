@@ -1,6 +1,6 @@
 //! An image of a page: a private copy that is ready to be written.
 //!
-//! What it does not know: where the image is written.
+//! This module does not know where the image is written.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ impl UnsealedImage {
         UnsealedImage { id, access, bytes: AlignedBuf::copy_of(page) }
     }
 
-    /// Computes the checksum; needs no latch.
+    /// Computes the checksum. This needs no latch.
     pub(crate) fn seal(self) -> Image {
         let UnsealedImage { id, access, mut bytes } = self;
         assert_eq!(page::page_identity(&bytes), id, "a page was written without its identity");
@@ -58,22 +58,22 @@ impl Image {
         Ok(Image { id, lsn: page::page_lsn(&bytes), access, bytes: Arc::new(bytes) })
     }
 
-    /// The id of the page.
+    /// Returns the id of the page.
     pub fn id(&self) -> PageId {
         self.id
     }
 
-    /// The page LSN of the copy.
+    /// Returns the page LSN of the copy.
     pub fn lsn(&self) -> Lsn {
         self.lsn
     }
 
-    /// How the page was used last.
+    /// Returns how the page was used last.
     pub fn access(&self) -> Access {
         self.access
     }
 
-    /// The sealed bytes.
+    /// Returns the sealed bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }

@@ -2,11 +2,12 @@
 //! threads sleep.
 //!
 //! Invariants
-//! 1. Only guards (`pool/guard.rs`) and the pool release latches. Each releases what it took, once.
+//! 1. Only guards (`pool/guard.rs`) and the pool release latches. Each of them releases a latch that it took,
+//!    once.
 //! 2. A thread that holds a latch never asks for the same latch again, because a waiting writer would block
 //!    the thread.
 //!
-//! What it does not know: what the latch protects.
+//! This module does not know what the latch protects.
 
 use parking_lot::RawRwLock;
 use parking_lot::lock_api::{
@@ -21,7 +22,7 @@ impl Latch {
         Latch(RawRwLock::INIT)
     }
 
-    /// Whether nobody holds it at this moment (a hint).
+    /// Returns whether no thread holds the latch at this moment (a hint).
     pub(crate) fn is_free(&self) -> bool {
         !self.0.is_locked()
     }
@@ -54,7 +55,7 @@ pub(crate) mod sealed {
         /// # Safety
         /// The caller holds the latch exclusively.
         unsafe fn downgrade(latch: &Latch);
-        /// Releases.
+        /// Releases the latch.
         ///
         /// # Safety
         /// The caller holds the latch in this mode.

@@ -4,7 +4,7 @@
 //! 1. Damage of the log is never cut off silently. It has its own error, which names the file and what proves
 //!    the damage.
 //!
-//! Not known here: pages.
+//! This module does not know pages.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use varve_device::DeviceError;
 
 use crate::base::lsn::Lsn;
 
-/// Why the bytes of a group make no sense, although their checksum holds.
+/// The reason why the bytes of a group make no sense, although their checksum is right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordError {
     /// A length points beyond the group.
@@ -46,11 +46,11 @@ pub enum LogError {
     Damaged {
         /// First LSN that can't be read.
         at: Lsn,
-        /// File in which it lies (or should lie).
+        /// The file in which this part of the log is, or should be.
         file: String,
         /// Byte in that file.
         offset: u64,
-        /// What proves that the log went on.
+        /// The proof that the log continued.
         evidence: String,
     },
     /// There is no file of a log that is needed.
@@ -92,7 +92,7 @@ pub enum LogError {
         /// The number both carry.
         number: u64,
     },
-    /// A segment with a number that no log can have come to.
+    /// A segment has a number that no log can have reached.
     #[error(
         "log file {file} is damaged: under a right checksum it claims to be segment {number}: restore it"
     )]
@@ -112,7 +112,7 @@ pub enum LogError {
         /// Its size.
         got_bytes: u64,
     },
-    /// The control file says that an empty log begins, where a log has records.
+    /// The control file says that an empty log begins at a place where the log has records.
     #[error(
         "the control file is an older copy than the log goes with, or one of another copy of the database: it says that an empty log begins \
          in {location}, and {file} has one that has begun: put back the control file that was there, or all files of one backup"
@@ -134,7 +134,7 @@ pub enum LogError {
 }
 
 impl LogError {
-    /// Whether more space on the device would have helped.
+    /// Returns whether more space on the device would have helped.
     pub fn is_no_space(&self) -> bool {
         matches!(self, LogError::Device(error) if error.is_no_space())
     }

@@ -4,7 +4,7 @@
 //! 1. In one database an LSN is never used twice, and LSNs never decrease, over any number of restarts.
 //! 2. LSN 0 names no record. A page with LSN 0 was never changed by a logged change.
 //!
-//! Not known here: the position of an LSN in the log's files (`log::format::Geometry`).
+//! This module does not know the position of an LSN in the log's files (`log::format::Geometry`).
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,17 +18,17 @@ pub(crate) const LSN_MAX: u64 = 1 << 62;
 pub struct Lsn(u64);
 
 impl Lsn {
-    /// No position: before every record.
+    /// The position before every record, which means that there is no position.
     pub const ZERO: Lsn = Lsn(0);
     /// After every record.
     pub const MAX: Lsn = Lsn(u64::MAX);
 
-    /// The LSN at byte `position` of the stream.
+    /// Returns the LSN at byte `position` of the stream.
     pub const fn new(position: u64) -> Lsn {
         Lsn(position)
     }
 
-    /// The byte position.
+    /// Returns the byte position.
     pub const fn get(self) -> u64 {
         self.0
     }
@@ -39,12 +39,12 @@ impl Lsn {
         Lsn(self.0.checked_add(bytes).expect("the log stream is shorter than 2^64 bytes"))
     }
 
-    /// Bytes from `earlier` to here; 0 when `earlier` is not earlier.
+    /// Returns the number of bytes from `earlier` to here, or 0 when `earlier` is not earlier.
     pub const fn since(self, earlier: Lsn) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
 
-    /// The first multiple of `2^shift` at or after this position.
+    /// Returns the first multiple of `2^shift` at or after this position.
     #[must_use]
     pub fn align_up(self, shift: u8) -> Lsn {
         let mask = (1_u64 << shift) - 1;
@@ -68,12 +68,13 @@ impl AtomicLsn {
         AtomicLsn(AtomicU64::new(lsn.0))
     }
 
-    /// Reads with acquire order: what happened before the matching `advance` is seen.
+    /// Reads the LSN with acquire order. So the thread sees everything that happened before the matching
+    /// `advance`.
     pub fn load(&self) -> Lsn {
         Lsn(self.0.load(Ordering::Acquire))
     }
 
-    /// Moves forward to `lsn`; a smaller value changes nothing.
+    /// Moves forward to `lsn`. A smaller value changes nothing.
     pub fn advance(&self, lsn: Lsn) {
         self.0.fetch_max(lsn.0, Ordering::AcqRel);
     }

@@ -1,7 +1,7 @@
 //! The lowest layer of the crate: identities, LSNs, pages and spaces as bytes, errors. Nothing here uses
 //! files or threads.
 //!
-//! What it does not know: the log, the levels, the pool.
+//! This module does not know the log, the levels or the pool.
 
 pub(crate) mod chunks;
 pub(crate) mod compression;

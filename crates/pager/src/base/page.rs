@@ -18,7 +18,7 @@
 //! 1. The checksum covers the identity of the page. So a page that was read from a wrong place is detected.
 //! 2. The checksum is computed when the page is copied for writing ([`seal`]). In the pool it is out of date.
 //!
-//! What it does not know: what the body means.
+//! This module does not know what the body means.
 
 use varve_device::planted;
 
@@ -43,7 +43,7 @@ pub(crate) const OWNER: usize = 20;
 pub(crate) const RESERVED: usize = 24;
 const _: () = assert!(RESERVED + 8 == PAGE_HEADER_BYTES && FLAGS + 1 == OWNER);
 
-/// Kinds of the pager's own pages; kinds from [`FIRST_ENGINE_KIND`] belong to the engine.
+/// The kinds of the pager's own pages. Kinds from [`FIRST_ENGINE_KIND`] on belong to the engine.
 pub mod kind {
     /// First page of a space.
     pub const SPACE_HEADER: u8 = 1;
@@ -58,10 +58,10 @@ pub mod kind {
 /// Page kinds from here on are the engine's.
 pub const FIRST_ENGINE_KIND: u8 = 16;
 
-/// Why a page read from a device cannot be used.
+/// The reason why a page that was read from a device cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PageDamage {
-    /// All bytes are zero: it was never written, or its write was lost.
+    /// All bytes are zero: the page was never written, or its write was lost.
     #[error("all of it is zero")]
     Zero,
     /// The checksum does not match.
@@ -75,7 +75,7 @@ pub enum PageDamage {
     /// The bytes are an intact page, but another one than was requested.
     #[error("it holds page {} of space {}", .no.0, .space.0)]
     Identity {
-        /// The space it says it belongs to.
+        /// The space that the page says it belongs to.
         space: SpaceId,
         /// The number it says it has.
         no: PageNo,
@@ -98,10 +98,10 @@ pub enum PageDamage {
     },
 }
 
-/// Why a compressed page cannot be made plain.
+/// The reason why a compressed page cannot be made plain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum StoredDamage {
-    /// According to its header it is longer than the space that contains it.
+    /// According to its header, the page is longer than the space that contains it.
     #[error("says that it has {says} bytes where there are {has}")]
     Length {
         /// Length in the header of the stored form.
@@ -138,7 +138,7 @@ fn u64_at(page: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes)
 }
 
-/// The page LSN.
+/// Returns the page LSN.
 #[inline]
 pub fn page_lsn(page: &[u8]) -> Lsn {
     Lsn::new(u64_at(page, PAGE_LSN))
@@ -150,19 +150,19 @@ pub fn set_page_lsn(page: &mut [u8], lsn: Lsn) {
     page[PAGE_LSN..PAGE_LSN + 8].copy_from_slice(&lsn.get().to_le_bytes());
 }
 
-/// The identity that the page says it has.
+/// Returns the identity that the page says it has.
 pub fn page_identity(page: &[u8]) -> PageId {
     let space = u16::from_le_bytes([page[SPACE], page[SPACE + 1]]);
     PageId::new(SpaceId(space), PageNo(u32_at(page, PAGE_NO)))
 }
 
-/// The kind.
+/// Returns the kind.
 #[inline]
 pub fn page_kind(page: &[u8]) -> u8 {
     page[KIND]
 }
 
-/// The owner, 0 = none.
+/// Returns the owner, 0 = none.
 pub fn page_owner(page: &[u8]) -> u32 {
     u32_at(page, OWNER)
 }
@@ -178,7 +178,7 @@ pub fn format(page: &mut [u8], id: PageId, kind: u8, owner: u32) {
     set_page_lsn(page, lsn);
 }
 
-/// Computes and stores the checksum; the last step before the page is written.
+/// Computes and stores the checksum. This is the last step before the page is written.
 pub fn seal(page: &mut [u8]) {
     let checksum = crc32c::crc32c(&page[PAGE_NO..]);
     page[CHECKSUM..CHECKSUM + 4].copy_from_slice(&checksum.to_le_bytes());

@@ -1,6 +1,6 @@
-//! Refusing a configuration, with the reason.
+//! Errors that refuse a configuration, with the reason.
 //!
-//! What it does not know: which settings there are.
+//! This module does not know which settings there are.
 
 use varve_device::Directory;
 
@@ -23,7 +23,7 @@ pub(crate) fn shown(bytes: u64) -> String {
     }
 }
 
-/// The message about a file that needs more space than its device has.
+/// Returns the message about a file that needs more space than its device has.
 pub(crate) fn beyond_device(setting: &str, bytes: u64, directory: &dyn Directory) -> String {
     let (bytes, location) = (shown(bytes), directory.location());
     let free =

@@ -1,4 +1,4 @@
-//! The declaration of a setting. Everything else about the setting is derived from it.
+//! The declaration of a setting. Everything else about the setting is derived from the declaration.
 //!
 //! The declaration is a row of a table beside the struct that holds the value, such as
 //! [`FlashSettings::TABLE`](crate::FlashSettings::TABLE). These rows are used by the reader of `varve.toml`,
@@ -8,7 +8,7 @@
 //! 1. A row has no default. The default of a setting is its value in the default of the struct.
 //! 2. Bounds that don't depend on other settings are in the row. The struct's `check` checks all others.
 //!
-//! What it does not know: files, SQL, and the sections of `varve.toml`.
+//! This module does not know files, SQL, or the sections of `varve.toml`.
 
 use std::ops::RangeInclusive;
 

@@ -28,7 +28,7 @@
 //! Invariants
 //! 1. An entry has an owner exactly if one of its pages is in use. The count is the number of set bits.
 //!
-//! What it does not know: where entries are cached.
+//! This module does not know where entries are cached.
 
 use crate::base::error::{PagerError, Result};
 use crate::base::ids::{PageId, PageNo, PageRange, SpaceId};
@@ -52,7 +52,7 @@ const ROLLBACK_EXTENT_BYTES: usize = 1 << 20;
 pub(crate) const EXTENT_PAGES_MAX: u32 = 256;
 const GROUP_EXTENTS_MAX: usize = 256;
 
-/// How a space is divided into extents and groups.
+/// The division of a space into extents and groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Geometry {
     pub(crate) space: SpaceId,
@@ -87,7 +87,7 @@ impl Geometry {
         id.no().0 / self.extent_pages
     }
 
-    /// Number of the page within its extent.
+    /// Returns the number of the page within its extent.
     pub(crate) fn within(self, id: PageId) -> u32 {
         id.no().0 % self.extent_pages
     }
@@ -104,7 +104,7 @@ impl Geometry {
         extent / self.group_extents
     }
 
-    /// First page of a group.
+    /// Returns the first page of a group.
     pub(crate) fn group_start(self, group: u32) -> u32 {
         group * self.group_pages()
     }
@@ -114,17 +114,17 @@ impl Geometry {
         PageId::new(self.space, PageNo(self.group_start(group) + within))
     }
 
-    /// Whether `id` is the descriptor page of a group.
+    /// Returns whether `id` is the descriptor page of a group.
     pub(crate) fn is_descriptor(self, id: PageId) -> bool {
         self.descriptor_of(id.no().0 / self.group_pages()) == id
     }
 
-    /// Pages at the start of a group that are the pager's own.
+    /// Returns the number of pages at the start of a group that are the pager's own.
     pub(crate) fn system_pages(self, group: u32) -> u32 {
         if group == 0 { SYSTEM_PAGES_FIRST } else { 1 }
     }
 
-    /// Offset of an extent's entry in its descriptor page.
+    /// Returns the offset of an extent's entry in its descriptor page.
     pub(crate) fn entry_offset(self, extent: ExtentNo) -> usize {
         PAGE_HEADER_BYTES + (extent % self.group_extents) as usize * self.entry_bytes()
     }
@@ -133,7 +133,7 @@ impl Geometry {
         PageId::new(self.space, PageNo(0))
     }
 
-    /// A descriptor page of a new group.
+    /// Returns a descriptor page of a new group.
     pub(crate) fn new_descriptor(self, group: u32) -> Vec<u8> {
         let mut bytes = vec![0; self.page_size];
         page::format(&mut bytes, self.descriptor_of(group), kind::DESCRIPTOR, OWNER_SYSTEM);
@@ -169,7 +169,7 @@ impl Geometry {
         descriptor[at..at + self.entry_bytes()].copy_from_slice(&self.encode_entry(entry));
     }
 
-    /// The bytes of an entry.
+    /// Returns the bytes of an entry.
     pub(crate) fn encode_entry(self, entry: &Entry) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.entry_bytes());
         bytes.extend_from_slice(&entry.owner.to_le_bytes());
@@ -179,7 +179,7 @@ impl Geometry {
         bytes
     }
 
-    /// The header page of a new space.
+    /// Returns the header page of a new space.
     pub(crate) fn new_header(self, database_id: u64) -> Vec<u8> {
         let mut bytes = vec![0; self.page_size];
         page::format(&mut bytes, self.header(), kind::SPACE_HEADER, OWNER_SYSTEM);
@@ -214,14 +214,14 @@ fn le_u32(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
-/// The database that a header page names; `None` if this is no header page.
+/// Returns the database that a header page names, or `None` if this is no header page.
 pub(crate) fn database_of(header: &[u8]) -> Option<u64> {
     let body = header.get(PAGE_HEADER_BYTES..HEADER_END)?;
     let id = body.strip_prefix(&MAGIC[..])?.last_chunk()?;
     Some(u64::from_le_bytes(*id))
 }
 
-/// The next owner number of a header page.
+/// Returns the next owner number of a header page.
 pub(crate) fn next_owner(header: &[u8]) -> u32 {
     le_u32(header, HEADER_NEXT_OWNER)
 }
@@ -233,7 +233,7 @@ fn put_next_owner(header: &mut [u8], owner: u32) {
 /// Offset of the mark in the header page.
 pub(crate) const MARK_OFFSET: usize = HEADER_END;
 
-/// The mark of a header page.
+/// Returns the mark of a header page.
 pub(crate) fn mark(header: &[u8]) -> u64 {
     u64::from(le_u32(header, MARK_OFFSET)) | u64::from(le_u32(header, MARK_OFFSET + 4)) << 32
 }
@@ -244,7 +244,7 @@ pub(crate) const NEXT_OWNER_OFFSET: usize = HEADER_NEXT_OWNER;
 /// State of an extent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Entry {
-    /// The owner of the extent; 0 means that it is free.
+    /// The owner of the extent, or 0 if the extent is free.
     pub(crate) owner: u32,
     /// The allocated pages of the extent.
     pub(crate) used: Bits,
@@ -255,7 +255,7 @@ pub(crate) struct Entry {
 pub(crate) struct Bits([u64; EXTENT_PAGES_MAX as usize / 64]);
 
 impl Bits {
-    /// The set with the first `count` bits.
+    /// Returns the set with the first `count` bits.
     pub(crate) fn first(count: u32) -> Bits {
         let mut bits = Bits::default();
         (0..count).for_each(|at| bits.set(at));
@@ -286,23 +286,23 @@ impl Bits {
         self.0.iter().map(|word| word.count_ones()).sum()
     }
 
-    /// The bits of both sets.
+    /// Returns the bits of both sets.
     pub(crate) fn union(&self, other: &Bits) -> Bits {
         Bits(std::array::from_fn(|at| self.0[at] | other.0[at]))
     }
 
-    /// The bits of `self` that `other` does not have.
+    /// Returns the bits of `self` that `other` does not have.
     pub(crate) fn minus(&self, other: &Bits) -> Bits {
         Bits(std::array::from_fn(|at| self.0[at] & !other.0[at]))
     }
 
-    /// The position after the last set bit.
+    /// Returns the position after the last set bit.
     fn end(&self) -> u32 {
         let last = (0..self.0.len()).rev().find(|at| self.0[*at] != 0);
         last.map_or(0, |at| at as u32 * 64 + 64 - self.0[at].leading_zeros())
     }
 
-    /// The first clear bit in `from .. limit`.
+    /// Returns the first clear bit in `from .. limit`.
     pub(crate) fn clear_from(&self, from: u32, limit: u32) -> Option<u32> {
         let mut at = from;
         while at < limit {

@@ -3,10 +3,10 @@
 //!
 //! Invariants
 //! 1. If the measurement is off, each slow call costs one additional load.
-//! 2. A time is that of the whole call. If the call waits in another measured call, both have that time. For
-//!    example, reading a page may have to write another page first.
+//! 2. The time of a call is the time of the whole call. If the call waits in another measured call, this time
+//!    is in both sums. For example, reading a page may have to write another page first.
 //!
-//! What it does not know: which thread spent the time.
+//! This module does not know which thread spent the time.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -49,7 +49,7 @@ impl Timing {
         Timing::NvmWait,
     ];
 
-    /// The name in reports.
+    /// Returns the name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Timing::LogWait => "log_wait",
@@ -88,12 +88,12 @@ pub struct Times {
 }
 
 impl Times {
-    /// Sums that start at zero, with the measurement on.
+    /// Returns sums that start at zero, with the measurement on.
     pub fn on() -> Times {
         Times { on: AtomicBool::new(true), ..Times::default() }
     }
 
-    /// The sum for `what` so far.
+    /// Returns the sum for `what` so far.
     pub fn spent(&self, what: Timing) -> Spent {
         let sum = &self.sums[what as usize];
         Spent { count: sum.count.load(Relaxed), ns: sum.ns.load(Relaxed) }

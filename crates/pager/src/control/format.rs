@@ -40,10 +40,10 @@
 //! | 4088 | 4 | zeros |
 //! | 4092 | 4 | crc32c over bytes 0..4092 |
 //!
-//! What a program doesn't know in the features, the flags or the protection it refuses: it would ignore where
-//! pages are, or take them for damaged.
+//! A program refuses a slot with features, flags or a protection that it does not know. Otherwise it would
+//! not find pages, or would report them as damaged.
 //!
-//! Not known here: which slot is the newer one, what a database can have come to.
+//! This module does not know which slot is the newer one, or what a database can have come to.
 
 use super::{Attached, InForce, Sealed, State, Superblock};
 use crate::base::lsn::Lsn;
@@ -52,7 +52,7 @@ use crate::log::format::{get_u32, get_u64, put_u32, put_u64};
 
 /// Newest version of the database's files as a whole.
 pub const FORMAT_VERSION: u32 = 2;
-/// Version of a database that has nothing of what came with version 2: older programs open it.
+/// The version of a database that uses nothing that version 2 has added. Older programs open such a database.
 const FORMAT_VERSION_PLAIN: u32 = 1;
 
 /// Bytes of a slot.
@@ -60,15 +60,15 @@ pub(super) const SLOT_BYTES: usize = 4096;
 const MAGIC: u64 = u64::from_le_bytes(*b"VARVECTL");
 const LIVES_AT: usize = 64;
 const LIFE_BYTES: usize = 24;
-/// Most lives that a slot holds.
+/// The largest number of lives in a slot.
 pub(super) const LIVES_MAX: usize = 160;
-/// The last life's room: older programs don't look there.
+/// The offset of the last life. The mark is stored there now, because older programs don't read these bytes.
 const MARK_AT: usize = LIVES_AT + (LIVES_MAX - 1) * LIFE_BYTES;
-/// Room of the last life but one.
+/// The offset of the last but one life. Identities of files are stored there now, for the same reason.
 const RUNNING_AT: usize = MARK_AT - LIFE_BYTES;
 const NEXT_MARK_AT: usize = MARK_AT + 8;
 const START_AT: usize = NEXT_MARK_AT + 8;
-/// Bytes from here on say how pages are stored at home.
+/// The bytes from this offset on say how pages are stored in the data files.
 const STORED_AT: usize = 3904;
 const LAYOUTS_AT: usize = 3908;
 const HINTS_AT: usize = 3910;
@@ -100,12 +100,12 @@ const _: () = assert!(START_AT + 8 == LIVES_AT + LIVES_MAX * LIFE_BYTES);
 /// What the bytes of a slot are.
 #[expect(clippy::large_enum_variant, reason = "two are read at a start, and a box would only be in the way")]
 pub(super) enum Slot {
-    /// Never written, torn or damaged.
+    /// The slot was never written, or is torn or damaged.
     Invalid,
     /// The checksum is right and the contents are impossible.
     Damaged,
     OtherVersion(u32),
-    /// A newer program has put pages, log or protection where this one doesn't look.
+    /// A newer program has put pages, log or protection at places that this program does not know.
     UnknownParts,
     Valid(Superblock),
 }
@@ -189,7 +189,7 @@ impl Superblock {
         put_u32(slot, CHECKSUM_AT, crc);
     }
 
-    /// Encodes what came with version 2. Whether there is anything of it.
+    /// Encodes the fields that version 2 has added. Returns whether any of them is used.
     fn encode_parts(&self, slot: &mut [u8]) -> bool {
         if let Some(attached) = &self.attached {
             put_u64(slot, REGION_AT, attached.region);
@@ -273,7 +273,7 @@ impl Superblock {
     }
 }
 
-/// Whether this program can find pages that are stored so.
+/// Returns whether this program can find pages with the layouts of this slot.
 fn has_known_layouts(slot: &[u8]) -> bool {
     let features = get_u32(slot, STORED_AT);
     let layout = u8::from(features & FEATURE_PACKED != 0);
@@ -291,7 +291,7 @@ fn decode_life(bytes: &[u8]) -> Life {
     }
 }
 
-/// The attached region: none if nothing speaks of one.
+/// Returns the attached region, or none if the slot names no region.
 fn decode_attached(slot: &[u8]) -> Option<Attached> {
     let has = |flag| slot[FLAGS_AT] & flag != 0;
     let found = Attached {

@@ -1,9 +1,9 @@
-//! The control file: what a start must know before it can read the log.
+//! The control file. It has what a start must know before it can read the log.
 //!
 //! Invariants
 //! 1. The file has two slots, which are written in turn. Each write is durable, and each slot has a checksum.
-//!    So the newer valid slot has either the last state or the one before, and a torn write loses nothing
-//!    that was promised. A slot with a right checksum was written whole. If its values are impossible, the
+//!    So the newer valid slot has either the last state or the state before it, and a torn write loses no
+//!    acknowledged state. A slot with a right checksum was written whole. If its values are impossible, the
 //!    database does not open, because the other slot is too old.
 //! 2. The file has the position from which the log is read, and the position from which it is redone. Both
 //!    only grow. The log is cut only up to the first position of a durable slot.
@@ -16,7 +16,7 @@
 //!
 //! The format of a slot is in `control/format.rs`.
 //!
-//! Not known here: what is in the log and in the spaces.
+//! This module does not know what is in the log and in the spaces.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -52,14 +52,15 @@ pub enum State {
     Creating,
     /// A server uses the database, or has crashed.
     Open,
-    /// Shut down cleanly: the devices have everything.
+    /// The database was shut down cleanly. The devices have everything.
     Clean,
 }
 
-/// The protection with which pages were written last. After a crash, torn pages are repaired by its means.
+/// The protection with which pages were written last. After a crash, torn pages are repaired by this
+/// protection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum InForce {
-    /// Doublewrite. Databases of older programs always say this, whatever their protection was.
+    /// Doublewrite. Databases of older programs always have this value, whatever their protection was.
     #[default]
     Doublewrite,
     /// None.
@@ -75,7 +76,7 @@ pub enum InForce {
 }
 
 impl InForce {
-    /// The name of the protection in the configuration file and in reports.
+    /// Returns the name of the protection in the configuration file and in reports.
     pub fn name(self) -> &'static str {
         match self {
             InForce::Doublewrite => "doublewrite",
@@ -93,7 +94,7 @@ impl InForce {
 pub struct Attached {
     /// Identity of the region, not 0; its header has it, too.
     pub region: u64,
-    /// Newest versions of pages are in it.
+    /// Whether newest versions of pages are in the region.
     pub pages: bool,
     /// The log is in it.
     pub log: bool,
@@ -104,7 +105,7 @@ pub struct Attached {
 }
 
 impl Attached {
-    /// The parts of the database that are in the region, for messages.
+    /// Returns the parts of the database that are in the region, for messages.
     pub fn parts(&self) -> &'static str {
         match (self.log, self.pages, self.copies) {
             (true, true, _) => "the log and the newest pages",
@@ -124,14 +125,14 @@ impl Attached {
 /// The positions from which a start reads the log: LSNs of log blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Positions {
-    /// Where reading starts. No older log is needed.
+    /// The position at which reading starts. No older log is needed.
     pub read: Lsn,
-    /// Where redo starts; not before `read`.
+    /// The position at which redo starts. It is not before `read`.
     pub redo: Lsn,
 }
 
 impl Positions {
-    /// Reading and redo start at the same position.
+    /// Returns positions of which both are `at`, so that reading and redo start together.
     pub fn both(at: Lsn) -> Positions {
         Positions { read: at, redo: at }
     }
@@ -158,7 +159,7 @@ pub struct Superblock {
     pub log_segment_bytes: u64,
     /// The state of the database.
     pub state: State,
-    /// Where the log is read from: LSN of a log block.
+    /// The position from which the log is read: the LSN of a log block.
     pub redo: Lsn,
     /// The LSN of the log block where redo starts, if it is after `redo`. All changes before it are stable in
     /// the data files. The log before it is read only for the records of the flash cache.
@@ -180,20 +181,21 @@ pub struct Superblock {
     /// Identity of a region that is being made, or that a shutdown has left. The database needs nothing in
     /// it.
     pub unneeded_region: Option<u64>,
-    /// A clean shutdown has abandoned the log. The next log begins empty, at the redo position.
+    /// Whether a clean shutdown has abandoned the log. The next log begins empty, at the redo position.
     pub log_begins_empty: bool,
-    /// Some pages may be compressed. This is set before the first page is compressed, and never reset.
+    /// Whether some pages may be compressed. This is set before the first page is compressed, and never
+    /// reset.
     pub has_compressed_pages: bool,
-    /// In files with the in-place layout, free extents may have no disk blocks. This is set before the first
-    /// hole is punched, and never reset.
+    /// Whether free extents of files with the in-place layout may have no disk blocks. This is set before the
+    /// first hole is punched, and never reset.
     pub has_hollow_extents: bool,
-    /// The last start had a flash cache and was to keep its slot records. So the next start may find pages in
-    /// the cache.
+    /// Whether the last start had a flash cache and kept its slot records. If so, the next start may find
+    /// pages in the cache.
     pub has_cache: bool,
     /// The mark that the header pages of the data and rollback spaces have in the data files, unless they
     /// have `next_mark` already. Zero means unknown.
     pub mark: u64,
-    /// The mark that the header pages are about to get; zero means none.
+    /// The mark that the header pages will get next. Zero means none.
     pub next_mark: u64,
     /// The identities of the control file, the data file and the rollback file while a server runs. Zero
     /// means unknown, or that no server runs. After a crash they distinguish the directory from a copy of it
@@ -208,7 +210,7 @@ pub struct Superblock {
 }
 
 impl Superblock {
-    /// The first state of a new database.
+    /// Returns the first state of a new database.
     pub fn new(database: u64, page_size: u32, log_segment_bytes: u64) -> Superblock {
         Superblock {
             database,
@@ -238,9 +240,9 @@ impl Superblock {
         }
     }
 
-    /// The incarnation (number) of the next life of the log. It is the last one plus a random step. If a
-    /// database is continued from two copies of one backup, the steps almost always differ. So neither copy
-    /// takes the other's log for its own.
+    /// Returns the incarnation (number) of the next life of the log. It is the last one plus a random step.
+    /// If a database is continued from two copies of one backup, the steps almost always differ. So neither
+    /// copy takes the other's log for its own.
     pub fn next_incarnation(&self) -> u32 {
         let last = self.lives.last().map_or(0, |life| life.incarnation);
         let wide = (random_id() >> 20) as u32 % INCARNATION_STEP_MAX;
@@ -267,7 +269,7 @@ impl Superblock {
         self.stable = self.stable.filter(|stable| *stable > self.redo);
     }
 
-    /// Where redo starts.
+    /// Returns where redo starts.
     pub fn redo_start(&self) -> Lsn {
         self.stable.unwrap_or(self.redo)
     }
@@ -281,7 +283,8 @@ impl Superblock {
         drop(self.lives.drain(..needed.unwrap_or(0)));
     }
 
-    /// The log is known to reach at least up to this LSN. If an empty log begins, it is where the log begins.
+    /// Returns an LSN up to which the log is known to reach at least. If an empty log begins, it is the LSN
+    /// at which the log begins.
     pub fn log_end(&self) -> Lsn {
         self.redo.max(self.durable)
     }
@@ -301,7 +304,7 @@ impl Superblock {
         self.durable = self.durable.max(durable);
     }
 
-    /// From now on the database needs this region.
+    /// Records that from now on the database needs this region.
     pub fn attach(&mut self, region: Attached) {
         self.attached = Some(region);
         self.unneeded_region = None;
@@ -323,7 +326,7 @@ impl Superblock {
         }
     }
 
-    /// An empty log begins with this life, after all LSNs of the old one.
+    /// Records that an empty log begins with this life, after all LSNs of the old log.
     pub fn begin_empty_log(&mut self, life: Life, segment_bytes: u64) {
         self.lives.clear();
         self.log_begins_empty = false;
@@ -332,18 +335,18 @@ impl Superblock {
         self.begin_life(life);
     }
 
-    /// The contents of the control file as if the data files had all changes up to `sealed.end`.
+    /// Returns the contents of the control file as if the data files had all changes up to `sealed.end`.
     pub fn behind(self, sealed: Sealed) -> Superblock {
         Superblock { redo: sealed.end, stable: None, state: State::Clean, ..self }
     }
 
-    /// Whether a checkpoint should shorten the list of lives soon.
+    /// Returns whether a checkpoint should shorten the list of lives soon.
     pub fn wants_checkpoint(&self) -> bool {
         self.lives.len() > LIVES_WANTED
     }
 
-    /// Whether the values are possible: all numbers can still grow, and one of the lives contains the redo
-    /// position.
+    /// Returns whether the values are possible: all numbers can still grow, and one of the lives contains the
+    /// redo position.
     fn is_sound(&self) -> bool {
         let positions = self.lives.iter().flat_map(|life| [life.after, life.start]);
         let can_grow = positions.chain([self.redo, self.durable]).all(|lsn| lsn.get() <= LSN_MAX)
@@ -366,8 +369,8 @@ impl Superblock {
             && self.has_sound_parts()
     }
 
-    /// Whether region and log can be where this slot says. If an empty log begins, the shutdown before was
-    /// clean, and the new log had no life yet.
+    /// Returns whether region and log can be where this slot says. If an empty log begins, the shutdown
+    /// before was clean, and the new log had no life yet.
     fn has_sound_parts(&self) -> bool {
         let has_log_there = self.attached.is_some_and(|attached| attached.log);
         let can_begin = self.state == State::Clean && self.lives.is_empty() && !has_log_there;
@@ -404,7 +407,7 @@ impl Control {
         Ok(Control { file, current })
     }
 
-    /// Opens the control file; `None` when there is none.
+    /// Opens the control file. Returns `None` when there is none.
     pub fn open(directory: &dyn Directory) -> Result<Option<Control>> {
         if !directory.exists(CONTROL_FILE)? {
             return Ok(None);
@@ -435,7 +438,7 @@ impl Control {
         Ok(Some(Control { file, current: Mutex::new(current) }))
     }
 
-    /// A copy of the contents.
+    /// Returns a copy of the contents.
     pub fn get(&self) -> Superblock {
         self.current.lock().clone()
     }
@@ -507,7 +510,7 @@ fn unknown_parts(directory: &dyn Directory) -> PagerError {
     }
 }
 
-/// A random identity for a new database or region.
+/// Returns a random identity for a new database or region.
 pub fn random_id() -> u64 {
     RandomState::new().hash_one(std::process::id()) | 1
 }

@@ -23,7 +23,7 @@
 //! 2. A tablespace is in the list, in the state `BeingMade`, before its first file is made. It is `InUse`
 //!    before its first change is logged, and `Dropped` before its files are removed.
 //!
-//! Not known here: what is in the files of a tablespace.
+//! This module does not know what is in the files of a tablespace.
 
 use varve_device::{AlignedBuf, Directory, Durability, OpenHow, Purpose, Space};
 
@@ -43,11 +43,11 @@ const FILE_BYTES_MAX: u64 = 16 << 20;
 /// The state of a tablespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TablespaceState {
-    /// Its files are being made. A start removes them.
+    /// The files of the tablespace are being made. A start removes them.
     BeingMade,
     /// It is in use.
     InUse,
-    /// Nothing in it is needed. A start removes its files.
+    /// Nothing in the tablespace is needed. A start removes its files.
     Dropped,
 }
 
@@ -127,7 +127,7 @@ impl TablespaceList {
         if list.number == number { Ok(list) } else { Err(damaged()) }
     }
 
-    /// Takes the number for the next tablespace. `None` if all numbers are used.
+    /// Takes the number for the next tablespace. Returns `None` if all numbers are used.
     pub(crate) fn take_number(&mut self) -> Option<SpaceId> {
         let id = u16::try_from(self.next).ok().map(SpaceId)?;
         self.next += 1;
@@ -152,7 +152,8 @@ impl TablespaceList {
     /// Changes the list durably. On failure the old list stays in force.
     ///
     /// Errors: `Stopped` if the control file may name the old or the new list. Then the caller must stop the
-    /// pager. Otherwise what the new list has ended could be used on, and a start would take it away.
+    /// pager. Otherwise a tablespace that the new list has ended could still be used, and a start would
+    /// remove it.
     pub(crate) fn update<T>(
         &mut self,
         directory: &dyn Directory,
@@ -207,7 +208,7 @@ impl TablespaceList {
         file
     }
 
-    /// Reads a list of this database; `None` if it is damaged.
+    /// Reads a list of this database. Returns `None` if it is damaged.
     fn decode(bytes: &[u8], database: u64) -> Option<TablespaceList> {
         let head = bytes.get(..HEAD_BYTES)?;
         if get_u64(head, 0) != MAGIC || get_u32(head, 8) != VERSION || get_u64(head, 16) != database {
@@ -296,7 +297,7 @@ mod tests {
         assert_eq!(TablespaceList::decode(&bytes, 6), None, "another database");
     }
 
-    /// Each byte up to the checksum counts.
+    /// The list is refused if any byte up to the checksum is changed.
     #[test]
     fn a_damaged_list_is_refused() {
         let bytes = list().encode(5);

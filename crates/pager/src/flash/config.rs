@@ -1,6 +1,6 @@
 //! The configuration of the flash cache, and the declarations of its settings (decision 0709).
 //!
-//! What it does not know: the configuration file.
+//! This module does not know the configuration file.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -23,26 +23,26 @@ pub struct FlashConfig {
     pub directory: Arc<dyn Directory>,
     /// The settings that users choose.
     pub settings: FlashSettings,
-    /// The most pages that are read or written at the device at the same time (mu in Do 2012). At this limit,
-    /// pages wait in memory to be written. A page is then read from its data file if that has the page and is
-    /// no slower.
+    /// The largest number of pages that are read from or written to the device at the same time (mu in Do
+    /// 2012). At this limit, pages wait in memory to be written. A page is then read from its data file if
+    /// that has the page and is no slower.
     pub pending_max: usize,
-    /// Most pages that wait in memory to be written, or are being written. Beyond this, the cache takes no
-    /// page.
+    /// The largest number of pages that wait in memory to be written, or are being written. Beyond this
+    /// number, the cache takes no page.
     pub queued_max: usize,
     /// The number of threads that write pages to flash, if the pager has threads (`background`).
     pub writers: usize,
 }
 
-/// What users choose of a flash cache. [`TABLE`](Self::TABLE) declares each field as a setting.
+/// The settings of a flash cache that users choose. [`TABLE`](Self::TABLE) declares each field as a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FlashSettings {
     /// Length of the file in bytes.
     pub size_bytes: u64,
     /// Which pages the cache takes.
     pub design: FlashDesign,
-    /// The most dirty slots, in percent of all slots, if the design keeps dirty pages on flash (lambda in Do
-    /// 2012).
+    /// The largest number of dirty slots, in percent of all slots, if the design keeps dirty pages on flash
+    /// (lambda in Do 2012).
     pub dirty_percent: u8,
     /// Which dirty slot is cleaned first.
     pub clean_order: CleanOrder,
@@ -50,9 +50,9 @@ pub struct FlashSettings {
     pub restart: FlashRestart,
     /// How an empty cache is filled.
     pub fill: FlashFill,
-    /// How pages of scans are recognized, which a full cache does not take.
+    /// How the cache recognizes pages of scans. A full cache does not take these pages.
     pub scans: FlashScans,
-    /// Most bytes written to the device per day; `None`: no limit.
+    /// The largest number of bytes that are written to the device per day. `None` means no limit.
     pub daily_write_bytes: Option<u64>,
 }
 
@@ -79,7 +79,7 @@ impl FlashSettings {
     /// The values that are shown if there is no cache.
     pub const NO_CACHE: FlashSettings = FlashSettings { design: FlashDesign::Off, ..FlashSettings::DEFAULT };
 
-    /// The defaults, with this size.
+    /// Returns the defaults, with this size.
     pub fn of_size(size_bytes: u64) -> FlashSettings {
         FlashSettings { size_bytes, ..FlashSettings::DEFAULT }
     }
@@ -180,12 +180,12 @@ impl FlashConfig {
     /// The least number of slots.
     pub const SLOTS_MIN: u32 = 16;
 
-    /// A cache in a file of this length, with all defaults.
+    /// Returns a cache in a file of this length, with all defaults.
     pub fn new(directory: Arc<dyn Directory>, size_bytes: u64) -> Self {
         Self::with(directory, FlashSettings::of_size(size_bytes))
     }
 
-    /// A cache with these settings.
+    /// Returns a cache with these settings.
     pub fn with(directory: Arc<dyn Directory>, settings: FlashSettings) -> Self {
         Self {
             directory,
@@ -196,7 +196,7 @@ impl FlashConfig {
         }
     }
 
-    /// The number of slots.
+    /// Returns the number of slots.
     pub(crate) fn slots(&self, page_size: usize) -> u32 {
         slots_of(self.settings.size_bytes, page_size)
     }
@@ -249,7 +249,7 @@ impl FlashConfig {
 /// How the next start reuses the contents of the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FlashRestart {
-    /// It does not: the cache begins empty.
+    /// The next start does not reuse them: the cache begins empty.
     None,
     /// A thread writes the records of the slots again and again. A start reads them, and verifies each page
     /// when the page is first used.
@@ -271,7 +271,7 @@ impl FlashRestart {
         FlashRestart::LogBased,
     ];
 
-    /// The name of the value in the configuration file and in reports.
+    /// Returns the name of the value in the configuration file and in reports.
     pub fn name(self) -> &'static str {
         match self {
             FlashRestart::None => "none",
@@ -281,7 +281,7 @@ impl FlashRestart {
         }
     }
 
-    /// The value with this name.
+    /// Returns the value with this name.
     pub fn of(name: &str) -> Option<FlashRestart> {
         FlashRestart::ALL.into_iter().find(|restart| restart.name() == name)
     }
@@ -293,7 +293,7 @@ pub enum FlashFill {
     /// Until only a twentieth of the slots is free, the cache also takes pages of scans, and reads from the
     /// data files include neighbours of the page.
     Aggressive,
-    /// As a full cache: it takes only pages that a full cache takes.
+    /// The cache takes only pages that a full cache takes, too.
     Plain,
 }
 
@@ -301,7 +301,7 @@ impl FlashFill {
     /// All values.
     pub const ALL: [FlashFill; 2] = [FlashFill::Aggressive, FlashFill::Plain];
 
-    /// The name of the value in the configuration file and in reports.
+    /// Returns the name of the value in the configuration file and in reports.
     pub fn name(self) -> &'static str {
         match self {
             FlashFill::Aggressive => "aggressive",
@@ -309,7 +309,7 @@ impl FlashFill {
         }
     }
 
-    /// The value with this name.
+    /// Returns the value with this name.
     pub fn of(name: &str) -> Option<FlashFill> {
         FlashFill::ALL.into_iter().find(|fill| fill.name() == name)
     }

@@ -16,7 +16,7 @@
 //! | `restart/` | use of the cache after a restart: lazy verification, memory-mapped, log-based, the seal |
 //! | `io/` | the file, and the queue of writes |
 //!
-//! What it does not know: frames of the pool, how the data files store pages.
+//! This module does not know frames of the pool, or how the data files store pages.
 
 mod cache;
 mod config;

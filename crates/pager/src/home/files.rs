@@ -5,7 +5,7 @@
 //!    before this number grows.
 //! 2. The pager opens each file once, and keeps the handle until it ends.
 //!
-//! What it does not know: what pages contain, and which pages are in use.
+//! This module does not know what pages contain, or which pages are in use.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -30,14 +30,14 @@ pub(crate) struct SpaceFile {
 /// The largest step by which a file grows. A smaller file grows by a sixteenth of its length.
 const GROWTH_BYTES_MAX: u64 = 64 << 20;
 
-/// The number of pieces by which a file of `count` pieces grows. A piece has `piece_bytes` bytes. The step is
-/// at least `least` pieces, if they are not too long.
+/// Returns the number of pieces by which a file of `count` pieces grows. A piece has `piece_bytes` bytes. The
+/// step is at least `least` pieces, if they are not too long.
 pub(crate) fn growth_step(count: u32, least: u32, piece_bytes: u64) -> u32 {
     let largest = u32::try_from(GROWTH_BYTES_MAX / piece_bytes).unwrap_or(u32::MAX).max(1);
     (count / 16).max(least).min(largest)
 }
 
-/// Name of a space's file.
+/// Returns the name of a space's file.
 pub(crate) fn file_name(space: SpaceId) -> String {
     match space.is_tablespace() {
         true => format!("tablespace-{}.varve", space.0),
@@ -45,7 +45,7 @@ pub(crate) fn file_name(space: SpaceId) -> String {
     }
 }
 
-/// The device space and the purpose of I/O of a space, for the accounting of I/O.
+/// Returns the device space and the purpose of I/O of a space, for the accounting of I/O.
 pub(crate) fn device_space(space: SpaceId) -> (Space, Purpose) {
     match space {
         SpaceId::ROLLBACK => (Space::Rollback, Purpose::UndoPage),
@@ -116,7 +116,8 @@ impl SpaceFile {
         self.space
     }
 
-    /// The size of the blocks of which a hole in the file consists; 0 if the file cannot have holes.
+    /// Returns the size of the blocks of which a hole in the file consists, or 0 if the file cannot have
+    /// holes.
     pub(crate) fn hole_bytes(&self) -> u32 {
         self.hole_bytes
     }
@@ -125,12 +126,12 @@ impl SpaceFile {
         device_space(self.space).1
     }
 
-    /// Length in pages.
+    /// Returns the length in pages.
     pub(crate) fn pages(&self) -> u32 {
         self.pages.load(Ordering::Acquire)
     }
 
-    /// Byte offset of a page that exists.
+    /// Returns the byte offset of a page that exists.
     pub(crate) fn offset(&self, id: PageId) -> Result<u64> {
         let pages = self.pages();
         if id.no().0 < pages {
@@ -139,7 +140,7 @@ impl SpaceFile {
         Err(PagerError::NoSuchPage { id, pages })
     }
 
-    /// Offset and length, in bytes, of pages that exist.
+    /// Returns the offset and length, in bytes, of pages that exist.
     pub(crate) fn range(&self, ids: PageRange) -> Result<(u64, u64)> {
         Ok((self.offset(ids.first)?, u64::from(ids.count) * self.page_size as u64))
     }
@@ -153,7 +154,7 @@ impl SpaceFile {
         Ok(())
     }
 
-    /// As `resize`, but not durably.
+    /// Does the same as `resize`, but not durably.
     pub(crate) fn set_pages(&self, pages: u32) -> Result<()> {
         let before = self.pages();
         if pages < before {
@@ -188,17 +189,17 @@ impl SpaceFiles {
         SpaceFiles { files }
     }
 
-    /// All files.
+    /// Returns all files.
     pub(crate) fn each(&self) -> impl Iterator<Item = &SpaceFile> {
         self.files.iter()
     }
 
-    /// The file of a space.
+    /// Returns the file of a space.
     pub(crate) fn space(&self, space: SpaceId) -> Option<&SpaceFile> {
         self.files.iter().find(|file| file.space == space)
     }
 
-    /// The file that has the page.
+    /// Returns the file that has the page.
     pub(crate) fn of(&self, id: PageId) -> Result<&SpaceFile> {
         self.space(id.space()).ok_or(PagerError::NoSuchPage { id, pages: 0 })
     }
@@ -208,7 +209,7 @@ impl SpaceFiles {
         self.write_each(pages, |file, ops| file.write_batch(ops))
     }
 
-    /// As `write`, but after a crash each page is written as a whole or not at all.
+    /// Does the same as `write`, but after a crash each page is written as a whole or not at all.
     pub(crate) fn write_whole(&self, pages: &[&Stored<'_>]) -> Result<()> {
         if planted("atomic-write: ordinary writes") {
             return self.write(pages);
@@ -269,8 +270,8 @@ mod tests {
 
     use super::*;
 
-    /// After a full device refused a cut, the map could allocate pages again that the file seemed not to
-    /// have.
+    /// If a full device refuses a cut, the length stays as it was. In an earlier version, the map could then
+    /// allocate pages that the file seemed not to have.
     #[test]
     fn a_refused_cut_leaves_the_length() {
         let device = Faulty::wrap(MemoryDirectory::new());

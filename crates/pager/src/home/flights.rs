@@ -5,7 +5,7 @@
 //! 1. Two writes of one page never overlap. If a newer image of a page is being written, no older image of
 //!    this page is written after it.
 //!
-//! What it does not know: where pages are written.
+//! This module does not know where pages are written.
 
 use std::collections::HashMap;
 

@@ -1,6 +1,6 @@
 //! The names of the layouts that the configuration can choose: in place, or packed.
 //!
-//! What it does not know: how each layout stores pages.
+//! This module does not know how each layout stores pages.
 
 use crate::home::packed::config::PackedConfig;
 
@@ -15,7 +15,7 @@ pub enum HomeLayout {
 }
 
 impl HomeLayout {
-    /// The name of the layout in the configuration file and in reports.
+    /// Returns the name of the layout in the configuration file and in reports.
     pub fn name(self) -> &'static str {
         match self {
             HomeLayout::InPlace => "in-place",
@@ -23,7 +23,7 @@ impl HomeLayout {
         }
     }
 
-    /// The settings of packed spaces, if the layout is packed.
+    /// Returns the settings of packed spaces, if the layout is packed.
     pub fn packed(self) -> Option<PackedConfig> {
         match self {
             HomeLayout::InPlace => None,

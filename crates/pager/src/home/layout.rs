@@ -5,7 +5,7 @@
 //! 1. The caller (`home/mod.rs`) lets only one thread at a time write a page. Reads may come at any time.
 //! 2. The layout of a space does not change while the database is open.
 //!
-//! What it does not know: which pages are in use, frames, what is in a page.
+//! This module does not know frames, which pages are in use, or what is in a page.
 
 use crate::base::error::Result;
 use crate::base::ids::{PageId, PageRange, SpaceId};
@@ -21,7 +21,7 @@ pub(crate) enum Trimmed {
     Hollow,
     /// The pages can be used again without a reservation.
     Whole,
-    /// The space could not be returned now; perhaps it can be later.
+    /// The space could not be returned now. Perhaps a later try succeeds.
     NotNow,
 }
 
@@ -32,7 +32,7 @@ pub(crate) trait Layout: Send + Sync {
     /// [`PageDamage::Zero`](crate::base::page::PageDamage::Zero). No page of `wants` may be a hole of the
     /// request.
     fn read(&self, wants: &mut [(PageId, &mut Want<'_>)]) -> Result<()>;
-    /// Writes pages; all of them are logged, or all are temporary. When this returns, `read` returns the new
+    /// Writes pages. All of them are logged, or all are temporary. When this returns, `read` returns the new
     /// version of pages with the need `Held`. Pages with `Stable` survive a crash, and were reported to the
     /// dirty-page table. For a refusal see `level/mod.rs`, invariant 6.
     fn write(&self, images: &[&Image], cause: Cause, need: Need) -> Result<()>;
@@ -42,7 +42,7 @@ pub(crate) trait Layout: Send + Sync {
     }
     /// Writes a page that nothing refers to yet, durably (growth of a space).
     fn write_unlogged(&self, image: &Image) -> Result<()>;
-    /// Length of a space, in pages.
+    /// Returns the length of a space, in pages.
     fn pages(&self, space: SpaceId) -> u32;
     /// Changes the length of a space durably. If the device has no space, the length stays as it was.
     fn resize(&self, space: SpaceId, pages: u32) -> Result<()>;
@@ -52,38 +52,39 @@ pub(crate) trait Layout: Send + Sync {
         Ok(())
     }
     /// Reduces the number of pages that may be written, until more are granted. Returns whether the layout
-    /// uses this; if not, no pages need to be granted.
+    /// uses this. If not, no pages need to be granted.
     fn ungrant(&self, _space: SpaceId, _pages: u32) -> bool {
         false
     }
-    /// Shortens the space like [`Layout::resize`], but not durably. This is one of several steps before the
-    /// last, durable one.
+    /// Shortens the space as [`Layout::resize`] does, but not durably. This is one of several steps before
+    /// the last, durable one.
     fn shorten(&self, space: SpaceId, pages: u32) -> Result<()> {
         self.resize(space, pages)
     }
-    /// The length of the pieces in which the space is shortened, so that other I/O does not wait long. `None`
-    /// means that shortening takes no time.
+    /// Returns the length of the pieces in which the space is shortened, so that other I/O does not wait
+    /// long. `None` means that shortening takes no time.
     fn cut_pieces(&self) -> Option<PieceBytes> {
         None
     }
-    /// As [`Level::discard`](crate::Level::discard).
+    /// See [`Level::discard`](crate::Level::discard).
     fn discard(&self, _ids: PageRange, _after: Lsn) -> Result<()> {
         Ok(())
     }
-    /// Whether the space of free pages is returned to the device now.
+    /// Returns whether the space of free pages is returned to the device now.
     fn trims(&self) -> bool {
         false
     }
-    /// Whether the layout itself logs discards that have no log record yet. Then redo applies no older
-    /// records to pages that were stored elsewhere.
+    /// Returns whether the layout itself logs discards that have no log record yet. Then redo applies no
+    /// older records to pages that were stored elsewhere.
     fn notes_discards(&self) -> bool {
         false
     }
-    /// Called at a start for free pages: whether they may occupy space that can be returned to the device.
+    /// Is called at a start for free pages. Returns whether they may occupy space that can be returned to the
+    /// device.
     fn holds(&self, _ids: PageRange) -> bool {
         false
     }
-    /// Whether pages whose space was returned need a reservation before they are written.
+    /// Returns whether pages whose space was returned need a reservation before they are written.
     fn leaves_holes(&self) -> bool {
         false
     }
@@ -101,32 +102,33 @@ pub(crate) trait Layout: Send + Sync {
     fn trim_file(&self, _pace: &Pace<'_>) -> Result<bool> {
         Ok(false)
     }
-    /// As [`Level::discarding`](crate::Level::discarding).
+    /// See [`Level::discarding`](crate::Level::discarding).
     fn discarding(&self) -> Option<DiscardHold<'_>> {
         None
     }
     /// Takes part in a checkpoint.
     fn checkpoint(&self, step: Step) -> Result<()>;
-    /// The oldest log position that recovery of this layout still needs: the start of a block.
+    /// Returns the oldest log position that recovery of this layout still needs: the start of a block.
     fn needs_log_from(&self) -> Option<Lsn> {
         None
     }
-    /// Number of the last durable checkpoint of the map; 0 where there is no map.
+    /// Returns the number of the last durable checkpoint of the map, or 0 where there is no map.
     fn map_checkpoint(&self) -> u64 {
         0
     }
     /// Makes everything durable in the data files (clean shutdown).
     fn drain(&self) -> Result<()>;
-    /// As [`Level::check`](crate::Level::check).
+    /// See [`Level::check`](crate::Level::check).
     fn check(&self, _damages: &mut Vec<String>) -> Result<()> {
         Ok(())
     }
-    /// Bytes that the page takes in the file; `None` where that isn't known, 0 if it was never written.
+    /// Returns the number of bytes that the page takes in the file. The number is 0 if the page was never
+    /// written, and `None` if the layout does not know it.
     fn slot_bytes(&self, _id: PageId) -> Option<u64> {
         None
     }
-    /// The name of the layout in the report of the data files.
+    /// Returns the name of the layout in the report of the data files.
     fn part(&self) -> &'static str;
-    /// Counters for the report of the data files.
+    /// Returns the counters for the report of the data files.
     fn counters(&self) -> Vec<(&'static str, u64)>;
 }

@@ -60,7 +60,8 @@ impl Deref for LayoutInUse<'_> {
 }
 
 impl Layouts {
-    /// The spaces in `packed` have their packed layouts, and all others are in place.
+    /// Returns the table of a database in which the spaces in `packed` have their packed layouts, and all
+    /// others are in place.
     pub(crate) fn new(in_place: InPlace, packed: Vec<(SpaceId, PackedSpace)>) -> Layouts {
         let own: Vec<Arc<dyn Layout>> = vec![Arc::new(in_place)];
         let mut layouts = Layouts { own, by_space: [0; OWN_SPACES], tablespaces: SpaceTable::default() };
@@ -122,7 +123,7 @@ impl Layouts {
         groups.try_for_each(|group| self.of(group[0].0)?.read(group))
     }
 
-    /// Whether the pages of both spaces are written by one layout.
+    /// Returns whether the pages of both spaces are written by one layout.
     pub(crate) fn is_one(&self, one: SpaceId, other: SpaceId) -> bool {
         self.number_of(one) == self.number_of(other)
     }

@@ -1,4 +1,4 @@
-//! The data files are the lowest level of the page hierarchy; names in the code call this level *home*. Each
+//! The data files are the lowest level of the page hierarchy. Names in the code call this level *home*. Each
 //! space (a set of pages) has one file. The layout of the space says where in the file a page is stored.
 //!
 //! Invariants
@@ -8,7 +8,7 @@
 //! 3. Two writes of one page never overlap. If a newer image of a page is being written, no older image of
 //!    this page is written after it.
 //!
-//! What it does not know: frames, what is in a page, where in a file pages are stored (`layout.rs`).
+//! This module does not know frames, what is in a page, or where in a file pages are stored (`layout.rs`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -1,5 +1,5 @@
-//! The pace of trimming: how fast unused blocks are returned to the device, and how many bytes at a time. The
-//! pace is limited because punching a hole delays other I/O of the same file.
+//! The pace of trimming. It decides how fast unused blocks are returned to the device, and how many bytes at
+//! a time. The pace is limited because punching a hole delays other I/O of the same file.
 //!
 //! Invariants
 //! 1. With [`Pace::Tenth`], the thread rests after each piece of work for nine times as long as the piece
@@ -8,7 +8,7 @@
 //!    longer than 20 ms. The length is doubled, up to the maximum, after a piece that took less than a
 //!    quarter of that. With [`Pace::AtOnce`] the length is constant, so that timing decides nothing.
 //!
-//! What it does not know: what the work is.
+//! This module does not know what the work is.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Acquire, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -35,12 +35,12 @@ impl PieceBytes {
     /// holes (docs/experiments.md, "Measured so far").
     pub(crate) const BEGIN: u64 = 1 << 20;
 
-    /// A length between `least` and `most` that begins with [`PieceBytes::BEGIN`].
+    /// Returns a length between `least` and `most` that begins with [`PieceBytes::BEGIN`].
     pub(crate) fn between(least: u64, most: u64) -> PieceBytes {
         PieceBytes { now: AtomicU64::new(Self::BEGIN.clamp(least, most)), least, most }
     }
 
-    /// The length of the next piece.
+    /// Returns the length of the next piece.
     pub(crate) fn now(&self) -> u64 {
         self.now.load(Relaxed)
     }
@@ -57,9 +57,9 @@ impl PieceBytes {
     }
 }
 
-/// How quickly the pieces of a long work follow each other.
+/// The speed with which the pieces of a long work follow each other.
 pub(crate) enum Pace<'s> {
-    /// Each piece begins as soon as the one before has ended.
+    /// Each piece begins as soon as the previous one has ended.
     AtOnce,
     /// At most a tenth of the time is work. The flag says that the pager ends.
     Tenth(&'s AtomicBool),
@@ -93,7 +93,7 @@ impl Pace<'_> {
         }
     }
 
-    /// Whether the pager is about to end. The rest of the work is left to the next start.
+    /// Returns whether the pager is about to end. The rest of the work is left to the next start.
     pub(crate) fn is_over(&self) -> bool {
         matches!(self, Pace::Tenth(is_stopping) if is_stopping.load(Acquire))
     }
@@ -109,8 +109,8 @@ fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
 mod tests {
     use super::*;
 
-    /// For each time that a MiB takes, in milliseconds: the pieces become so short that other requests wait
-    /// at most twice the allowed time.
+    /// The test tries several times that a MiB takes, in milliseconds. The pieces become so short that other
+    /// requests wait at most twice the allowed time.
     #[test]
     fn pieces_get_as_short_as_others_need_them() {
         for (ms_of_mib, settles) in

@@ -5,7 +5,7 @@
 //! 1. If a hole can't be punched, its blocks stay allocated, and nothing else is lost. So errors are counted,
 //!    and never returned.
 //!
-//! What it does not know: what was stored in the ranges.
+//! This module does not know what was stored in the ranges.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
@@ -13,8 +13,8 @@ use varve_device::{BlockFile, ErrorKind};
 
 use crate::home::pace::PieceBytes;
 
-/// The least and the greatest length of a hole in free extents. It is limited because other I/O of the file
-/// waits for it.
+/// The range of the lengths of a hole in free extents. The length is limited because other I/O of the file
+/// waits for a hole.
 const PIECE_BYTES: std::ops::RangeInclusive<u64> = 64 << 10..=1 << 20;
 
 /// Punches the holes of a layout, and counts them.
@@ -40,7 +40,8 @@ impl Default for Punches {
 }
 
 impl Punches {
-    /// Whether holes may be tried: false after the device has reported that it does not support them.
+    /// Returns whether holes may be tried. Returns false after the device has reported that it does not
+    /// support holes.
     pub(crate) fn can(&self) -> bool {
         !self.cannot.load(Relaxed)
     }
@@ -59,7 +60,7 @@ impl Punches {
         false
     }
 
-    /// Counters for the report of the layout.
+    /// Returns the counters for the report of the layout.
     pub(crate) fn counters(&self) -> [(&'static str, u64); 3] {
         [
             ("trims", self.holes.load(Relaxed)),

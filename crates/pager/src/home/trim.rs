@@ -1,10 +1,10 @@
-//! The trim setting: whether unused blocks of the files are returned to the device by punching holes.
+//! The trim setting. It says whether unused blocks of the files are returned to the device by punching holes.
 //!
 //! Invariants
 //! 1. The setting may change at any moment, so code that punches holes reads the setting before each hole.
 //! 2. The setting affects disk space only. Pages are read and written in the same way with each value.
 //!
-//! What it does not know: which blocks are unused (`in_place/`, `packed/trim.rs`).
+//! This module does not know which blocks are unused (`in_place/`, `packed/trim.rs`).
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 
@@ -15,7 +15,7 @@ pub enum Trim {
     /// database may be compressed, also free extents of spaces with the in-place layout.
     #[default]
     Auto,
-    /// The same blocks, and free extents of all spaces, even if no page is compressed.
+    /// Returns the same blocks, and free extents of all spaces, even if no page is compressed.
     On,
     /// No blocks.
     Off,
@@ -25,7 +25,7 @@ impl Trim {
     /// All values.
     pub const ALL: [Trim; 3] = [Trim::Auto, Trim::On, Trim::Off];
 
-    /// The name of the value in the configuration file and in reports.
+    /// Returns the name of the value in the configuration file and in reports.
     pub fn name(self) -> &'static str {
         match self {
             Trim::Auto => "auto",
@@ -48,7 +48,7 @@ impl TrimSetting {
         TrimSetting { trim: AtomicU8::new(trim as u8), has_compressed: AtomicBool::new(false) }
     }
 
-    /// The present value of the setting.
+    /// Returns the present value of the setting.
     pub(crate) fn get(&self) -> Trim {
         let now = self.trim.load(Relaxed);
         Trim::ALL.into_iter().find(|trim| *trim as u8 == now).unwrap_or_default()
@@ -59,12 +59,12 @@ impl TrimSetting {
         self.trim.store(trim as u8, Relaxed);
     }
 
-    /// Pages may be compressed from now on.
+    /// Records that pages may be compressed from now on.
     pub(crate) fn note_compressed(&self) {
         self.has_compressed.store(true, Relaxed);
     }
 
-    /// Whether free extents of spaces with the in-place layout are returned to the device.
+    /// Returns whether free extents of spaces with the in-place layout are returned to the device.
     pub(crate) fn gives_extents(&self) -> bool {
         match self.get() {
             Trim::Auto => self.has_compressed.load(Relaxed),
@@ -73,7 +73,7 @@ impl TrimSetting {
         }
     }
 
-    /// Whether no blocks are returned to the device.
+    /// Returns whether no blocks are returned to the device.
     pub(crate) fn is_off(&self) -> bool {
         self.get() == Trim::Off
     }

@@ -11,11 +11,11 @@
 //!
 //! The table does not store every change of a page. It stores the change that made the page dirty, and then,
 //! for each copy of the page that is made to be written (an image), the first change after the copy (decision
-//! 0304). It stores at most [`CHANGES_MAX`] changes of a page; later ones count as the last stored one. So a
-//! page may stay in the table longer than necessary, but never too short. A queue in the order of LSNs gives
-//! the oldest page; stale entries of the queue are skipped.
+//! 0304). It stores at most [`CHANGES_MAX`] changes of a page, and later changes count as the last stored
+//! one. So a page may stay in the table longer than necessary, but never leaves it too early. A queue in the
+//! order of LSNs gives the oldest page. Stale entries of the queue are skipped.
 //!
-//! Not known here: frames of the pool, levels, the log.
+//! This module does not know frames of the pool, levels or the log.
 
 use std::collections::VecDeque;
 use std::collections::hash_map::{Entry, HashMap};
@@ -31,13 +31,13 @@ use crate::base::lsn::Lsn;
 /// copied to be written. The changes that follow it, up to the next image, count as this one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Change {
-    /// Start of the log block that contains the change: to repeat the change, redo must read the log from
+    /// The start of the log block that contains the change. To repeat the change, redo must read the log from
     /// here.
     block: Lsn,
     /// Start of the group of log records that contains the change.
     start: Lsn,
-    /// Start of the last group that counts as this change. An image whose page LSN is not greater lacks it.
-    /// This differs from `start` only in the last of [`CHANGES_MAX`] changes.
+    /// Start of the last group that counts as this change. An image whose page LSN is not greater than this
+    /// lacks the change. This differs from `start` only in the last of [`CHANGES_MAX`] changes.
     last: Lsn,
 }
 
@@ -49,7 +49,7 @@ struct Pages {
     /// oldest change of its page.
     queue: VecDeque<(Lsn, PageId)>,
     newest_start: Lsn,
-    /// How often the queue was gone through.
+    /// The number of times that the whole queue was searched.
     #[cfg(test)]
     gone_through: usize,
 }
@@ -60,7 +60,7 @@ pub struct Ledger {
     pages: Mutex<Pages>,
 }
 
-/// The most changes that are stored for a page.
+/// The largest number of changes that are stored for a page.
 const CHANGES_MAX: usize = 4;
 const STALE_ENTRIES_MIN: usize = 1024;
 
@@ -111,8 +111,8 @@ impl Ledger {
         pages.drop_stale();
     }
 
-    /// The LSN from which redo must read the log so that it repeats all changes in the table: the start of a
-    /// log block. `None` means that all pages are stable.
+    /// Returns the LSN from which redo must read the log so that it repeats all changes in the table: the
+    /// start of a log block. `None` means that all pages are stable.
     pub fn oldest(&self) -> Option<Lsn> {
         let mut pages = self.pages.lock();
         pages.drop_stale();
@@ -128,35 +128,35 @@ impl Ledger {
         );
     }
 
-    /// Whether the page has changes that no stable image holds.
+    /// Returns whether the page has changes that no stable image holds.
     pub fn has(&self, id: PageId) -> bool {
         self.pages.lock().changes.contains_key(&id)
     }
 
-    /// As `has`, for many pages.
+    /// Does the same as `has`, for many pages.
     pub fn has_each(&self, ids: &[PageId]) -> Vec<bool> {
         let pages = self.pages.lock();
         ids.iter().map(|id| pages.changes.contains_key(id)).collect()
     }
 
-    /// Whether an image with this page LSN contains all changes of the page that are in the table.
+    /// Returns whether an image with this page LSN contains all changes of the page that are in the table.
     pub fn is_held_by(&self, id: PageId, image_lsn: Lsn) -> bool {
         let pages = self.pages.lock();
         pages.changes.get(&id).is_none_or(|changes| changes.iter().all(|change| change.last < image_lsn))
     }
 
-    /// For assertions: whether the table has a page that is changed in the pool. A planted fault makes this
-    /// true.
+    /// Returns whether the table has a page that is changed in the pool, for assertions. A planted fault
+    /// makes the result true.
     pub(crate) fn knows(&self, id: PageId) -> bool {
         self.has(id) || planted("ledger: every seventh page is forgotten")
     }
 
-    /// The LSN from which redo must read the log for this page. `None` means that the page is stable.
+    /// Returns the LSN from which redo must read the log for this page. `None` means that the page is stable.
     pub fn since(&self, id: PageId) -> Option<Lsn> {
         self.pages.lock().changes.get(&id).and_then(|changes| changes.first()).map(|change| change.block)
     }
 
-    /// The number of pages that are not stable.
+    /// Returns the number of pages that are not stable.
     pub fn pages_count(&self) -> usize {
         self.pages.lock().changes.len()
     }
@@ -240,7 +240,7 @@ mod tests {
         assert_eq!(ledger.oldest(), Some(Lsn::new(30)));
     }
 
-    /// No change is forgotten, although only some are stored.
+    /// No change is lost, although only some changes are stored.
     #[test]
     fn a_page_that_changes_often_before_it_is_stable_stays() {
         let ledger = Ledger::default();

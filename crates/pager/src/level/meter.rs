@@ -5,7 +5,7 @@
 //!    not change.
 //! 2. The counts are those of one thread. Accesses of other threads are not included.
 //!
-//! What it does not know: statements.
+//! This module does not know statements.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -25,13 +25,14 @@ thread_local! {
 /// Counts of pages, by the place where they were found.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PageCounts {
-    /// Pages that were in the pool when they were fixed.
+    /// The number of pages that were in the pool when they were fixed.
     pub hits: u64,
-    /// Pages read from each level, including read-ahead, in the order of [`Tier::ALL`].
+    /// The number of pages that were read from each level, including read-ahead, in the order of
+    /// [`Tier::ALL`].
     pub reads: [u64; Tier::ALL.len()],
-    /// Pages read from the data files that were compressed there.
+    /// The number of pages that were read from the data files and were compressed there.
     pub decompressed: u64,
-    /// Length of these pages in the data files, in bytes.
+    /// The length of these compressed pages in the data files, in bytes.
     pub stored_bytes: u64,
 }
 
@@ -39,17 +40,17 @@ impl PageCounts {
     const NONE: PageCounts =
         PageCounts { hits: 0, reads: [0; Tier::ALL.len()], decompressed: 0, stored_bytes: 0 };
 
-    /// Number of pages read from the data files.
+    /// Returns the number of pages read from the data files.
     pub fn home_count(&self) -> u64 {
         self.reads[Tier::Home as usize]
     }
 
-    /// Number of pages read from all levels.
+    /// Returns the number of pages read from all levels.
     pub fn read_count(&self) -> u64 {
         self.reads.iter().sum()
     }
 
-    /// Names of the levels that pages are read from, with their counts, topmost first.
+    /// Returns the names of the levels that pages are read from, with their counts, topmost first.
     pub fn by_level(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let below = Tier::ALL.iter().zip(self.reads).map(|(tier, count)| (tier.name(), count));
         [("pool", self.hits)].into_iter().chain(below)
@@ -100,7 +101,8 @@ impl PageMeter {
         PageMeter { _thread: PhantomData }
     }
 
-    /// What this thread has counted so far; the difference of two calls says what happened between them.
+    /// Returns the counts of this thread so far. The difference between two calls is the count for the time
+    /// between them.
     pub fn counts() -> PageCounts {
         COUNTS.with(Cell::get)
     }

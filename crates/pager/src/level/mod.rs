@@ -24,7 +24,7 @@
 //!      changes no frame.
 //!    - After any other failure the state of the pages is unknown, and the pager stops.
 //!
-//! What it does not know: frames, latches, the log's format.
+//! This module does not know frames, latches or the log's format.
 
 use crate::base::error::{PagerError, Result};
 use crate::base::ids::{Access, PageId, PageRange, SpaceId};
@@ -34,8 +34,8 @@ use crate::base::lsn::Lsn;
 pub(crate) mod ledger;
 pub(crate) mod meter;
 
-/// The sum of the pages of several puts. If some failed, an error that stops the pager has priority over the
-/// error of a full device.
+/// Returns the sum of the pages of several puts. If some failed, an error that stops the pager has priority
+/// over the error of a full device.
 pub(crate) fn summed(puts: impl IntoIterator<Item = Result<usize>>) -> Result<usize> {
     let sum = |so_far, put| match (so_far, put) {
         (Ok(before), Ok(count)) => Ok(before + count),
@@ -60,7 +60,7 @@ impl Tier {
     /// All levels, topmost first.
     pub const ALL: [Tier; 3] = [Tier::Nvm, Tier::Flash, Tier::Home];
 
-    /// The name of the level in reports.
+    /// Returns the name of the level in reports.
     pub fn name(self) -> &'static str {
         match self {
             Tier::Nvm => "nvm",
@@ -73,12 +73,12 @@ impl Tier {
 /// What a read found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Got {
-    /// Which level had the newest version.
+    /// The level that had the newest version.
     pub from: Tier,
     /// Page LSN of that version.
     pub lsn: Lsn,
-    /// The page moved to the pool, and the level keeps no copy of it (exclusive caching). The data files have
-    /// an older version, so the frame is dirty.
+    /// Whether the page moved to the pool, so that the level keeps no copy of it (exclusive caching). Then
+    /// the data files have an older version, so the frame is dirty.
     pub taken: bool,
 }
 
@@ -86,7 +86,7 @@ pub struct Got {
 pub enum Want<'a> {
     /// The page is in the pool already, so it is not read.
     Hole,
-    /// Read the page into `frame` and verify it.
+    /// The page is read into `frame` and verified.
     Page {
         /// A whole page, aligned for direct I/O.
         frame: &'a mut [u8],
@@ -117,7 +117,7 @@ pub enum Cause {
     Drain,
 }
 
-/// What must be true when a put returns.
+/// The condition that must be true when a put returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
     /// The level has the page, and returns it when it is read.
@@ -129,15 +129,15 @@ pub enum Need {
 /// Steps of a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// Before the oldest recovery LSN is looked up.
+    /// The step before the oldest recovery LSN is looked up.
     Begin,
-    /// After that, before the new checkpoint position is stored.
+    /// The step after that, before the new checkpoint position is stored.
     BeforeEnd,
     /// The position is stored and durable.
     End,
 }
 
-/// What a level tells about itself.
+/// The report of a level about itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LevelReport {
     /// The level's name.
@@ -148,10 +148,10 @@ pub struct LevelReport {
     pub counters: Vec<(&'static str, u64)>,
 }
 
-/// Something that a level keeps for its caller until this is dropped.
+/// A value that a level keeps for its caller until this is dropped.
 pub struct DiscardHold<'l>(#[expect(dead_code, reason = "it is only dropped")] Box<dyn ReleasedOnDrop + 'l>);
 
-/// Anything that is released when it is dropped.
+/// A value that is released when it is dropped.
 pub trait ReleasedOnDrop {}
 
 impl<T> ReleasedOnDrop for T {}
@@ -177,8 +177,8 @@ pub trait Level: Send + Sync {
     /// Announces that a clean page is about to be changed in the pool. This is called under the page's
     /// exclusive latch, before the log record is appended. Redo does not call it.
     fn changed(&self, id: PageId);
-    /// The content of the pages is not needed any more once the log is durable up to `after`. Until then a
-    /// crash may bring the pages back. If `after` is zero, they are not needed already, and no log record
+    /// Discards pages. Their content is not needed any more once the log is durable up to `after`. Until then
+    /// a crash may bring the pages back. If `after` is zero, they are not needed already, and no log record
     /// says so: their space was cut, or they are temporary pages. This is called before the pages are used
     /// again or cut off.
     fn discard(&self, ids: PageRange, after: Lsn) -> Result<()>;
@@ -186,7 +186,7 @@ pub trait Level: Send + Sync {
     fn checkpoint(&self, step: Step) -> Result<()>;
     /// Writes all changed pages to the data files (clean shutdown).
     fn drain(&self) -> Result<()>;
-    /// Counters for statistics.
+    /// Returns the counters for statistics.
     fn report(&self) -> Vec<LevelReport>;
 
     /// Checks this level and the levels below for contradictions, and appends at most some hundred findings.
@@ -195,8 +195,9 @@ pub trait Level: Send + Sync {
         Ok(())
     }
 
-    /// The caller is about to log that pages of this space are discarded. It keeps the result until `discard`
-    /// has returned. Meanwhile no checkpoint of a page map is made. The caller holds no latch.
+    /// Is called before the caller logs that pages of this space are discarded. The caller keeps the result
+    /// until `discard` has returned. Meanwhile no checkpoint of a page map is made. The caller holds no
+    /// latch.
     fn discarding(&self, _space: SpaceId) -> Option<DiscardHold<'_>> {
         None
     }
@@ -215,18 +216,19 @@ pub trait Level: Send + Sync {
         Ok(0)
     }
 
-    /// The oldest log position that recovery needs for the data of this level and those below it, apart from
-    /// the changes of pages. It is the start of a log block.
+    /// Returns the oldest log position that recovery needs for the data of this level and those below it,
+    /// apart from the changes of pages. It is the start of a log block.
     fn needs_log_from(&self) -> Option<Lsn> {
         None
     }
 
-    /// Whether one `put` may have pages of both spaces. If it is refused, all its pages must be refused.
+    /// Returns whether one `put` may have pages of both spaces. If such a put is refused, all its pages must
+    /// be refused.
     fn takes_together(&self, _one: SpaceId, _other: SpaceId) -> bool {
         true
     }
 
-    /// The most pages of one `put`.
+    /// Returns the largest number of pages of one `put`.
     fn put_pages_max(&self) -> usize {
         usize::MAX
     }

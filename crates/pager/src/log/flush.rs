@@ -1,4 +1,4 @@
-//! Group commit: one thread writes the log for all threads that wait for it. The waiting threads are then
+//! Group commit. One thread writes the log for all threads that wait for it. The waiting threads are then
 //! woken one by one.
 //!
 //! Invariants
@@ -12,7 +12,7 @@
 //! The method follows DeWitt et al. 1984 (group commit) and the leader and follower queues of RocksDB and
 //! MySQL.
 //!
-//! Not known here: what is in the blocks.
+//! This module does not know what is in the blocks.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -119,7 +119,7 @@ impl Queue {
 /// comes.
 struct Leadership<'l> {
     log: &'l Log,
-    /// The leadership began in a destructor during a panic, so it did not cause the panic.
+    /// Whether the leadership began in a destructor during a panic, so that it did not cause the panic.
     is_in_panic: bool,
 }
 
@@ -133,8 +133,8 @@ impl Drop for Leadership<'_> {
 }
 
 impl Log {
-    /// Returns when everything at or below `upto` is durable. The calling thread writes the log itself,
-    /// unless another thread is writing it. `upto` must be an LSN that `append` returned.
+    /// Waits until everything at or below `upto` is durable. The calling thread writes the log itself, unless
+    /// another thread is writing it. `upto` must be an LSN that `append` returned.
     pub fn flush(&self, upto: Lsn) -> Result<(), LogError> {
         assert!(upto <= self.end(), "flush of {upto}, beyond the log's end {}", self.end());
         while self.durable() < upto {
@@ -186,7 +186,7 @@ impl Log {
         if self.segments.is_prepared(number) { Ok(()) } else { self.segments.prepare(number) }
     }
 
-    /// The file of the segment of `lsn`. Makes the segment if no other thread has made it in time.
+    /// Returns the file of the segment of `lsn`. Makes the segment if no other thread has made it in time.
     fn file_at(&self, lsn: Lsn) -> Result<Arc<dyn BlockFile>, LogError> {
         self.prepare(lsn)?;
         let file = self.segments.file(self.geometry.segment_of(lsn));

@@ -1,6 +1,6 @@
 //! Implements [`WriteAhead`], the interface of the log for the pool and the levels below it.
 //!
-//! What it does not know: who calls.
+//! This module does not know which code calls its functions.
 
 use varve_device::planted;
 

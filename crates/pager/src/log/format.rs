@@ -38,7 +38,7 @@
 //! | 30 | 2 | reserved, 0 |
 //! | 32 | 8 | durable LSN when this block was written: everything before it had reached the medium |
 //!
-//! Not known here: what the groups mean, files, threads.
+//! This module does not know what the groups mean, files, or threads.
 
 use crate::base::lsn::Lsn;
 
@@ -74,39 +74,39 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    /// A log with segments of `segment_bytes` bytes: a multiple of 4096, and more than the header.
+    /// Returns a log with segments of `segment_bytes` bytes: a multiple of 4096, and more than the header.
     pub fn new(segment_bytes: u64) -> Geometry {
         assert!(segment_bytes.is_multiple_of(SEGMENT_HEADER_BYTES) && segment_bytes > SEGMENT_HEADER_BYTES);
         Geometry { segment_bytes }
     }
 
-    /// Size of a segment file.
+    /// Returns the size of a segment file.
     pub fn segment_bytes(self) -> u64 {
         self.segment_bytes
     }
 
-    /// The segment that holds `lsn`.
+    /// Returns the segment that holds `lsn`.
     pub fn segment_of(self, lsn: Lsn) -> u64 {
         lsn.get() / self.segment_bytes
     }
 
-    /// The byte of the segment's file at which `lsn` lies.
+    /// Returns the byte of the segment's file at which `lsn` lies.
     pub fn offset_of(self, lsn: Lsn) -> u64 {
         lsn.get() % self.segment_bytes
     }
 
-    /// LSN of the first block of segment `number`.
+    /// Returns the LSN of the first block of segment `number`.
     pub fn first_block(self, number: u64) -> Lsn {
         Lsn::new(number * self.segment_bytes + SEGMENT_HEADER_BYTES)
     }
 
-    /// LSN just after the last byte of the segment that holds `lsn`.
+    /// Returns the LSN just after the last byte of the segment that holds `lsn`.
     pub fn segment_end(self, lsn: Lsn) -> Lsn {
         Lsn::new((self.segment_of(lsn) + 1) * self.segment_bytes)
     }
 
-    /// The first position at or after `lsn` where a block may start: on a sector boundary, after a segment's
-    /// header.
+    /// Returns the first position at or after `lsn` where a block may start: on a sector boundary, after a
+    /// segment's header.
     pub fn block_start(self, lsn: Lsn, sector_shift: u8) -> Lsn {
         let aligned = lsn.align_up(sector_shift);
         if self.offset_of(aligned) < SEGMENT_HEADER_BYTES {
@@ -115,7 +115,7 @@ impl Geometry {
         aligned
     }
 
-    /// The largest group that fits a segment, in bytes.
+    /// Returns the largest group that fits a segment, in bytes.
     pub fn group_bytes_max(self) -> usize {
         let room = self.segment_bytes - SEGMENT_HEADER_BYTES;
         usize::try_from(room).unwrap_or(usize::MAX) - BLOCK_HEADER_BYTES
@@ -146,7 +146,8 @@ impl SegmentHeader {
         put_u32(sector, 0, crc);
     }
 
-    /// Decodes a header. `None` means that the bytes are no header: never used, torn or damaged.
+    /// Decodes a header. `None` means that the bytes are no header, because the segment was never used, or
+    /// the header is torn or damaged.
     pub fn decode(sector: &[u8]) -> Option<SegmentHeader> {
         let fields = sector.get(..SEGMENT_FIELDS_BYTES)?;
         if get_u32(fields, 0) != crc32c::crc32c(&fields[4..]) {
@@ -210,8 +211,8 @@ impl BlockHeader {
         })
     }
 
-    /// Whether the header claims to be a block that `database` wrote at `start`, with a length that fits
-    /// `room`.
+    /// Returns whether the header claims to be a block that `database` wrote at `start`, with a length that
+    /// fits `room`.
     pub fn claims(&self, start: Lsn, database: u64, room_bytes: u64) -> bool {
         self.start == start
             && self.epoch.database == database
@@ -219,17 +220,17 @@ impl BlockHeader {
             && (BLOCK_HEADER_BYTES as u64..=room_bytes).contains(&u64::from(self.length_bytes))
     }
 
-    /// Whether the checksum over `block[4..length]` holds.
+    /// Returns whether the checksum over `block[4..length]` holds.
     pub fn is_sealed(&self, block: &[u8]) -> bool {
         block.get(4..self.length_bytes as usize).is_some_and(|rest| get_u32(block, 0) == crc32c::crc32c(rest))
     }
 
-    /// LSN after the last group.
+    /// Returns the LSN after the last group.
     pub fn end(&self) -> Lsn {
         self.start.forward(u64::from(self.length_bytes))
     }
 
-    /// Where the next block starts.
+    /// Returns where the next block starts.
     pub fn next_start(&self, geometry: Geometry) -> Lsn {
         if self.jump {
             return geometry.first_block(geometry.segment_of(self.start) + 1);

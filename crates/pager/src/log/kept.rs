@@ -7,7 +7,7 @@
 //! 2. The cache never exceeds its limit. If it is full, the bytes that were read first are dropped, because
 //!    redo reads the bytes at the end last.
 //!
-//! Not known here: what the bytes mean, and which read is the last.
+//! This module does not know what the bytes mean, or which read is the last.
 
 use std::collections::VecDeque;
 
@@ -28,7 +28,7 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// An empty cache with this limit.
+    /// Returns an empty cache with this limit.
     pub(super) fn with_limit(limit_bytes: usize) -> Kept {
         Kept { limit_bytes, ..Kept::default() }
     }

@@ -1,14 +1,14 @@
-//! Group commit without its threads: which thread leads a flush of the log, and which threads wait.
+//! The decisions of group commit, without its threads: which thread leads a flush of the log, and which
+//! threads wait.
 //!
 //! Invariants
 //! 1. While the line has threads, one of them leads.
-//! 2. A leader that leaves names the next one, if threads are left. So no thread waits for a leader that
-//!    never comes.
-//! 3. Each waiting thread is returned once.
+//! 2. A leader that leaves names the next one, if threads are left. So no thread waits without a leader.
+//! 3. Each waiting thread is returned once, so that it can be woken.
 //!
 //! The tests run every interleaving of a few threads over these decisions.
 //!
-//! What it does not know: how threads sleep and wake (`flush.rs`).
+//! This module does not know how threads sleep and wake (`flush.rs`).
 
 use smallvec::SmallVec;
 

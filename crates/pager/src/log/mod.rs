@@ -12,7 +12,7 @@
 //! 5. A small part of the capacity is reserved for appends without `admit`, by page writers, levels and
 //!    checkpoints. So a full log never waits for the page writes that would empty it.
 //!
-//! Not known here: pages, what records mean, when to take a checkpoint.
+//! This module does not know pages, what records mean, or when to take a checkpoint.
 
 mod flush;
 mod for_pages;
@@ -53,8 +53,8 @@ pub(crate) use write_ahead::{PANICKED, WriteAhead};
 pub use writer::Appended;
 use writer::Appender;
 
-/// The most bytes that a group of records and its block take in addition to the records. A caller adds this
-/// before it asks for space in the log.
+/// The largest number of bytes that a group of records and its block take in addition to the records. A
+/// caller adds this before it asks for space in the log.
 pub(crate) const GROUP_SLACK_BYTES: usize = 64;
 
 /// The configuration of a log.
@@ -73,7 +73,7 @@ pub struct LogConfig {
 pub enum Admission {
     /// It may start.
     Go,
-    /// The log is near its capacity: take a checkpoint, or wait for one.
+    /// The log is near its capacity. The caller takes a checkpoint, or waits for one.
     Full,
 }
 
@@ -94,13 +94,13 @@ pub struct LogStats {
     pub group_bytes: u64,
     /// Durable writes.
     pub flushes_count: u64,
-    /// Bytes written by these writes, including padding.
+    /// The number of bytes that these writes have written, including padding.
     pub flushed_bytes: u64,
-    /// Threads that waited for another thread's flush.
+    /// The number of threads that waited for the flush of another thread.
     pub followers_count: u64,
     /// Bytes between the truncation point and the end.
     pub used_bytes: u64,
-    /// Segment files in use or prepared.
+    /// The number of segment files that are in use or prepared.
     pub live_segments_count: u64,
     /// Segment files to recycle.
     pub spare_segments_count: u64,
@@ -114,7 +114,7 @@ pub struct Log {
     capacity_bytes: u64,
     segments: Segments,
     appender: Mutex<Appender>,
-    /// End of the last group; written inside the append section.
+    /// The end of the last group. It is written inside the append section.
     end: AtomicLsn,
     /// Number of groups with note records, which no mini-transaction made.
     notes_count: AtomicU64,
@@ -126,7 +126,7 @@ pub struct Log {
     room: (Mutex<()>, Condvar),
     /// One of [`RUNS`], [`STOPPED`] and [`STOPPED_BY_PANIC`]. The value only grows.
     state: AtomicU8,
-    /// Why the log stopped. This is set before `state` changes.
+    /// The reason why the log stopped. It is set before `state` changes.
     poison: OnceLock<Arc<str>>,
 }
 
@@ -180,33 +180,33 @@ impl Log {
         }
     }
 
-    /// Everything at or below this LSN survives a crash.
+    /// Returns the LSN up to which the log is durable: everything at or below it survives a crash.
     pub fn durable(&self) -> Lsn {
         self.durable.load()
     }
 
-    /// The start of a block before which everything is durable, so redo can begin here. Between this and
-    /// `durable` there are no groups, or a flush has just begun.
+    /// Returns the start of a block before which everything is durable, so redo can begin here. Between this
+    /// position and `durable` there are no groups, or a flush has just begun.
     pub(crate) fn durable_block(&self) -> Lsn {
         self.durable_block.load()
     }
 
-    /// End of the last group.
+    /// Returns the end of the last group.
     pub fn end(&self) -> Lsn {
         self.end.load()
     }
 
-    /// The writer of this log.
+    /// Returns the writer of this log.
     pub fn epoch(&self) -> Epoch {
         self.epoch
     }
 
-    /// The LSN from which a start would have to read.
+    /// Returns the LSN from which a start would have to read.
     pub fn truncated(&self) -> Lsn {
         self.truncated.load()
     }
 
-    /// Asks whether a mini-transaction may start. Writes waiting bytes, and makes the next segment, if
+    /// Returns whether a mini-transaction may start. Writes waiting bytes, and makes the next segment, if
     /// necessary. The caller holds no latch. The call fails if the log has stopped, or the next segment can't
     /// be made.
     ///
@@ -221,7 +221,7 @@ impl Log {
         Ok(if self.is_full() { Admission::Full } else { Admission::Go })
     }
 
-    /// Whether mini-transactions must wait until the log is truncated.
+    /// Returns whether mini-transactions must wait until the log is truncated.
     pub fn is_full(&self) -> bool {
         let end = self.end();
         let used_bytes = end.since(self.truncated());
@@ -238,33 +238,34 @@ impl Log {
         }
     }
 
-    /// If the log has at least this many bytes, `admit` returns `Full`. The rest of the capacity is for
+    /// Returns the length of the log from which on `admit` returns `Full`. The rest of the capacity is for
     /// appends without `admit`.
     pub fn admission_bytes(&self) -> u64 {
         let reserve_bytes = (self.capacity_bytes / 8).max(self.geometry.segment_bytes());
         self.capacity_bytes - reserve_bytes
     }
 
-    /// As `admission_bytes`, but not more than the device has space for. Cleaning uses this limit.
+    /// Does the same as `admission_bytes`, but not more than the device has space for. Cleaning uses this
+    /// limit.
     pub fn cleaning_bytes(&self) -> u64 {
         let room_bytes = self.segments.bytes_max().saturating_sub(self.geometry.segment_bytes());
         self.admission_bytes().min(room_bytes)
     }
 
-    /// Whether a group of `bytes` fits into the segments that exist. This is for log records that can be left
-    /// out, and that were appended without `admit`.
+    /// Returns whether a group of `bytes` fits into the segments that exist. This is for log records that can
+    /// be left out, and that were appended without `admit`.
     pub fn has_segment_for(&self, bytes: usize) -> bool {
         self.has_segments_for(&[bytes])
     }
 
-    /// As `has_segment_for`, for several groups of these lengths, one after another.
+    /// Does the same as `has_segment_for`, for several groups of these lengths, one after another.
     pub fn has_segments_for(&self, groups: &[usize]) -> bool {
         self.segments.is_prepared(self.last_segment_for(groups))
     }
 
-    /// As `has_segments_for`, but for log records that must be written. Missing segments are made. Other
-    /// threads may take the space at once, so the caller checks again. Returns `false` if a full device has
-    /// no space. The caller holds no latch.
+    /// Does the same as `has_segments_for`, but for log records that must be written. Missing segments are
+    /// made. Other threads may take the space at once, so the caller checks again. Returns `false` if a full
+    /// device has no space. The caller holds no latch.
     pub fn make_segments_for(&self, groups: &[usize]) -> Result<bool, LogError> {
         match self.segments.prepare(self.last_segment_for(groups)) {
             Err(error) if error.is_no_space() => Ok(false),
@@ -276,7 +277,7 @@ impl Log {
     ///
     /// # Errors
     ///
-    /// The log's device has no space for it, or fails.
+    /// Fails if the log's device has no space for the record, or does not work.
     pub(crate) fn store_note(&self, kind: u8, payload: &[u8]) -> Result<(), LogError> {
         let mut records = Vec::with_capacity(payload.len() + 8);
         record::put_note(&mut records, kind, payload);
@@ -285,8 +286,8 @@ impl Log {
         self.flush(self.end())
     }
 
-    /// The last segment that these groups can need. A group is in one segment, and may have a block of its
-    /// own that begins at a sector.
+    /// Returns the last segment that these groups can need. A group is in one segment, and may have a block
+    /// of its own that begins at a sector.
     fn last_segment_for(&self, groups: &[usize]) -> u64 {
         let mut at = self.end();
         for bytes in groups {
@@ -328,7 +329,7 @@ impl Log {
         self.reader(lives, range.start)?.each_group_before(range.end, visit)
     }
 
-    /// As `replay`, for the first of two readings. The bytes are kept for the second one.
+    /// Does the same as `replay`, for the first of two readings. The bytes are kept for the second one.
     pub(crate) fn replay_first<E: From<LogError>>(
         &self,
         lives: &[Life],
@@ -347,7 +348,7 @@ impl Log {
         self.segments.keep_read(0);
     }
 
-    /// How urgent it is to make the segment after the one of `end`.
+    /// Returns how urgent it is to make the segment after the segment of `end`.
     fn needs_next(&self, end: Lsn) -> Due {
         let number = self.geometry.segment_of(end);
         if self.segments.is_prepared(number + 1) {
@@ -400,12 +401,12 @@ impl Log {
         self.queue.release_all();
     }
 
-    /// Stops the log, because after a panic the state of the pager in memory can't be trusted.
+    /// Stops the log after a panic, because the state of the pager in memory can't be trusted then.
     pub fn panicked(&self) {
         self.stop(PANICKED, STOPPED_BY_PANIC);
     }
 
-    /// Whether a panic has stopped the log.
+    /// Returns whether a panic has stopped the log.
     pub fn has_panicked(&self) -> bool {
         self.state.load(Ordering::Acquire) == STOPPED_BY_PANIC
     }
@@ -422,7 +423,7 @@ impl Log {
         self.state.load(Ordering::Acquire) >= STOPPED
     }
 
-    /// Statistics since the log was opened.
+    /// Returns the statistics since the log was opened.
     pub fn stats(&self) -> LogStats {
         let (live, spare) = self.segments.counts();
         let (groups_count, group_bytes) = self.appended();

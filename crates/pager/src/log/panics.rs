@@ -12,7 +12,7 @@
 //! A panic in any other code leaves the pager unchanged, even if the code holds shared latches. Such a panic
 //! becomes an error of its statement, which is rolled back.
 //!
-//! Not known here: where the panic is caught.
+//! This module does not know where the panic is caught.
 
 use crate::log::write_ahead::WriteAhead;
 

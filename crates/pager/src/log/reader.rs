@@ -15,7 +15,7 @@
 //! 4. One kind of damage can't be proven. If the very last blocks before the crash are damaged, and no block
 //!    was written after them, they look like an unfinished flush.
 //!
-//! Not known here: what records mean.
+//! This module does not know what records mean.
 
 use varve_device::{AlignedBuf, Purpose, planted};
 
@@ -55,8 +55,8 @@ pub struct Known<'a> {
     pub lsn: Lsn,
     /// The proof, for messages: the words before the LSN.
     pub why: &'a str,
-    /// The log ended there with a shutdown of the database. Only a later life of the log can follow, and that
-    /// begins at this end.
+    /// Whether the log ended at `lsn` with a shutdown of the database. Then only a later life of the log can
+    /// follow, and it begins at this end.
     pub is_end: bool,
 }
 
@@ -67,21 +67,21 @@ pub struct Group<'a> {
     pub block: Lsn,
     /// Its first byte.
     pub start: Lsn,
-    /// The position after its last byte, which is the LSN of its changes.
+    /// The position after the last byte of the group, which is the LSN of its changes.
     pub end: Lsn,
     /// Its records.
     pub records: Records<'a>,
 }
 
-/// Bytes of one read. Each read continues where the last one ended, so a disk has to seek only once for a
-/// segment.
+/// The number of bytes of one read. Each read continues where the last one ended, so a disk has to seek only
+/// once for a segment.
 const CHUNK_BYTES: usize = 1 << 20;
 /// The largest step of the search for later blocks. If the sectors of the log are or were smaller, the step
 /// is a sector.
 const SCAN_STEP_BYTES_MAX: u64 = 512;
 const ALIGN_BYTES: usize = AlignedBuf::ALIGN_BYTES;
 
-/// A part of a segment in memory.
+/// A *window* of the reader is a part of a segment in memory.
 struct Window {
     number: u64,
     from: usize,
@@ -106,11 +106,12 @@ pub(crate) struct Reader<'a> {
     life: usize,
     window: Option<Window>,
     tail: Tail,
-    /// The last block said that the next one is in the next segment.
+    /// Whether the last block said that the next block is in the next segment.
     jumps: bool,
     /// The sector shift of the last block.
     sector_shift: Option<u8>,
-    /// Reading ends here, except for the rest of the sector, because a new life may be writing after it.
+    /// The position at which reading ends, except for the rest of its sector, because a new life may be
+    /// writing after it.
     until: Option<Lsn>,
     /// Whether the bytes are kept for a second reading.
     keeps: bool,
@@ -148,8 +149,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// From now on the bytes that are read stay in memory for a second reader, as far as there is space.
-    /// Bytes that are read only to prove the end of the log are not kept.
+    /// Returns a reader that keeps the bytes that it reads in memory for a second reader, as far as there is
+    /// space. Bytes that are read only to prove the end of the log are not kept.
     pub(crate) fn keeping(self) -> Reader<'a> {
         Reader { keeps: true, ..self }
     }
@@ -198,7 +199,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// The bytes of a block that was just found valid.
+    /// Returns the bytes of a block that was just found valid.
     fn block_bytes(&self, header: &BlockHeader) -> &[u8] {
         let (number, offset) = self.place(header.start);
         let window = self.window.as_ref();
@@ -229,7 +230,7 @@ impl<'a> Reader<'a> {
         Ok(self.sealed_block(at)?.filter(|header| header.epoch.incarnation == now))
     }
 
-    /// The block of this database at `at`, if its checksum is right. It may be of any life.
+    /// Returns the block of this database at `at`, if its checksum is right. It may be of any life.
     fn sealed_block(&mut self, at: Lsn) -> Result<Option<BlockHeader>, LogError> {
         let (database, room_bytes) = (self.database, self.geometry.segment_end(at).since(at));
         if room_bytes < BLOCK_HEADER_BYTES as u64 {
@@ -281,7 +282,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// The number of bytes of a segment that no thread may be writing.
+    /// Returns the number of bytes of a segment that no thread may be writing.
     fn readable_bytes(&self, number: u64) -> usize {
         let until = self.until.filter(|until| self.geometry.segment_of(*until) == number);
         let bytes = until.map_or(self.geometry.segment_bytes(), |until| {
@@ -330,9 +331,9 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Fails if the log ends at a missing segment that must have existed. That is so if a later segment
-    /// exists, or if the last block says that the log continues. The reason: segments are made one after the
-    /// other, and before a block that says so is written.
+    /// Fails if the log ends at a missing segment that must have existed. It must have existed if a later
+    /// segment exists, or if the last block says that the log continues. The reason is that segments are made
+    /// one after the other, and a segment is made before a block is written that names it.
     fn refuse_gap(&self, at: Lsn) -> Result<(), LogError> {
         let number = self.geometry.segment_of(at);
         let later = self.segments.live_from(number).first().copied().filter(|later| *later > number);
@@ -349,8 +350,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A later valid block which proves that the log continued at `at`. Either it is of this life and knows
-    /// `at` to be durable, or it is of a later life that the control file should know.
+    /// Returns a later valid block which proves that the log continued at `at`. Either it is of this life and
+    /// knows `at` to be durable, or it is of a later life that the control file should know.
     fn later_block(&mut self, at: Lsn) -> Result<Option<BlockHeader>, LogError> {
         let step_bytes = self.scan_step_bytes(at);
         for number in self.segments.live_from(self.geometry.segment_of(at)) {
@@ -367,16 +368,16 @@ impl<'a> Reader<'a> {
         Ok(None)
     }
 
-    /// Blocks after `at` begin at multiples of this number of bytes. It comes from the sectors of the log's
-    /// device, and from those of the last block, if the log's files come from another device.
+    /// Returns a number of bytes: blocks after `at` begin at multiples of it. It comes from the sectors of
+    /// the log's device, and from those of the last block, if the log's files come from another device.
     fn scan_step_bytes(&self, at: Lsn) -> u64 {
         let before_shift = self.sector_shift.map_or_else(|| at.get().trailing_zeros(), u32::from);
         let now_shift = self.segments.sector_bytes().trailing_zeros();
         (1 << before_shift.min(now_shift)).min(SCAN_STEP_BYTES_MAX)
     }
 
-    /// As `later_block`, after a shutdown. A later life of the log begins here, or at the next boundary of
-    /// the sectors of its device.
+    /// Does the same as `later_block`, after a shutdown. A later life of the log begins here, or at the next
+    /// boundary of the sectors of its device.
     fn next_life(&mut self, at: Lsn) -> Result<Option<BlockHeader>, LogError> {
         let shifts = LOG_SECTOR_BYTES_MIN.trailing_zeros()..=SEGMENT_HEADER_BYTES.trailing_zeros();
         let mut places: Vec<Lsn> = shifts.map(|shift| self.geometry.block_start(at, shift as u8)).collect();

@@ -5,8 +5,8 @@
 //! 1. A group is whole or absent after a crash, because it is in one block with one checksum.
 //! 2. Each record changes one page. The records are in the order in which the changes were made.
 //!
-//! A group is a `varint length`, followed by that many bytes of records. A record is one byte of operation,
-//! and then:
+//! A group is a `varint length`, followed by this number of bytes of records. A record is one byte of
+//! operation, and then:
 //!
 //! | operation | body |
 //! |---|---|
@@ -16,7 +16,7 @@
 //!
 //! A varint has 7 bits in each byte, lowest bits first. The high bit is set in all bytes but the last.
 //!
-//! Not known here: how an operation changes a page (`redo.rs` and the engine).
+//! This module does not know how an operation changes a page (`redo.rs` and the engine).
 
 use crate::base::ids::{PageId, PageNo, SpaceId};
 use crate::base::log_error::RecordError;
@@ -58,7 +58,7 @@ pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// Bytes that `value` takes as a varint.
+/// Returns the number of bytes that `value` takes as a varint.
 pub fn varint_bytes(value: u64) -> usize {
     (64 - (value | 1).leading_zeros() as usize).div_ceil(7)
 }
@@ -123,12 +123,12 @@ pub struct Records<'a> {
 }
 
 impl<'a> Records<'a> {
-    /// The records in `bytes` (a group without its length).
+    /// Returns the records in `bytes` (a group without its length).
     pub fn new(bytes: &'a [u8]) -> Records<'a> {
         Records { rest: bytes, page: None }
     }
 
-    /// The bytes that were not read yet.
+    /// Returns the bytes that were not read yet.
     pub(crate) fn rest(&self) -> &'a [u8] {
         self.rest
     }

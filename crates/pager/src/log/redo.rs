@@ -17,7 +17,7 @@
 //! Operations 1 and 2 change no page (`log/record.rs`). The hole of an image is a run of zeros. Its offset
 //! counts from the start of the body.
 //!
-//! Not known here: keys and rows; the log.
+//! This module does not know keys, rows or the log.
 
 use crate::base::ids::PageId;
 use crate::base::page::{self, PAGE_HEADER_BYTES};
@@ -28,19 +28,20 @@ use crate::log::record::{put_varint, take_bytes, take_varint};
 #[error("{0}")]
 pub struct RedoError(pub String);
 
-/// What the pager must know about the engine's pages: above all, how the engine's redo operations (`op >=
-/// 16`) change a page.
+/// The functions through which the pager learns about the engine's pages. Above all, they say how the
+/// engine's redo operations (`op >= 16`) change a page.
 pub trait RedoOps: Send + Sync {
     /// Applies `op` with `payload` to the bytes of the whole page.
     fn apply(&self, op: u8, page: &mut [u8], payload: &[u8]) -> Result<(), RedoError>;
 
-    /// The kinds of pages for which the flash cache counts hits and misses: for each, the names of the two
-    /// counters.
+    /// Returns the kinds of pages for which the flash cache counts hits and misses. Each kind has the names
+    /// of the two counters.
     fn counted_kinds(&self) -> &'static [[&'static str; 2]] {
         &[]
     }
 
-    /// The index of this page's kind in [`counted_kinds`](Self::counted_kinds). The page may be any page.
+    /// Returns the index of this page's kind in [`counted_kinds`](Self::counted_kinds). The page may be any
+    /// page.
     fn counted_kind(&self, _page: &[u8]) -> usize {
         0
     }
@@ -57,7 +58,7 @@ pub(crate) const OP_IMAGE: u8 = 5;
 /// checksum.
 const IMAGE_FROM: usize = 18;
 
-/// Whether the operation sets the whole page, so that the old content is not needed.
+/// Returns whether the operation sets the whole page, so that the old content is not needed.
 pub(crate) fn is_whole_page(op: u8) -> bool {
     op == OP_FORMAT || op == OP_IMAGE
 }
@@ -129,8 +130,8 @@ fn apply_image(id: PageId, page: &mut [u8], mut payload: &[u8]) -> Option<()> {
     Some(())
 }
 
-/// Start and length of the longest run of zero words. A page with rows has such a run between its slots and
-/// its rows.
+/// Returns the start and length of the longest run of zero words. A page with rows has such a run between its
+/// slots and its rows.
 fn longest_zero_run(body: &[u8]) -> (usize, usize) {
     const WORD: usize = 8;
     let mut best = (0, 0);

@@ -10,7 +10,7 @@
 //! 4. A file is reused only when the control file needs nothing in it. The caller checks this.
 //! 5. A log with two files survives a full device: one file is written while the other is emptied and reused.
 //!
-//! Not known here: blocks, LSNs of records, why the log is truncated.
+//! This module does not know blocks, LSNs of records, or why the log is truncated.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,9 +26,9 @@ use crate::base::lsn::LSN_MAX;
 
 const NAME_PREFIX: &str = "log.";
 const UNFINISHED_SUFFIX: &str = ".new";
-/// File numbers are used in turn and then again from the start. There are far more numbers than a log has
-/// files. A copy that a user has named with a date (`log.20261122`) has a number beyond this limit, so it is
-/// not taken for a log file.
+/// File numbers are used in turn, and after the last one from the beginning again. There are far more numbers
+/// than a log has files. A copy that a user has named with a date (`log.20261122`) has a number beyond this
+/// limit, so it is not taken for a log file.
 const SLOTS_MAX: u32 = 1_000_000;
 const FILL_BYTES: usize = 1 << 20;
 /// If the log has fewer files than this, a full device is an error. Otherwise an old file is reused.
@@ -40,15 +40,15 @@ pub(crate) struct Segments {
     directory: Arc<dyn Directory>,
     geometry: Geometry,
     database: u64,
-    /// The most files that the log may have.
+    /// The largest number of files that the log may have.
     files_max: usize,
-    /// The device had no space for another file. This is reset when files become reusable, so that it is
-    /// tried again.
+    /// Whether the device had no space for another file. This is reset when files become reusable, so that
+    /// another file is tried again.
     is_device_full: AtomicBool,
     files: Mutex<Files>,
-    /// Held while a segment is made or renumbered, so that one thread does it.
+    /// Held while a segment is made or renumbered, so that only one thread does this at a time.
     making: Mutex<()>,
-    /// Highest number that may be written to; `NOTHING_PREPARED` when there is none.
+    /// The highest number of a segment that may be written to, or `NOTHING_PREPARED` if there is none.
     prepared: AtomicU64,
     /// Bytes that are kept for a second reading.
     kept: Mutex<Kept>,
@@ -112,9 +112,9 @@ impl Segments {
         if names.is_empty() { Ok(()) } else { Ok(self.directory.sync()?) }
     }
 
-    /// Removes the log files in `directory`, unless one of them says that it is of another database than
-    /// `database`. Other files stay, even if their name is that of a log file (`log.0099`), because people
-    /// keep other files in their data directory.
+    /// Removes the log files in `directory`, unless one of them belongs to another database than `database`.
+    /// Other files stay, even if their name is that of a log file (`log.0099`), because people keep other
+    /// files in their data directory.
     pub(crate) fn remove_of(directory: &dyn Directory, database: u64) -> Result<(), LogError> {
         let Owned { ours, foreign } = owned(directory, database)?;
         match foreign {
@@ -138,12 +138,12 @@ impl Segments {
         Ok(())
     }
 
-    /// As `remove_of`, but files of another database are no error, and stay.
+    /// Does the same as `remove_of`, but files of another database are no error, and stay.
     pub(crate) fn remove_own(directory: &dyn Directory, database: u64) -> Result<(), LogError> {
         remove(directory, &owned(directory, database)?.ours)
     }
 
-    /// Whether `directory` has log files.
+    /// Returns whether `directory` has log files.
     pub(crate) fn any(directory: &dyn Directory) -> Result<bool, LogError> {
         Ok(directory.list()?.iter().any(|name| slot_of(name).is_some()))
     }
@@ -184,18 +184,18 @@ impl Segments {
         }
     }
 
-    /// The sector size for writes, in bytes.
+    /// Returns the sector size for writes, in bytes.
     pub(crate) fn sector_bytes(&self) -> u32 {
         self.directory.capabilities().sector_bytes()
     }
 
-    /// The file of segment `number`, if it is live.
+    /// Returns the file of segment `number`, if it is live.
     pub(crate) fn file(&self, number: u64) -> Option<Arc<dyn BlockFile>> {
         self.files.lock().live.get(&number).cloned()
     }
 
-    /// Files whose header can't be read, because a crash interrupted their reuse, or because they are
-    /// damaged.
+    /// Returns the files whose header can't be read, because a crash interrupted their reuse, or because they
+    /// are damaged.
     pub(crate) fn headless(&self) -> Vec<Arc<dyn BlockFile>> {
         self.files.lock().blank.clone()
     }
@@ -225,7 +225,7 @@ impl Segments {
         Ok(())
     }
 
-    /// Numbers of the live segments at or after `number`, ascending.
+    /// Returns the numbers of the live segments at or after `number`, ascending.
     pub(crate) fn live_from(&self, number: u64) -> Vec<u64> {
         self.files.lock().live.range(number..).map(|(number, _)| *number).collect()
     }
@@ -236,19 +236,20 @@ impl Segments {
         files.iter().try_for_each(|file| Ok(file.flush()?))
     }
 
-    /// The location of the segments, for messages.
+    /// Returns the location of the segments, for messages.
     pub(crate) fn location(&self) -> String {
         self.directory.location()
     }
 
-    /// Whether segment `number` may be written to.
+    /// Returns whether segment `number` may be written to.
     pub(crate) fn is_prepared(&self, number: u64) -> bool {
         let prepared = self.prepared.load(Ordering::Acquire);
         prepared != NOTHING_PREPARED && number <= prepared
     }
 
-    /// After recovery the log continues in segment `number`. Files before `first`, and later ones, can be
-    /// reused. On a full device the segment may be missing; `prepare` then tries again.
+    /// Prepares the log for appending after recovery. The log continues in segment `number`. Files before
+    /// `first`, and later ones, can be reused. On a full device the segment may be missing. Then `prepare`
+    /// tries again.
     pub(crate) fn resume(&self, first: u64, number: u64) -> Result<(), LogError> {
         let mut files = self.files.lock();
         let needed = files.live.split_off(&first);
@@ -270,14 +271,15 @@ impl Segments {
         }
     }
 
-    /// Whether another segment can be made: a file can be reused, or another file is allowed.
+    /// Returns whether another segment can be made: a file can be reused, or another file is allowed.
     pub(crate) fn can_make(&self) -> bool {
         let files = self.files.lock();
         let is_barred = files.count() >= FILES_MIN && self.is_device_full.load(Ordering::Relaxed);
         files.reusable_count() > 0 || files.count() < self.files_max && !is_barred
     }
 
-    /// The most bytes that the files may have. If the device is full, the bytes that they have.
+    /// Returns the largest number of bytes that the files may have. If the device is full, it is the number
+    /// of bytes that they have.
     pub(crate) fn bytes_max(&self) -> u64 {
         let is_full = self.is_device_full.load(Ordering::Relaxed);
         let count = if is_full { self.files.lock().count() } else { self.files_max };
@@ -296,7 +298,7 @@ impl Segments {
         self.prepare_under(&making, number)
     }
 
-    /// Like `prepare`, but does nothing if another thread is making a segment.
+    /// Does the same as `prepare`, but does nothing if another thread is making a segment.
     pub(crate) fn try_prepare(&self, number: u64) -> Result<(), LogError> {
         match self.making.try_lock() {
             Some(making) => self.prepare_under(&making, number),
@@ -365,8 +367,8 @@ impl Segments {
         Ok(file.write_at(0, &sector, Purpose::Log, when)?)
     }
 
-    /// Makes a new file. Its number is written last. A failure before leaves no file, or a file without a
-    /// number, and two files never have the same number.
+    /// Makes a new file. Its number is written last. A failure before that leaves no file, or a file without
+    /// a number. So two files never have the same number.
     fn create(&self, number: u64) -> Result<Arc<dyn BlockFile>, LogError> {
         let (slot, name) = self.free_name()?;
         let unfinished = format!("{name}{UNFINISHED_SUFFIX}");
@@ -398,7 +400,7 @@ impl Segments {
         Ok(self.directory.open(name, OpenHow::existing(Space::Log))?)
     }
 
-    /// The next name that no file has. Other programs may have put files into the directory.
+    /// Returns the next name that no file has. Other programs may have put files into the directory.
     fn free_name(&self) -> Result<(u32, String), LogError> {
         let mut slot = self.files.lock().next_slot;
         loop {
@@ -457,7 +459,7 @@ impl Segments {
         Ok(self.directory.sync()?)
     }
 
-    /// The number of files that are live or prepared, and the number of reusable files.
+    /// Returns the number of files that are live or prepared, and the number of reusable files.
     pub(crate) fn counts(&self) -> (usize, usize) {
         let files = self.files.lock();
         (files.live.len(), files.reusable_count())
@@ -486,8 +488,8 @@ fn owned(directory: &dyn Directory, database: u64) -> Result<Owned, LogError> {
     Ok(owned)
 }
 
-/// The database of a file that has the name of a segment. The result is `database` if the file was never
-/// used, and `None` if it is no segment.
+/// Returns the database of a file that has the name of a segment. The result is `database` if the file was
+/// never used, and `None` if it is no segment.
 fn owner(directory: &dyn Directory, name: &str, database: u64) -> Result<Option<u64>, LogError> {
     let file = directory.open(name, OpenHow::existing(Space::Log))?;
     let len_bytes = file.len_bytes()?;
@@ -513,8 +515,8 @@ fn name_of(slot: u32) -> String {
     format!("{NAME_PREFIX}{slot:04}")
 }
 
-/// The slot that has this name. `None` for names of other files, such as `log.txt`, `log.20261122` or
-/// `log.7.new`.
+/// Returns the slot that has this name, or `None` for names of other files, such as `log.txt`, `log.20261122`
+/// or `log.7.new`.
 fn slot_of(name: &str) -> Option<u32> {
     let slot = name.strip_prefix(NAME_PREFIX)?.parse().ok().filter(|slot| *slot < SLOTS_MAX)?;
     (name_of(slot) == name).then_some(slot)

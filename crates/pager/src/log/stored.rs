@@ -8,7 +8,7 @@
 //!    before `resume`.
 //! 3. If a log begins empty, its first LSN is after all LSNs of the old log. So LSNs always grow.
 //!
-//! Not known here: pages, the control file.
+//! This module does not know pages or the control file.
 
 use varve_device::Directory;
 
@@ -37,9 +37,9 @@ impl StoredLog {
         Ok(StoredLog { config, geometry, database, segments })
     }
 
-    /// Makes an empty log whose first block is in the next segment after `lsn`. Segments of this database
-    /// that are there are removed first, because the control file says that they are not needed. The control
-    /// file must have the new life of the log before `resume`. By then the segment exists, because a log
+    /// Makes an empty log whose first block is in the next segment after `lsn`. If there are segments of this
+    /// database, they are removed first, because the control file says that they are not needed. The control
+    /// file must have the new life of the log before `resume`. The segment exists before that, because a log
     /// without the segment from which a start reads counts as damaged.
     pub fn begin_empty(config: LogConfig, database: u64, lsn: Lsn) -> Result<(StoredLog, Tail), LogError> {
         Segments::remove_of(&*config.directory, database)?;
@@ -61,12 +61,12 @@ impl StoredLog {
         Segments::remove_of(directory, database)
     }
 
-    /// As `remove_of`, but files of another database are no error, and stay.
+    /// Does the same as `remove_of`, but files of another database are no error, and stay.
     pub fn remove_own(directory: &dyn Directory, database: u64) -> Result<(), LogError> {
         Segments::remove_own(directory, database)
     }
 
-    /// Whether `directory` has log files.
+    /// Returns whether `directory` has log files.
     pub fn any(directory: &dyn Directory) -> Result<bool, LogError> {
         Segments::any(directory)
     }
@@ -80,7 +80,7 @@ impl StoredLog {
         Err(LogError::Missing { location: directory.location(), names: "log.0000, log.0001 and so on" })
     }
 
-    /// Keeps up to `limit_bytes` of the bytes that are read in memory, for a later `replay`.
+    /// Keeps up to `limit_bytes` of the bytes that are read. They stay in memory for a later `replay`.
     pub(crate) fn keep_read(&self, limit_bytes: usize) {
         self.segments.keep_read(limit_bytes);
     }
@@ -111,13 +111,13 @@ impl StoredLog {
         Err(LogError::Damaged { at: self.geometry.first_block(number), file, offset: 0, evidence })
     }
 
-    /// Makes the bytes durable that were read. A killed process may have left them in caches. Recovery uses
+    /// Makes the bytes that were read durable. A killed process may have left them in caches. Recovery uses
     /// them, so a later power failure must not remove them.
     pub fn make_durable(&self) -> Result<(), LogError> {
         self.segments.flush_live()
     }
 
-    /// The LSN of the first block of a new life.
+    /// Returns the LSN of the first block of a new life.
     pub fn next_start(&self, tail: Tail) -> Lsn {
         self.geometry.block_start(tail.next, self.sector_shift())
     }
@@ -142,7 +142,7 @@ impl StoredLog {
 }
 
 impl Tail {
-    /// The end of a log without groups.
+    /// Returns the end of a log without groups.
     pub fn empty() -> Tail {
         Tail { block: FIRST_LSN, end: FIRST_LSN, next: FIRST_LSN }
     }

@@ -1,7 +1,7 @@
 //! The interface of the log for the pool and the levels below it. It has three parts: flushing the log before
 //! a page is written, appending records that change no page, and stopping the log after a failure.
 //!
-//! What it does not know: how the log is written.
+//! This module does not know how the log is written.
 
 use crate::base::error::{PagerError, Result};
 use crate::base::image::Image;
@@ -13,9 +13,9 @@ pub(crate) const PANICKED: &str =
 
 /// The functions of the log that the pool and the levels use.
 pub(crate) trait WriteAhead: Send + Sync {
-    /// End of the durable log.
+    /// Returns the end of the durable log.
     fn durable_lsn(&self) -> Lsn;
-    /// A position at which redo can begin. Everything before it is durable.
+    /// Returns a position at which redo can begin. Everything before it is durable.
     fn durable_block(&self) -> Lsn {
         self.durable_lsn()
     }
@@ -31,12 +31,12 @@ pub(crate) trait WriteAhead: Send + Sync {
     fn make_room_for(&self, _notes: &[usize]) -> bool {
         false
     }
-    /// Returns an error if the log has stopped: the first cause. If this cause was `Stopped`, its text is the
-    /// same.
+    /// If the log has stopped, returns the first cause as an error. If this cause was `Stopped`, its text is
+    /// the same.
     fn check(&self) -> Result<()>;
-    /// Stops the log for ever: nothing more is acknowledged. Only the first cause is kept.
+    /// Stops the log for ever. Nothing more is acknowledged after that. Only the first cause is kept.
     fn stop(&self, cause: &PagerError);
-    /// Stops the log, because after a panic the state in memory can't be trusted.
+    /// Stops the log after a panic, because the state in memory can't be trusted then.
     fn panicked(&self) {
         self.stop(&PagerError::Stopped { cause: PANICKED.into() });
     }

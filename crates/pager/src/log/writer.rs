@@ -7,7 +7,7 @@
 //!    flush wrote are never written again.
 //! 3. A group ends after it starts, so the end LSNs of groups are unique and grow.
 //!
-//! Not known here: the device. Sealed blocks wait here until a flush takes them (`flush.rs`).
+//! This module does not know the device. Sealed blocks wait here until a flush takes them (`flush.rs`).
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -64,7 +64,7 @@ impl Block {
         self.end()
     }
 
-    /// Whether the next block is in the next segment.
+    /// Returns whether the next block is in the next segment.
     pub(super) fn jumps(&self) -> bool {
         self.jump
     }
@@ -177,7 +177,7 @@ impl Appender {
 impl Log {
     /// Appends one group of records and runs `inside` in the append section.
     ///
-    /// Panics when the group is larger than a segment can hold.
+    /// Panics if the group is larger than a segment can hold.
     pub fn append<R>(&self, records: &[u8], inside: impl FnOnce(Appended) -> R) -> R {
         let mut appender = self.appender.lock();
         let appended = appender.push(records);
@@ -197,32 +197,32 @@ impl Log {
         })
     }
 
-    /// The number of groups that mini-transactions have appended. If it is the same as before, no page was
-    /// changed meanwhile.
+    /// Returns the number of groups that mini-transactions have appended. If it is the same as before, no
+    /// page was changed meanwhile.
     pub(crate) fn changes_count(&self) -> u64 {
         let appender = self.appender.lock();
         appender.groups_count - self.notes_count.load(Ordering::Relaxed)
     }
 
-    /// Runs `inside` in the append section without appending, with the end of the log.
+    /// Runs `inside` in the append section, with the end of the log, but appends nothing.
     pub fn append_nothing<R>(&self, inside: impl FnOnce(Lsn) -> R) -> R {
         let _appender = self.appender.lock();
         inside(self.end())
     }
 
-    /// The position from which redo would have to read the log. It is the position that `oldest` returns in
-    /// the append section, or the start of the open block if there is nothing to redo. When this returns,
-    /// everything that was appended before is durable. So log records about stable or discarded pages are not
-    /// lost.
+    /// Returns the position from which redo would have to read the log. It is the position that `oldest`
+    /// returns in the append section, or the start of the open block if there is nothing to redo. When this
+    /// returns, everything that was appended before is durable. So log records about stable or discarded
+    /// pages are not lost.
     ///
     /// The segment of the position must exist, or a later start would report it as lost. If the open block is
-    /// the first of a segment for which a full device has no space, the position is the block before.
+    /// the first of a segment for which a full device has no space, the position is the previous block.
     pub fn redo_point(&self, oldest: impl FnOnce() -> Option<Lsn>) -> Result<Lsn, LogError> {
         self.redo_points(|_| [oldest()]).map(|[point]| point)
     }
 
-    /// As `redo_point`, for several positions, of which the first one is the earliest. `oldest` gets the
-    /// start of the open block.
+    /// Does the same as `redo_point`, for several positions, of which the first one is the earliest. `oldest`
+    /// gets the start of the open block.
     pub(crate) fn redo_points<const N: usize>(
         &self,
         oldest: impl FnOnce(Lsn) -> [Option<Lsn>; N],
@@ -243,7 +243,7 @@ impl Log {
         }
     }
 
-    /// Start of the open block.
+    /// Returns the start of the open block.
     pub(crate) fn block_start(&self) -> Lsn {
         self.appender.lock().active.start
     }

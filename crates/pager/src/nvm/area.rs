@@ -18,7 +18,7 @@
 //! Invariants
 //! 1. While a slot is published, only its state word is stored to.
 //!
-//! Not known here: which page is in which slot, and the order of the steps.
+//! This module does not know which page is in which slot, or the order of the steps.
 
 use std::sync::Arc;
 
@@ -67,7 +67,7 @@ impl SlotHeader {
         SlotHeader { id: image.id(), lsn: image.lsn(), image_crc: get_u32(image.bytes(), 0), sequence }
     }
 
-    /// The bytes of the header, with the state word of a free slot.
+    /// Returns the bytes of the header, with the state word of a free slot.
     fn encode(&self, region: u64, image_bytes: u32) -> [u8; SLOT_HEADER_BYTES] {
         let mut bytes = [0; SLOT_HEADER_BYTES];
         put_u64(&mut bytes, 8, self.id.to_u64());
@@ -80,7 +80,7 @@ impl SlotHeader {
         bytes
     }
 
-    /// The bytes of the header of a published slot.
+    /// Returns the bytes of the header of a published slot.
     #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn published(&self, region: u64, image_bytes: u32) -> [u8; SLOT_HEADER_BYTES] {
         let mut bytes = self.encode(region, image_bytes);
@@ -134,7 +134,8 @@ pub(crate) struct PageArea {
 }
 
 impl PageArea {
-    /// The page slots of a region with this id and this division. `None` if the region has no page slots.
+    /// Returns the page slots of a region with this id and this division, or `None` if the region has no page
+    /// slots.
     pub(crate) fn of(
         region: &Arc<dyn Region>,
         id: u64,
@@ -214,19 +215,19 @@ impl PageArea {
         self.pages.read(self.page_at(slot), page);
     }
 
-    /// Whether a slot is published. Any thread may call this at any time.
+    /// Returns whether a slot is published. Any thread may call this at any time.
     pub(crate) fn is_published(&self, slot: u32) -> bool {
         self.headers.load_word(Self::header_at(slot)) != 0
     }
 
-    /// The header of a slot. The caller must prevent other threads from storing to the slot.
+    /// Returns the header of a slot. The caller must prevent other threads from storing to the slot.
     pub(crate) fn header(&self, slot: u32) -> Slot {
         let mut bytes = [0; SLOT_HEADER_BYTES];
         self.headers.read(Self::header_at(slot), &mut bytes);
         Slot::decode(&bytes, self.region, self.page_size)
     }
 
-    /// A buffer for an image.
+    /// Returns a buffer for an image.
     pub(crate) fn buffer(&self) -> AlignedBuf {
         AlignedBuf::new(self.page_size as usize)
     }
@@ -240,7 +241,7 @@ impl PageArea {
         damage.map_err(|why| self.damaged(slot, &format!("the newest image of page {}: {why}", header.id)))
     }
 
-    /// The error for a slot that does not have the image that was put there.
+    /// Returns the error for a slot that does not have the image that was put there.
     pub(crate) fn damaged(&self, slot: u32, why: &str) -> PagerError {
         PagerError::Corrupt {
             what: format!("slot {slot} of {} is damaged ({why}): restore a backup", self.location),

@@ -1,4 +1,5 @@
-//! How a database gets a region of persistent memory, finds it at a start, and leaves it (decision 0308).
+//! The steps with which a database gets a region of persistent memory, finds it at a start, and leaves it
+//! (decision 0308).
 //!
 //! ```text
 //!  getting one:  Room::find (refuses, changes nothing) -> vacate: "left" in the region -> control file: id n, not needed yet
@@ -13,12 +14,12 @@
 //!    id that the control file calls not needed. A file without a header is used only if the header's bytes
 //!    are zeros. Its length must be the configured one, unless a start that created the file was interrupted.
 //! 2. Each new region gets a new id, even after an interrupted start. So if the data directory was copied,
-//!    one copy does not take a region that the other copy has attached meanwhile.
+//!    one copy does not take a region that the other copy has attached since then.
 //! 3. A header is written when all slots and segments are empty. At that time the control file says that the
 //!    region is not needed, or that the database has no contents.
 //! 4. `find` changes nothing before all checks have passed. Then it only records the start of the machine.
 //!
-//! Not known here: what is in the areas.
+//! This module does not know what is in the areas.
 
 use std::sync::Arc;
 
@@ -40,7 +41,8 @@ use crate::log::format::SEGMENT_HEADER_BYTES;
 /// Zeros are stored in pieces of this length.
 const PIECE_BYTES: usize = 1 << 16;
 
-/// A plan to make the configured region. At its place there is no file, or one that no database needs.
+/// A plan to make the configured region. At the place of the region there is no file, or a file that no
+/// database needs.
 pub(crate) struct RegionPlan {
     nvm: NvmConfig,
     layout: Layout,
@@ -77,7 +79,7 @@ impl RegionPlan {
         }
     }
 
-    /// Why the existing file must not be overwritten; `None` if it may be.
+    /// Returns why the existing file must not be overwritten, or `None` if it may be.
     fn taken(&self, region: &dyn Region, database: u64, unneeded: Option<u64>) -> Option<String> {
         let (len_bytes, wanted_bytes) = (region.len_bytes(), self.layout.region_bytes);
         match RegionHeader::read(region) {
@@ -105,12 +107,12 @@ impl RegionPlan {
         }
     }
 
-    /// Whether the region will have the log.
+    /// Returns whether the region will have the log.
     pub(crate) fn has_log(&self) -> bool {
         self.layout.log.is_some()
     }
 
-    /// The entry of the control file for the region with this id.
+    /// Returns the entry of the control file for the region with this id.
     pub(crate) fn attached(&self, id: u64) -> Attached {
         fits::made(id, &self.layout)
     }
@@ -198,8 +200,8 @@ pub(crate) fn find(config: &WantedRegion<'_>, stored: &Superblock) -> Result<Opt
 
 impl NvmRegion {
     /// Removes the region's file, because the control file says that the region is not needed. If a crash
-    /// leaves a part, it is used for the next region, or removed by hand. After a failure this can be called
-    /// again.
+    /// leaves a part of the file, the next region uses this part, or the user removes it. After a failure
+    /// this can be called again.
     pub(crate) fn remove(&self) -> Result<()> {
         write_word(&*self.region, MAGIC_AT, LEFT);
         remove_file(&*self.directory)

@@ -29,7 +29,7 @@
 //!    flushed first.
 //! 6. A put, read or flush looks only at versions that it takes, and at versions in use among them.
 //!
-//! Not known here: the region, the data files, the log, waiting.
+//! This module does not know the region, the data files, the log, or how threads wait.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -63,7 +63,7 @@ pub(crate) struct Entry {
     is_again: bool,
     readers: u32,
     is_held: bool,
-    /// `check` is comparing the version with its slot and with the data files.
+    /// Whether `check` is comparing the version with its slot and with the data files.
     is_looked_at: bool,
     is_flushing: bool,
     /// Number of older versions of the page that are still being written to the data files.
@@ -75,7 +75,7 @@ impl Entry {
         !self.can_go_home() || self.readers > 0
     }
 
-    /// Whether no thread uses the version, except readers.
+    /// Returns whether no thread uses the version, except readers.
     fn can_go_home(&self) -> bool {
         let is_home_busy = self.is_flushing || self.older_flights > 0;
         !self.is_held && !self.is_looked_at && !is_home_busy
@@ -91,12 +91,12 @@ pub(crate) struct Version {
     pub(crate) lsn: Lsn,
 }
 
-/// What a put finds in the book about its page.
+/// The result of a put's look-up of its page in the book.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OlderVersion {
     /// No version.
     None,
-    /// There is an older version, in this slot. No thread removes it until `replace`.
+    /// There is an older version in this slot. No thread removes it until `replace`.
     Older(u32),
     /// Another thread frees or checks the version. The put must wait, and ask again.
     Wait,
@@ -120,8 +120,8 @@ pub(crate) struct Book {
 }
 
 impl Book {
-    /// The book after recovery: the slots that are free, and the versions that were found. The data files may
-    /// lack these versions.
+    /// Returns the book after recovery: the slots that are free, and the versions that were found. The data
+    /// files may lack these versions.
     pub(crate) fn new(free: VecDeque<u32>, found: impl Iterator<Item = Version>) -> Book {
         let found: Vec<Version> = found.collect();
         let mut book = Book {
@@ -249,8 +249,8 @@ impl Book {
         }
     }
 
-    /// The dirty versions to write to the data files next, at most `max`. During a round after a refusal
-    /// these are only versions that the round has not tried yet.
+    /// Returns the dirty versions to write to the data files next, at most `max`. During a round after a
+    /// refusal these are only versions that the round has not tried yet.
     pub(crate) fn begin_flush(&mut self, max: usize) -> Vec<Version> {
         let (entries, mut begun) = (&mut self.entries, Vec::new());
         self.dirty.next(max, |id| {
@@ -265,7 +265,8 @@ impl Book {
         begun
     }
 
-    /// As `begin_flush`, for those of these pages that are dirty, and that no other thread uses.
+    /// Does the same as `begin_flush`, for those of these pages that are dirty, and that no other thread
+    /// uses.
     pub(crate) fn begin_flush_of(&mut self, ids: &[PageId]) -> Vec<Version> {
         let mut begun = Vec::new();
         for id in ids {
@@ -278,12 +279,13 @@ impl Book {
         begun
     }
 
-    /// Whether the buffer has a version of the page that the data files lack.
+    /// Returns whether the buffer has a version of the page that the data files lack.
     pub(crate) fn is_dirty(&self, id: PageId) -> bool {
         self.entries.get(&id).is_some_and(|entry| entry.state == State::Dirty)
     }
 
-    /// A full device refused these versions. All other versions that are dirty now are tried before them.
+    /// Notes that a full device refused these versions. All other versions that are dirty now are tried
+    /// before them.
     pub(crate) fn pass_over(&mut self, refused: impl Iterator<Item = Version>) {
         for version in refused {
             let entry = self.entries.get(&version.id).filter(|entry| entry.sequence == version.sequence);
@@ -327,8 +329,8 @@ impl Book {
         self.leave(oldest)
     }
 
-    /// As `leave_clean`, for this version, if it is still in its slot, the data files have it, and no thread
-    /// uses it.
+    /// Does the same as `leave_clean`, for this version, if it is still in its slot, the data files have it,
+    /// and no thread uses it.
     pub(crate) fn leave_if_clean(&mut self, version: &Version) -> Vec<Version> {
         let can_leave = |entry: &Entry| {
             entry.sequence == version.sequence && entry.state == State::Clean && !entry.is_in_use()
@@ -337,15 +339,16 @@ impl Book {
         self.leave(leaving.into_iter().collect())
     }
 
-    /// As `leave_clean`, for versions of discarded pages. The log is durable up to `durable`, so no crash
-    /// brings these pages back.
+    /// Does the same as `leave_clean`, for versions of discarded pages. The log is durable up to `durable`,
+    /// so no crash brings these pages back.
     pub(crate) fn leave_due(&mut self, durable: Lsn, max: usize) -> Vec<Version> {
         let due = self.doomed.range(..=(durable, u64::MAX)).map(|(_, id)| *id);
         let due: Vec<PageId> = due.filter(|id| !self.is_in_use(*id)).take(max).collect();
         self.leave(due)
     }
 
-    /// As `leave_clean`, after recovery, for versions of pages that are beyond the end of their file.
+    /// Does the same as `leave_clean`, after recovery, for versions of pages that are beyond the end of their
+    /// file.
     pub(crate) fn leave_unless(&mut self, has_place: impl Fn(PageId) -> bool) -> Vec<Version> {
         let can_leave = |(id, entry): &(&PageId, &Entry)| {
             !has_place(**id) && !entry.is_in_use() && entry.state != State::Leaving
@@ -394,7 +397,7 @@ impl Book {
         is_busy
     }
 
-    /// Those of these pages that have a version.
+    /// Returns those of these pages that have a version.
     pub(crate) fn among(&self, ids: PageRange) -> Vec<PageId> {
         if ids.count as usize <= self.entries.len() {
             ids.pages().filter(|id| self.entries.contains_key(id)).collect()
@@ -418,17 +421,18 @@ impl Book {
         is_busy
     }
 
-    /// The LSN up to which the log must be durable so that the slot of some discarded page can be freed.
+    /// Returns the LSN up to which the log must be durable so that the slot of some discarded page can be
+    /// freed.
     pub(crate) fn next_due(&self) -> Option<Lsn> {
         self.doomed.iter().find(|(_, id)| !self.is_in_use(**id)).map(|((after, _), _)| *after)
     }
 
-    /// The numbers of free slots, and of dirty, clean and doomed versions.
+    /// Returns the numbers of free slots, and of dirty, clean and doomed versions.
     pub(crate) fn counts(&self) -> [usize; 4] {
         [self.free.len(), self.dirty.len(), self.clean.len(), self.doomed.len()]
     }
 
-    /// All versions with their states, in the order of pages.
+    /// Returns all versions with their states, in the order of pages.
     pub(crate) fn versions(&self) -> Vec<(Version, State)> {
         let mut all: Vec<_> =
             self.entries.iter().map(|(id, entry)| (entry.version(*id), entry.state)).collect();
@@ -436,7 +440,7 @@ impl Book {
         all
     }
 
-    /// Some of the free slots, by their positions in the list.
+    /// Returns some of the free slots, by their positions in the list.
     pub(crate) fn free(&self, places: Range<usize>) -> impl Iterator<Item = u32> {
         self.free.iter().copied().skip(places.start).take(places.len())
     }

@@ -31,7 +31,7 @@
 //!
 //! Lock order: frame latches, then the book. The book's lock is not held during I/O or fences.
 //!
-//! Not known here: frames, and how the data files protect and store pages.
+//! This module does not know frames, or how the data files protect and store pages.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -55,7 +55,7 @@ use crate::nvm::SlotCounts;
 
 /// The most pages of a put, if there are enough slots.
 const TOGETHER_MAX: usize = 64;
-/// The most slots that are freed with one fence while no thread waits for them.
+/// The largest number of slots that are freed with one fence while no thread waits for them.
 const RETIRE_MAX: usize = 1024;
 
 /// The NVM page buffer as a level.
@@ -78,19 +78,20 @@ pub(crate) struct NvmBuffer {
 pub(super) struct NvmCounters {
     pub(super) puts: AtomicU64,
     pub(super) inline_puts: AtomicU64,
-    /// Versions that were replaced by newer ones before the data files got them.
+    /// The number of versions that were replaced by newer ones before the data files got them.
     pub(super) reclaimed: AtomicU64,
     pub(super) read_hits: AtomicU64,
-    /// Clean versions whose slot was damaged. The image in the data files was used, and the slot was freed.
+    /// The number of clean versions whose slot was damaged. The image in the data files was used, and the
+    /// slot was freed.
     pub(super) replaced: AtomicU64,
     pub(super) home_pages: AtomicU64,
     pub(super) home_batches: AtomicU64,
-    /// How often a put had to wait until other threads had freed slots. The second counter has only puts of
-    /// threads that needed a frame.
+    /// The number of times that a put had to wait until other threads had freed slots. The second counter has
+    /// only puts of threads that needed a frame.
     pub(super) slot_waits: AtomicU64,
     pub(super) inline_slot_waits: AtomicU64,
-    /// Batches that a put wrote to the data files because it found no slot. The second counter has only puts
-    /// of threads that needed a frame.
+    /// The number of batches that a put wrote to the data files because it found no slot. The second counter
+    /// has only puts of threads that needed a frame.
     pub(super) put_flushes: AtomicU64,
     pub(super) inline_flushes: AtomicU64,
     pub(super) refused: AtomicU64,
@@ -105,7 +106,7 @@ struct Putting<'i> {
 }
 
 impl NvmBuffer {
-    /// The number of slots in each state. Slots that are being filled or freed are not included.
+    /// Returns the number of slots in each state. Slots that are being filled or freed are not included.
     pub(crate) fn slot_counts(&self) -> SlotCounts {
         let [free, dirty, clean, doomed] = self.book.lock().counts().map(|count| count as u64);
         SlotCounts { total: u64::from(self.area.slots()), free, dirty, clean, doomed }
@@ -333,7 +334,8 @@ impl Level for NvmBuffer {
         if misses.is_empty() { Ok(()) } else { self.home.read(&mut misses, why) }
     }
 
-    /// Images of the temporary space are put to the data files. Of the other images, all get slots, or none.
+    /// Puts images of the temporary space to the data files. Of the other images, either all get slots, or
+    /// none.
     fn put(&self, batch: &[Image], cause: Cause, need: Need) -> Result<()> {
         let is_logged = |image: &Image| image.id().space().is_logged();
         for part in batch.chunk_by(|a, b| is_logged(a) == is_logged(b)) {
@@ -388,8 +390,8 @@ impl Level for NvmBuffer {
         self.home.needs_log_from()
     }
 
-    /// Slots that are due are freed before the redo position is stored, because the region must not change
-    /// after a clean shutdown is recorded.
+    /// Frees slots that are due before the redo position is stored, because the region must not change after
+    /// a clean shutdown is recorded.
     fn checkpoint(&self, step: Step) -> Result<()> {
         if step == Step::BeforeEnd {
             self.retire_due();
@@ -397,7 +399,7 @@ impl Level for NvmBuffer {
         self.home.checkpoint(step)
     }
 
-    /// The slots survive a shutdown, so the pages in them stay there.
+    /// Does nothing, because the slots survive a shutdown, so the pages in them stay there.
     fn drain(&self) -> Result<()> {
         self.home.drain()
     }

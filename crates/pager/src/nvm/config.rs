@@ -1,6 +1,6 @@
 //! The configuration of persistent memory.
 //!
-//! What it does not know: the configuration file.
+//! This module does not know the configuration file.
 
 use std::sync::Arc;
 
@@ -17,8 +17,9 @@ pub struct NvmConfig {
     pub directory: Arc<dyn Directory>,
     /// Length of the region, in bytes: a multiple of 4096.
     pub size_bytes: u64,
-    /// Bytes of the region for the log, which has no files then. The log has eight segments, and
-    /// `log_segment_bytes` and `log_capacity_bytes` are not used. 0 means that the log is in files.
+    /// The bytes of the region for the log. If there are any, the log has no files. The log has eight
+    /// segments, and `log_segment_bytes` and `log_capacity_bytes` are not used. 0 means that the log is in
+    /// files.
     pub log_bytes: u64,
 }
 
@@ -33,14 +34,15 @@ pub(crate) struct WantedRegion<'c> {
     pub(crate) page_size: usize,
 }
 
-/// When threads write pages from persistent memory to the data files, under [`ProtectionKind::Nvm`].
+/// The marks at which threads write pages from persistent memory to the data files, under
+/// [`ProtectionKind::Nvm`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NvmFlush {
     /// The number of threads, if the pager has threads (`background`).
     pub workers: usize,
     /// The threads begin when more than this percentage of the slots have pages that the data files lack.
     pub high_water: u32,
-    /// The threads stop when the percentage is down to this.
+    /// The threads stop when the percentage has fallen to this value.
     pub low_water: u32,
     /// Whether one thread slowly writes the remaining pages while no page is changed or read.
     pub when_idle: bool,
@@ -96,7 +98,7 @@ impl NvmFlush {
         },
     ];
 
-    /// Whether flushing would begin and end with these marks.
+    /// Returns whether flushing would begin and end with these marks.
     pub(crate) fn can_work(self) -> bool {
         self.workers > 0 && self.low_water < self.high_water && self.high_water < 100
     }

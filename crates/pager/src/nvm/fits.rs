@@ -2,9 +2,9 @@
 //! answer: the start, `varve nvm status`, and the check of a new configuration.
 //!
 //! Invariants
-//! 1. Nothing is changed.
+//! 1. The functions of this module change nothing.
 //!
-//! Not known here: what is in the areas; how a database gets a region (`attach.rs`).
+//! This module does not know what is in the areas, or how a database gets a region (`attach.rs`).
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub const NVM_FILE: &str = "nvm.varve";
 /// The command that makes a database leave its region, for messages.
 pub(crate) const DRAIN: &str = "`varve nvm drain`";
 
-/// The path of the region's file, for messages.
+/// Returns the path of the region's file, for messages.
 pub(crate) fn place(directory: &dyn Directory) -> String {
     format!("{}/{NVM_FILE}", directory.location())
 }
@@ -32,10 +32,11 @@ pub(crate) fn existing(directory: &dyn Directory) -> Result<Option<Arc<dyn Regio
     Ok(is_there.then(|| directory.map(NVM_FILE, AREAS_AT)).transpose()?)
 }
 
-/// The right region, or why the file is not the right one.
+/// The right region, or the reason why the file is not the right one.
 pub(crate) type Fitting = std::result::Result<(Arc<dyn Region>, Layout), String>;
 
-/// The region in `directory` that `attached` names, or why the file there is not that region.
+/// Returns the region in `directory` that `attached` names, or the reason why the file there is not that
+/// region.
 pub(crate) fn needed(directory: &dyn Directory, stored: &Superblock, attached: &Attached) -> Result<Fitting> {
     let place = place(directory);
     let is = match existing(directory) {
@@ -51,8 +52,8 @@ pub(crate) fn needed(directory: &dyn Directory, stored: &Superblock, attached: &
     Ok(Err(format!("{place} {is}, and has {parts} of the database: bring it back, or restore a backup")))
 }
 
-/// The layout of the region, if the region is the database's, complete, and not an older copy. Otherwise what
-/// is wrong.
+/// Returns the layout of the region, if the region is the database's, complete, and not an older copy.
+/// Otherwise the error says what is wrong.
 fn whole(
     stored: &Superblock,
     attached: &Attached,
@@ -113,14 +114,14 @@ pub(crate) fn configured(config: &WantedRegion<'_>, layout: &Layout) -> std::res
     }
 }
 
-/// Whether a file with these first bytes is a region that no database needs: no region was made in it yet, or
-/// its database has left it.
+/// Returns whether a file with these first bytes is a region that no database needs: no region was made in it
+/// yet, or its database has left it.
 pub fn is_unneeded_region(header: &[u8]) -> bool {
     let header = header.first_chunk().map(RegionHeader::decode);
     matches!(header, Some(Err(HeaderDamage::Empty | HeaderDamage::Left)))
 }
 
-/// What is wrong with a file that should be a region.
+/// Returns what is wrong with a file that should be a region.
 pub(crate) fn described(damage: HeaderDamage) -> String {
     match damage {
         HeaderDamage::NotOne | HeaderDamage::Empty => "is no NVM region".into(),
@@ -130,21 +131,21 @@ pub(crate) fn described(damage: HeaderDamage) -> String {
     }
 }
 
-/// The entry of the control file for a region that was just made.
+/// Returns the entry of the control file for a region that was just made.
 pub(crate) fn made(region: u64, layout: &Layout) -> Attached {
     let holds = |purpose| layout.slots.is_some_and(|slots| slots.purpose == purpose);
     let (pages, copies) = (holds(SlotUse::Buffer), holds(SlotUse::Copies));
     Attached { region, pages, log: layout.log.is_some(), copies, stamp: 0 }
 }
 
-/// Whether the content of the region was lost with the machine's main memory. After a clean shutdown nothing
-/// is lost, because the file of the region has all of it.
+/// Returns whether the content of the region was lost with the machine's main memory. After a clean shutdown
+/// nothing is lost, because the file of the region has all of it.
 fn is_lost(noted: u64, now: u64, state: State) -> bool {
     noted != 0 && noted != now && state != State::Clean
 }
 
-/// The number of the machine's start that is stored in the region; 0 if the medium survives the machine's
-/// end.
+/// Returns the number of the machine's start that is stored in the region, or 0 if the medium survives the
+/// machine's end.
 pub(crate) fn boot_of(region: &dyn Region) -> u64 {
     region.facts().boot.unwrap_or_default()
 }

@@ -1,7 +1,7 @@
-//! Flushing the NVM page buffer: slots are freed whose page versions the data files also have. If there are
-//! none, other versions are first written to the data files (`home_order.rs` chooses them). Threads do this
-//! before slots are needed: they begin when the number of dirty slots reaches the high mark, and end at the
-//! low mark.
+//! Flushes the NVM page buffer. A slot is freed if the data files have its page version, too. If there are no
+//! such slots, other versions are first written to the data files (`home_order.rs` chooses them). Threads do
+//! this before slots are needed. They begin when the number of dirty slots reaches the high mark, and end at
+//! the low mark.
 //!
 //! Invariants
 //! 1. A version is clean only after exactly its image was put to the data files with the need `Stable`, and
@@ -12,7 +12,7 @@
 //!    the error when all dirty versions were refused, or [`TRIED_MAX`] in a row. The next put continues with
 //!    the versions after these.
 //!
-//! What it does not know: who needs the slots.
+//! This module does not know which thread needs the slots.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -29,9 +29,9 @@ use crate::base::times::Timing;
 use crate::level::{Cause, Need};
 use crate::nvm::NvmFlush;
 
-/// The most slots that are freed together.
+/// The largest number of slots that are freed together.
 const LEAVE_MAX: usize = 64;
-/// The most pages that are written to the data files together.
+/// The largest number of pages that are written to the data files together.
 pub(super) const FLUSH_MAX: usize = 128;
 /// If a full device has refused this many pages in succession, the put is refused, too.
 const TRIED_MAX: usize = 1024;
@@ -40,9 +40,9 @@ const TRIED_MAX: usize = 1024;
 enum Work {
     Retire(Vec<Version>),
     Flush(Vec<Version>),
-    /// Make the log durable up to this LSN, so that slots of discarded pages can be freed.
+    /// The log is made durable up to this LSN, so that slots of discarded pages can be freed.
     MakeDurable(Lsn),
-    /// Wait, because other threads are working on all versions.
+    /// The thread waits, because other threads are working on all versions.
     Wait,
 }
 
@@ -152,7 +152,7 @@ impl NvmBuffer {
         Ok(!ids.iter().any(|id| book.is_dirty(*id)))
     }
 
-    /// A round of a flushing thread: it writes a batch if more versions are dirty than the low mark.
+    /// Runs a round of a flushing thread. It writes a batch if more versions are dirty than the low mark.
     /// `is_flushing` says whether the number is on its way from the high mark down to the low mark. Returns
     /// whether there may be more to do.
     pub(crate) fn flush_round(&self, is_flushing: &mut bool) -> Result<bool> {
@@ -176,13 +176,13 @@ impl NvmBuffer {
         self.bell.notify_all();
     }
 
-    /// Whether a thread writes all pages to the data files while the database is idle.
+    /// Returns whether a thread writes all pages to the data files while the database is idle.
     pub(crate) fn flushes_when_idle(&self) -> bool {
         self.marks.flushes_when_idle()
     }
 
-    /// A flushing thread sleeps until the high mark is passed, but only for a short time, because a wake-up
-    /// just before the sleep is lost.
+    /// Lets a flushing thread sleep until the high mark is passed, but only for a short time, because a
+    /// wake-up just before the sleep is lost.
     pub(crate) fn wait_for_bell(&self, longest: Duration) {
         let mut book = self.book.lock();
         self.bell.wait_for(&mut book, longest);
@@ -210,7 +210,8 @@ impl NvmBuffer {
         }
     }
 
-    /// Writes versions to the data files. Returns which of them are there now, and the error, if any.
+    /// Writes versions to the data files. Returns which of them the data files have now, and the error, if
+    /// there was one.
     fn write_home(&self, versions: &[Version]) -> (Vec<bool>, Result<()>) {
         let nothing = vec![false; versions.len()];
         let images = match self.images(versions) {
@@ -249,8 +250,8 @@ impl NvmBuffer {
         (is_home, last)
     }
 
-    /// The images of these versions, as they were put. A damaged image is not written to the data files. The
-    /// slot's header is not checked, because a put of the page may be freeing the slot.
+    /// Returns the images of these versions, as they were put. A damaged image is not written to the data
+    /// files. The slot's header is not checked, because a put of the page may be freeing the slot.
     fn images(&self, versions: &[Version]) -> Result<Vec<Image>> {
         let image = |version: &Version| {
             let mut bytes = self.area.buffer();

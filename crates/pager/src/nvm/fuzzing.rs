@@ -1,7 +1,7 @@
 //! Access for `crates/fuzzing` to the page slots of a region. A fuzz target passes arbitrary bytes, and gets
-//! what a start would find in them.
+//! the versions that a start would find in them.
 //!
-//! What it does not know: what a fuzz target expects.
+//! This module does not know what a fuzz target expects.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -22,8 +22,8 @@ use crate::nvm::NvmFlush;
 
 const REGION: u64 = 77;
 
-/// The header of a region that has only `slots` page slots. Also the offsets of slot headers and pages, and
-/// the region's length.
+/// Returns the header of a region that has only `slots` page slots, the offsets of slot headers and pages,
+/// and the region's length.
 pub fn region_header(page_size: u32, slots: u32) -> (Vec<u8>, u64, u64, u64) {
     let (headers, page_bytes) = (AREAS_AT, u64::from(page_size));
     let pages = (headers + u64::from(slots) * SLOT_HEADER_BYTES as u64).next_multiple_of(page_bytes);
@@ -34,7 +34,7 @@ pub fn region_header(page_size: u32, slots: u32) -> (Vec<u8>, u64, u64, u64) {
     (header.encode().to_vec(), headers, pages, region_bytes)
 }
 
-/// The header of a published slot of this region, with this sealed page.
+/// Returns the header of a published slot of this region, with this sealed page.
 pub fn slot_header(id: PageId, sequence: u64, page: &[u8]) -> [u8; 64] {
     let image_crc = page.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
     SlotHeader { id, lsn: page::page_lsn(page), image_crc, sequence }.published(REGION, page.len() as u32)
@@ -92,8 +92,8 @@ pub struct Slots {
 }
 
 impl Slots {
-    /// What a start finds in the region if it accepts the region as the database's. The log is durable up to
-    /// `durable`.
+    /// Returns what a start finds in the region if it accepts the region as the database's. The log is
+    /// durable up to `durable`.
     pub fn open(region: Arc<dyn Region>, durable: Lsn) -> Result<Slots> {
         let refused = |what: &str| PagerError::Incompatible { what: what.into() };
         let header = RegionHeader::read(&*region).map_err(|damage| refused(&format!("{damage:?}")))?;
@@ -108,13 +108,14 @@ impl Slots {
         Ok(Slots { level, page_size })
     }
 
-    /// Each page that has a version: page, slot, sequence, LSN. In page order.
+    /// Returns the pages that have a version, in the order of pages. For each of them, it returns page, slot,
+    /// sequence and LSN.
     pub fn versions(&self) -> Vec<(PageId, u32, u64, Lsn)> {
         let versions = self.level.book.lock().versions();
         versions.into_iter().map(|(one, _)| (one.id, one.slot, one.sequence, one.lsn)).collect()
     }
 
-    /// The number of slots, and of free slots.
+    /// Returns the number of slots, and of free slots.
     pub fn counts(&self) -> (usize, usize) {
         (self.level.area.slots() as usize, self.level.book.lock().counts()[0])
     }
@@ -132,7 +133,7 @@ impl Slots {
         self.level.put(&[Image::of(id, page, Access::Random)], Cause::Evict, Need::Held)
     }
 
-    /// The findings of a check.
+    /// Returns the findings of a check.
     pub fn check(&self) -> Result<Vec<String>> {
         let mut damages = Vec::new();
         self.level.check(&mut damages)?;

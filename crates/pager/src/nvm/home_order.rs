@@ -18,7 +18,7 @@
 //! 3. The list A1out of pages that left may be wrong. Then only the order of writing changes. A page in the
 //!    second list may stay there as long as new pages keep coming.
 //!
-//! What it does not know: slots, and which versions may be written now.
+//! This module does not know slots, or which versions may be written now.
 
 use std::collections::BTreeMap;
 use std::hash::BuildHasher;
@@ -35,7 +35,7 @@ const ONCE_PART: usize = 10;
 pub(super) struct HomeOrder {
     once: BTreeMap<u64, PageId>,
     again: BTreeMap<u64, PageId>,
-    /// `once` keeps up to this many versions while `again` has versions.
+    /// If `once` has more versions than this, its oldest version is written next.
     once_kept: usize,
     /// A round after a refusal: the sequences where it continues in each list, and where it ends.
     turn: Option<FlushTurn>,
@@ -52,7 +52,7 @@ struct FlushTurn {
 }
 
 impl HomeOrder {
-    /// Empty lists, for an area with `slots` slots.
+    /// Returns empty lists, for an area with `slots` slots.
     pub(super) fn new(slots: usize) -> HomeOrder {
         let left = vec![0; slots.max(1)].into_boxed_slice();
         let (once, again) = (BTreeMap::new(), BTreeMap::new());
@@ -92,8 +92,8 @@ impl HomeOrder {
         take_of(&self.once, turn.once, max);
     }
 
-    /// A full device refused this version, so the round continues after it. `end` is the next sequence
-    /// number.
+    /// Notes that a full device refused this version, so that the round continues after it. `end` is the next
+    /// sequence number.
     pub(super) fn pass_over(&mut self, sequence: u64, is_again: bool, end: u64) {
         let turn = self.turn.get_or_insert(FlushTurn { once: 0, again: 0, end });
         let from = if is_again { &mut turn.again } else { &mut turn.once };
@@ -110,7 +110,8 @@ impl HomeOrder {
         self.left[self.place(id)] = id.to_u64();
     }
 
-    /// Whether the page left a short time ago, after one put. If so, it is forgotten.
+    /// Returns whether the page left a short time ago, after one put. If so, the page is removed from the
+    /// list A1out.
     pub(super) fn recall(&mut self, id: PageId) -> bool {
         let place = &mut self.left[self.place(id)];
         let is_it = *place == id.to_u64();
@@ -134,7 +135,7 @@ mod tests {
         PageId::new(SpaceId::DATA, PageNo(no as u32))
     }
 
-    /// Pages 0 to 39 in an area with 100 slots. Pages from 30 on were put again.
+    /// Returns the pages 0 to 39 in an area with 100 slots. Pages from 30 on were put again.
     fn forty() -> HomeOrder {
         let mut order = HomeOrder::new(100);
         (0..40).for_each(|no| order.insert(no, id(no), no >= 30));

@@ -34,7 +34,7 @@
 //!
 //! The areas begin at 8192: log segments, slot headers, page slots.
 //!
-//! Not known here: what is in the areas.
+//! This module does not know what is in the areas.
 
 use varve_device::Region;
 
@@ -93,7 +93,7 @@ pub(crate) enum SlotUse {
 pub(crate) struct SlotArea {
     pub(crate) purpose: SlotUse,
     pub(crate) slots: u32,
-    /// Offset of the slot headers; 0 for copies, which have none.
+    /// The offset of the slot headers. It is 0 for copies, which have none.
     pub(crate) headers: u64,
     pub(crate) pages: u64,
 }
@@ -112,20 +112,20 @@ impl LogArea {
         self.segment_bytes.checked_mul(u64::from(self.segments))?.checked_add(self.offset)
     }
 
-    /// Bytes of all segments.
+    /// Returns the number of bytes of all segments.
     pub(crate) fn bytes(&self) -> u64 {
         self.segment_bytes * u64::from(self.segments)
     }
 
-    /// The capacity of the log: one segment less than there are, because one may be in the course of being
-    /// reused.
+    /// Returns the capacity of the log. It is one segment less than there are, because one segment may be
+    /// about to be reused.
     pub(crate) fn capacity_bytes(&self) -> u64 {
         self.segment_bytes * u64::from(self.segments - 1)
     }
 }
 
 impl Layout {
-    /// The layout that a configuration requires. `None` means that it has no region.
+    /// Returns the layout that a configuration requires. `None` means that it has no region.
     pub(crate) fn of(config: &WantedRegion<'_>) -> Result<Option<Layout>> {
         let Some(nvm) = config.nvm else { return Ok(None) };
         let page_size = config.page_size as u32;
@@ -154,7 +154,7 @@ impl Layout {
         Ok(Some(Layout { region_bytes: nvm.size_bytes, page_size, log, slots }))
     }
 
-    /// Whether the areas are one after another within the region.
+    /// Returns whether the areas are one after another within the region.
     fn is_sound(&self) -> bool {
         let page_size = self.page_size as usize;
         let has_pages =
@@ -168,7 +168,7 @@ impl Layout {
     }
 }
 
-/// The area of page slots, which takes the rest of the region.
+/// Returns the area of page slots, which takes the rest of the region.
 fn slot_area(nvm: &NvmConfig, headers: u64, page_size: u64) -> Result<SlotArea> {
     let area = |slots: u64| SlotArea {
         purpose: SlotUse::Buffer,
@@ -199,7 +199,7 @@ impl LogArea {
     }
 }
 
-/// The log's area, which is the first area. `None` means that the log is not in the region.
+/// Returns the log's area, which is the first area. `None` means that the log is not in the region.
 fn log_area(log_bytes: u64, page_size: u32) -> Result<Option<LogArea>> {
     if log_bytes == 0 {
         return Ok(None);
@@ -214,8 +214,8 @@ fn log_area(log_bytes: u64, page_size: u32) -> Result<Option<LogArea>> {
     Ok(Some(LogArea { offset: AREAS_AT, segments: LOG_SEGMENTS, segment_bytes }))
 }
 
-/// The area of doublewrite copies after `before`, if the protection needs one. The header of the copies takes
-/// a slot, too.
+/// Returns the area of doublewrite copies after `before`, if the protection needs one. The header of the
+/// copies takes a slot, too.
 fn copies_area(protection: ProtectionKind, before: u64, page_size: u32) -> Option<SlotArea> {
     let ProtectionKind::NvmDoublewrite { batch_slots, single_slots } = protection else { return None };
     let bytes = protection::copies_bytes(page_size, batch_slots, single_slots);
@@ -225,12 +225,12 @@ fn copies_area(protection: ProtectionKind, before: u64, page_size: u32) -> Optio
 }
 
 impl SlotArea {
-    /// Bytes of the slots.
+    /// Returns the number of bytes of the slots.
     pub(crate) fn bytes(&self, page_size: u32) -> u64 {
         u64::from(self.slots) * u64::from(page_size)
     }
 
-    /// The end of the area, if the area is valid and after `before`.
+    /// Returns the end of the area, if the area is valid and after `before`.
     fn end_behind(&self, before: u64, page_size: u64) -> Option<u64> {
         let slots = u64::from(self.slots);
         let headers_end = match self.purpose {
@@ -245,7 +245,7 @@ impl SlotArea {
     }
 }
 
-/// Why bytes are not a usable header.
+/// The reason why bytes are not a usable header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HeaderDamage {
     /// The bytes are no header of a region.

@@ -1,10 +1,11 @@
-//! Emptying the NVM page buffer (pages in persistent memory): all its pages are written to the data files.
+//! Empties the NVM page buffer (pages in persistent memory). All its pages are written to the data files.
 //!
 //! Invariants
-//! 1. When this returns, the data files have the newest version of every page, durably. Nothing in the
-//!    buffer's slots is needed any more.
+//! 1. When [`bring_home`](NvmBuffer::bring_home) returns, the data files have the newest version of every
+//!    page, durably. Nothing in the buffer's slots is needed any more.
 //!
-//! Not known here: what happens to the region (`attach.rs`), and to the log in it (`running/checkpoint.rs`).
+//! This module does not know what happens to the region (`attach.rs`), or to the log in it
+//! (`running/checkpoint.rs`).
 
 use std::time::Duration;
 
@@ -19,9 +20,9 @@ const WAITS_MAX: u32 = 1000;
 const WAIT: Duration = Duration::from_millis(1);
 
 impl NvmBuffer {
-    /// Writes all pages to the data files. No thread puts pages meanwhile, and no thread flushes. If a full
-    /// device refuses the rest, this is an error, and these pages stay in their slots. It is also an error if
-    /// another thread uses a page for as long as a second, because the region must not be left then.
+    /// Writes all pages to the data files. No thread puts pages meanwhile, and no thread flushes. It is an
+    /// error if a full device refuses some pages. Then these pages stay in their slots. It is also an error
+    /// if another thread uses a page for as long as a second, because the region must not be left then.
     pub(crate) fn bring_home(&self) -> Result<()> {
         if planted("nvm: the region is left with pages in it") {
             return Ok(());

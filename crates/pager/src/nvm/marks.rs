@@ -1,11 +1,11 @@
-//! The two marks of the NVM page buffer, counted in dirty slots. At the high mark threads begin to write
-//! pages to the data files; at the low mark they stop. Both marks may change while the database is open.
+//! The two marks of the NVM page buffer, counted in dirty slots. At the high mark, threads begin to write
+//! pages to the data files. At the low mark, they stop. Both marks may change while the database is open.
 //!
 //! Invariants
 //! 1. The high mark is below the number of slots. So when flushing begins, some slots are still free or
 //!    clean, and puts can use them.
 //!
-//! Not known here: which threads flush.
+//! This module does not know which threads flush.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 

@@ -2,7 +2,7 @@
 //! page buffer (`buffer.rs`). The page buffer is a level that keeps the newest versions of changed pages
 //! until they are written to the data files.
 //!
-//! Not known here: what is in the log and in pages, and what copies are for.
+//! This module does not know what is in the log and in pages, or what copies are for.
 
 pub(crate) mod area;
 mod attach;

@@ -1,5 +1,5 @@
-//! Recovery of the page slots in persistent memory. Also a check that compares the slots with the table in
-//! memory and with the data files.
+//! Recovery of the page slots in persistent memory. The module also has a check, which compares the slots
+//! with the table in memory and with the data files.
 //!
 //! Invariants
 //! 1. If slots have several versions of a page, the version with the largest sequence stays. Its cache lines
@@ -10,11 +10,12 @@
 //!    page in the data files is never used instead.
 //! 3. Recovery may run again, and gives the same result. It frees only two kinds of slots: those whose page
 //!    has a durable newer version, and those whose page is beyond the end of its file after redo. A freed
-//!    page keeps its slot. Redo may begin before the freeing again, and the data files may not have the page.
+//!    page keeps its slot, because redo may begin before the freeing again, and the data files may not have
+//!    the page.
 //! 4. While a check reads a slot, no thread stores to the slot. A put of that page waits until the check is
 //!    done.
 //!
-//! Not known here: redo.
+//! This module does not know redo.
 
 use std::collections::hash_map::Entry;
 use std::iter::once;
@@ -40,7 +41,7 @@ use crate::level::{Level, Run, Want};
 use crate::log::WriteAhead;
 use crate::nvm::NvmFlush;
 
-/// The number of free slots that a check examines under one lock.
+/// The number of free slots that a check examines while it holds the lock once.
 const LOOKED_AT_ONCE: usize = 1024;
 
 /// A scan uses another thread only if each thread has at least this many slots.
@@ -91,13 +92,13 @@ impl NvmBuffer {
         })
     }
 
-    /// Called before redo: the pages that have a version, with its LSN.
+    /// Is called before redo. Returns the pages that have a version, with the LSN of the version.
     pub(crate) fn held(&self) -> impl Iterator<Item = (PageId, Lsn)> + use<> {
         let versions = self.book.lock().versions();
         versions.into_iter().map(|(version, _)| (version.id, version.lsn))
     }
 
-    /// Called after redo: frees the slots of pages that are beyond the end of their file.
+    /// Is called after redo. Frees the slots of pages that are beyond the end of their file.
     pub(crate) fn keep_placed(&self, has_place: impl Fn(PageId) -> bool) {
         let placeless = self.book.lock().leave_unless(has_place);
         if !placeless.is_empty() {
@@ -129,8 +130,8 @@ impl NvmBuffer {
         Ok(())
     }
 
-    /// A slot in the list of free slots has no owner as long as the book is locked. Slots that move in the
-    /// list between two steps of the check may be missed.
+    /// Checks the free slots. A slot in the list of free slots has no owner as long as the book is locked.
+    /// Slots that move in the list between two steps of the check may be missed.
     fn check_free(&self, damages: &mut Vec<String>) {
         for from in (0..self.area.slots() as usize).step_by(LOOKED_AT_ONCE) {
             let book = self.book.lock();
@@ -193,7 +194,8 @@ fn scan_slots(area: &PageArea, durable: Lsn, slots: Range<u32>) -> Result<SlotVe
     Ok(found)
 }
 
-/// The version in a published slot. It is an error if it is not whole, or newer than the log.
+/// Returns the version in a published slot. It is an error if the version is not whole, or is newer than the
+/// log.
 fn whole_version(
     area: &PageArea,
     durable: Lsn,

@@ -5,7 +5,8 @@
 //! 1. The region's stamp (the number of the last checkpoint) is durable before the control file gets the same
 //!    stamp. So a region with a smaller stamp than the control file was replaced by an older copy.
 //!
-//! Not known here: what is in the parts; how the database gets a region and leaves it (`attach.rs`).
+//! This module does not know what is in the parts, or how the database gets a region and leaves it
+//! (`attach.rs`).
 
 use std::sync::Arc;
 
@@ -34,7 +35,7 @@ pub(crate) struct NvmRegion {
 }
 
 impl NvmRegion {
-    /// Whether the log is in the region.
+    /// Returns whether the log is in the region.
     pub(crate) fn has_log(&self) -> bool {
         self.layout.log.is_some()
     }
@@ -45,7 +46,7 @@ impl NvmRegion {
         fits.map_err(|why| PagerError::Incompatible { what: format!("{} {why}", self.location()) })
     }
 
-    /// The configuration of the log, if it is in the region.
+    /// Returns the configuration of the log, if it is in the region.
     pub(crate) fn log(&self) -> Option<LogConfig> {
         let log = self.layout.log?;
         let (from, bytes, count) = (log.offset, log.segment_bytes, log.segments);
@@ -56,19 +57,19 @@ impl NvmRegion {
         })
     }
 
-    /// The page slots of the page buffer, if the region has them.
+    /// Returns the page slots of the page buffer, if the region has them.
     pub(crate) fn page_area(&self) -> Option<PageArea> {
         PageArea::of(&self.region, self.id, &self.layout, self.directory.accounting(), self.location())
     }
 
-    /// The doublewrite copies, if the region has them: a directory with one file.
+    /// Returns the doublewrite copies, if the region has them: a directory with one file.
     pub(crate) fn copies(&self) -> Option<Arc<RegionFiles>> {
         let slots = self.layout.slots.filter(|slots| slots.purpose == SlotUse::Copies)?;
         let bytes = slots.bytes(self.layout.page_size);
         Some(self.files(REGION_PREFIX, slots.pages, bytes, 1, Space::Nvm, Purpose::Doublewrite))
     }
 
-    /// A part of the region as files of equal length.
+    /// Returns a part of the region as files of equal length.
     fn files(
         &self,
         prefix: &str,
@@ -86,12 +87,12 @@ impl NvmRegion {
         RegionFiles::new(part, how, self.directory.accounting().clone())
     }
 
-    /// The path of the region's file.
+    /// Returns the path of the region's file.
     pub(crate) fn location(&self) -> String {
         fits::place(&*self.directory)
     }
 
-    /// The properties of the region, and counts of its use.
+    /// Returns the properties of the region, and counts of its use.
     pub(crate) fn stats(&self) -> NvmStats {
         NvmStats {
             place: self.location(),
@@ -113,13 +114,13 @@ impl NvmRegion {
         })
     }
 
-    /// Whether the region survives an end of the machine only after a clean shutdown.
+    /// Returns whether the region survives an end of the machine only after a clean shutdown.
     pub(crate) fn needs_clean_end(&self) -> bool {
         self.region.facts().boot.is_some()
     }
 
-    /// Called before a checkpoint is stored: increases the stamp. The control file gets the same stamp with
-    /// the checkpoint.
+    /// Is called before a checkpoint is stored. Increases the stamp, and returns it. The control file gets
+    /// the same stamp with the checkpoint.
     pub(crate) fn next_stamp(&self) -> u64 {
         let stamp = self.region.load_word(STAMP_AT) + 1;
         write_word(&*self.region, STAMP_AT, stamp);

@@ -1,6 +1,6 @@
 //! Statistics of a region and its page slots.
 //!
-//! What it does not know: how they are shown.
+//! This module does not know how the numbers are shown.
 
 use varve_device::{RegionFacts, RegionTally};
 
@@ -28,9 +28,9 @@ pub struct SlotCounts {
     pub total: u64,
     /// Slots without a page.
     pub free: u64,
-    /// Slots with a page version that the data files lack.
+    /// The number of slots with a page version that the data files lack.
     pub dirty: u64,
-    /// Slots with a page version that the data files have, too.
+    /// The number of slots with a page version that the data files have, too.
     pub clean: u64,
     /// Slots with a discarded page.
     pub doomed: u64,

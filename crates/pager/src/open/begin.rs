@@ -9,7 +9,7 @@
 //! 3. Two changes of the configuration need a clean shutdown before: moving the log, and logging images of
 //!    clean pages. Until then the old configuration stays in force.
 //!
-//! Not known here: what is in the spaces.
+//! This module does not know what is in the spaces.
 
 use varve_device::reached;
 
@@ -22,13 +22,13 @@ use crate::log::{Log, Observe, StoredLog};
 use crate::nvm::{self, NvmRegion, RegionPlan};
 use crate::recovery::{self, News, Plan, ReadLog};
 
-/// The most bytes of the log that are kept in memory until redo has ended. Half the size of the pool is also
-/// a limit.
+/// The largest number of bytes of the log that are kept in memory until redo has ended. Half the size of the
+/// pool is also a limit.
 const KEPT_LOG_BYTES_MAX: usize = 256 << 20;
 
-/// Full-page-log needs an image of every changed page in the log, and another protection has logged none. So
-/// it can begin only when no page has changes. After a crash the database continues with its old protection.
-/// Returns the protection that has to wait.
+/// Decides whether full-page-log has to wait. It needs an image of every changed page in the log, and another
+/// protection has logged none. So it can begin only when no page has changes. After a crash the database
+/// continues with its old protection. Returns the protection that has to wait.
 pub(super) fn postpone_images(config: &mut PagerConfig, stored: &Superblock) -> Option<ProtectionKind> {
     let begins = config.protection == ProtectionKind::FullPageLog
         && stored.protection != InForce::FullPageLog
@@ -48,7 +48,8 @@ pub(super) fn postpone_images(config: &mut PagerConfig, stored: &Superblock) -> 
     Some(std::mem::replace(&mut config.protection, now))
 }
 
-/// The log moves only if the old log is not needed any more, that is after a clean shutdown.
+/// Returns whether the move of the log to a region has to wait. If so, the region is taken out of the
+/// configuration. The log moves only if the old log is not needed any more, that is after a clean shutdown.
 pub(super) fn postpone_region(config: &mut PagerConfig, stored: &Superblock) -> bool {
     let moves = config.nvm.as_ref().is_some_and(|nvm| nvm.log_bytes > 0) && stored.attached.is_none();
     if !moves || stored.state == State::Clean {
@@ -107,8 +108,8 @@ pub(super) fn read_log(
     recovery::read_log(log_config(config), stored.clone(), keeps_images, kept_bytes, observers).map(Some)
 }
 
-/// The protection that must be in the control file before the first log record: full-page-log. If it were
-/// stored later, a start after a crash could not know whether the log has images of all changed pages.
+/// Returns the protection that must be in the control file before the first log record: full-page-log. If it
+/// were stored later, a start after a crash could not know whether the log has images of all changed pages.
 fn begins_images(config: &PagerConfig) -> Option<InForce> {
     Some(config.protection.in_force()).filter(|protection| *protection == InForce::FullPageLog)
 }

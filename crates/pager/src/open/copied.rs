@@ -1,5 +1,5 @@
-//! The check for copies of a running database: are these the files of the server that ran last, or a copy
-//! that was taken while the server ran?
+//! The check for copies of a running database. It decides whether these files are those of the server that
+//! ran last, or a copy that was taken while the server ran.
 //!
 //! Files that change while they are copied are from different moments. So the log of such a copy may not fit
 //! its pages, and no other check would find that.
@@ -12,7 +12,7 @@
 //!    identity, so a crash is never taken for a copy. On a file system without stable identities, none is
 //!    recorded.
 //!
-//! Not known here: what a copy lacks.
+//! This module does not know what a copy lacks.
 
 use varve_device::{Directory, reached};
 
@@ -26,8 +26,8 @@ use crate::home::files;
 const ACCEPTED: &str =
     "a copy of a database that was not shut down was accepted: run `varve check`, and keep the original";
 
-/// The identities that are stored in the control file while a server uses these files. Zero if the file
-/// system gives a file no identity that its copy lacks.
+/// Returns the identities that are stored in the control file while a server uses these files. The identity
+/// is zero if the file system gives a file no identity that its copy lacks.
 pub(super) fn running(config: &PagerConfig) -> Result<[u64; 3]> {
     let [data, rollback] =
         durable_spaces(config).map(|(space, directory)| (directory, files::file_name(space)));
@@ -39,7 +39,7 @@ pub(super) fn running(config: &PagerConfig) -> Result<[u64; 3]> {
     Ok(found)
 }
 
-/// The identity of a file, or zero if it is missing. A later step reports a missing file.
+/// Returns the identity of a file, or zero if it is missing. A later step reports a missing file.
 fn identity_of(directory: &dyn Directory, name: &str) -> Result<u64> {
     if !directory.exists(name)? {
         return Ok(0);

@@ -1,10 +1,10 @@
-//! Reports what a database that is not open has in persistent memory. The report is made from its control
-//! file and from the region.
+//! Reports what a database that is not open has in persistent memory. The report comes from the control file
+//! of the database and from the region.
 //!
 //! Invariants
-//! 1. Nothing is changed.
+//! 1. The functions of this module change nothing.
 //!
-//! Not known here: the configuration file.
+//! This module does not know the configuration file.
 
 use varve_device::{Directory, Region};
 
@@ -82,8 +82,8 @@ impl PagerConfig {
         Ok(Some(found))
     }
 
-    /// Whether the region of the database, `found`, has the layout of this configuration. Also true if both
-    /// have no region.
+    /// Returns whether the region of the database, `found`, has the layout of this configuration. The result
+    /// is true, too, if both have no region.
     pub fn goes_with(&self, found: &NvmFound) -> bool {
         let wanted = Layout::of(&self.wanted_region()).ok().flatten();
         match (&found.region, wanted) {
@@ -94,8 +94,8 @@ impl PagerConfig {
     }
 }
 
-/// The protection in force of a database without pages or copies in a region. It is the configured one if
-/// that is of this kind.
+/// Returns the protection in force of a database without pages or copies in a region. It is the configured
+/// one if that is of this kind.
 pub(crate) fn of_files(in_force: InForce, configured: ProtectionKind) -> ProtectionKind {
     if configured.in_force() == in_force {
         return configured;
@@ -109,7 +109,8 @@ pub(crate) fn of_files(in_force: InForce, configured: ProtectionKind) -> Protect
     }
 }
 
-/// The region, or why it is not the one that the database needs. A start would report the same.
+/// Returns the region, or the reason why it is not the one that the database needs. A start would report the
+/// same reason.
 fn look(
     directory: &dyn Directory,
     stored: &Superblock,
@@ -124,7 +125,7 @@ fn look(
     Ok(Ok(RegionFound { place, layout, used_slots, protection }))
 }
 
-/// The path of a region's file that is not needed.
+/// Returns the path of a region's file that is not needed.
 fn left_over(directory: &dyn Directory, stored: &Superblock) -> Result<Option<String>> {
     let Some(region) = fits::existing(directory)? else { return Ok(None) };
     let is_left = match RegionHeader::read(&*region) {
@@ -134,7 +135,7 @@ fn left_over(directory: &dyn Directory, stored: &Superblock) -> Result<Option<St
     Ok(is_left.then(|| fits::place(directory)))
 }
 
-/// The number of slots with a page, and the protection that uses the slots.
+/// Returns the number of slots with a page, and the protection that uses the slots.
 fn in_slots(region: &dyn Region, id: u64, layout: &Layout) -> (u32, Option<ProtectionKind>) {
     let Some(slots) = layout.slots else { return (0, None) };
     if slots.purpose == SlotUse::Copies {
@@ -155,24 +156,24 @@ fn in_slots(region: &dyn Region, id: u64, layout: &Layout) -> (u32, Option<Prote
 }
 
 impl RegionFound {
-    /// The length of the region in bytes.
+    /// Returns the length of the region in bytes.
     pub fn size_bytes(&self) -> u64 {
         self.layout.region_bytes
     }
 
-    /// The bytes of the region for the log.
+    /// Returns the bytes of the region for the log.
     pub fn log_bytes(&self) -> u64 {
         self.layout.log.map_or(0, |log| log.bytes())
     }
 
-    /// The number of slots for pages or for doublewrite copies.
+    /// Returns the number of slots for pages or for doublewrite copies.
     pub fn slots(&self) -> u32 {
         self.layout.slots.map_or(0, |slots| slots.slots)
     }
 }
 
 impl NvmFound {
-    /// The region that the database needs, or why it cannot be used.
+    /// Returns the region that the database needs, or the reason why it cannot be used.
     pub fn needed(&self) -> Result<Option<&RegionFound>> {
         match &self.region {
             None => Ok(None),

@@ -13,7 +13,7 @@
 //! 3. Headers are checked before a page is repaired or redone, and before the doublewrite copies are replaced
 //!    by new, empty ones.
 //!
-//! Not known here: what else is in the pages, and how the log is read.
+//! This module does not know what else is in the pages, or how the log is read.
 
 use varve_device::{AlignedBuf, reached};
 
@@ -30,8 +30,9 @@ use crate::home::files::{self, SpaceFile};
 use crate::home::kind::HomeLayout;
 use crate::home::packed;
 
-/// Refuses a space file that does not belong to the control file. This is for files that store pages at fixed
-/// addresses. It runs before the log is read, because a log need not fit files of different moments either.
+/// Refuses a space file that does not belong to the control file. This check is for files that store pages at
+/// fixed addresses. It runs before the log is read, because a log need not fit files of different moments
+/// either.
 pub(super) fn refuse_other(
     config: &PagerConfig,
     stored: &Superblock,
@@ -56,8 +57,8 @@ pub(super) fn refuse_other(
     Ok(())
 }
 
-/// The same check for packed files. It runs after the log was read up to `until`, because the log says where
-/// the headers of packed files are. Neither the log nor the control file has been changed yet.
+/// Makes the same check for packed files. It runs after the log was read up to `until`, because the log says
+/// where the headers of packed files are. Neither the log nor the control file has been changed yet.
 pub(super) fn refuse_other_packed(
     packed: &[(SpaceId, packed::SpaceFiles)],
     until: Lsn,

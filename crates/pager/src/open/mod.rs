@@ -1,4 +1,4 @@
-//! Opening: making a new database, or recovering an existing one.
+//! Opens a database: makes a new one, or recovers an existing one.
 //!
 //! A new database is made in this order: control file (state creating), NVM region if one is configured,
 //! empty log, space files and doublewrite file. Then the control file gets the state open. If a crash
@@ -28,7 +28,7 @@
 //!    comes into force when every page is repaired and its files are ready. The control file records it
 //!    before it writes its first page.
 //!
-//! What it does not know: what records mean, how pages are repaired.
+//! This module does not know what records mean, or how pages are repaired.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -144,7 +144,7 @@ fn open_without_seal(config: PagerConfig, ops: Arc<dyn RedoOps>, lost: &PagerErr
     Ok(shared)
 }
 
-/// The warning of a start that had to do redo in spite of a seal, because the cache was `lost`.
+/// Returns the warning of a start that had to do redo in spite of a seal, because the cache was `lost`.
 pub(crate) fn redone_after(lost: &PagerError) -> String {
     let why = match lost {
         PagerError::Stopped { cause } => cause.to_string(),
@@ -327,7 +327,7 @@ fn recover(
     Ok(Shared { started: StartOutcome { is_behind_seal: behind_seal.is_some(), ..shared.started }, ..shared })
 }
 
-/// Values for the beginning of a start.
+/// The values that the beginning of a start uses.
 struct Beginning<'s> {
     /// The previous contents of the control file.
     stored: &'s Superblock,
@@ -381,9 +381,9 @@ fn read_log_or_seal(
     Ok((read, Some(sealed)))
 }
 
-/// The pages that a shutdown left on flash, if this configuration can use them. Otherwise the log is read
-/// from the redo position, before anything changes. If the cache is missing and the log refuses redo, the
-/// start leaves the seal as it is.
+/// Returns the pages that a shutdown left on flash, if this configuration can use them. Otherwise the log is
+/// read from the redo position, before anything changes. If the cache is missing and the log refuses redo,
+/// the start leaves the seal as it is.
 fn sealed(config: &PagerConfig, stored: &Superblock) -> Option<Sealed> {
     let flash =
         config.flash.as_ref().filter(|flash| flash.settings.restart == FlashRestart::LazyVerification)?;
@@ -409,14 +409,14 @@ enum Start<'a> {
     Found {
         /// Where redo will start.
         redo: Lsn,
-        /// The page LSNs that the data files have according to the log. `None` if the log was not read.
+        /// The page LSNs that the data files have according to the log, or `None` if the log was not read.
         written: Option<&'a HashMap<PageId, Lsn>>,
         packed: Vec<(SpaceId, packed::SpaceFiles)>,
     },
 }
 
 impl<'a> Start<'a> {
-    /// The page LSNs that the data files have according to the log.
+    /// Returns the page LSNs that the data files have according to the log.
     fn written(&self) -> Option<&'a HashMap<PageId, Lsn>> {
         match self {
             Start::Empty => None,
@@ -500,9 +500,9 @@ fn trim_setting(config: &PagerConfig, control: &Control) -> Arc<TrimSetting> {
     Arc::new(trim)
 }
 
-/// A copy that repairs a page may be older than the log says of the data files. Then the log gets a record of
-/// this version, before the copy is written. If this start crashes, the next one finds no damage in the page,
-/// and would skip changes of it.
+/// Stores log records of repaired pages whose copy is older than the version that the data files have
+/// according to the log. The log gets a record of the copy's version before the copy is written. If this
+/// start crashes, the next one finds no damage in the page, and would skip changes of it.
 fn store_older(log: &Log, written: Option<&HashMap<PageId, Lsn>>, page: &Mended) -> Result<()> {
     let is_newer = |written: &HashMap<PageId, Lsn>| written.get(&page.id).is_none_or(|lsn| *lsn <= page.lsn);
     if written.is_some_and(is_newer) {
@@ -592,8 +592,8 @@ fn note_protection(config: &PagerConfig, control: &Control) -> Result<()> {
     control.update(|superblock| superblock.protection = now)
 }
 
-/// Records in the control file that pages will be compressed, before the first page is. The reason: a program
-/// without this feature would report a compressed page as damaged.
+/// Records in the control file that pages will be compressed, before the first page is. The reason is that a
+/// program without this feature would report a compressed page as damaged.
 pub(crate) fn note_compression(control: &Control, how: Compression) -> Result<()> {
     if how.is_none() || control.get().has_compressed_pages {
         return Ok(());
@@ -602,13 +602,13 @@ pub(crate) fn note_compression(control: &Control, how: Compression) -> Result<()
     control.update(|superblock| superblock.has_compressed_pages = true)
 }
 
-/// The lengths that the stored form of a page in place may have. They are the same for the data and the
-/// rollback space, so a page and its copy in the doublewrite file have the same bytes.
+/// Returns the lengths that the stored form of a page in place may have. They are the same for the data and
+/// the rollback space, so a page and its copy in the doublewrite file have the same bytes.
 pub(crate) fn stored_lengths(config: &PagerConfig) -> StoredLengths {
     lengths_on(&[&*config.data, &*config.rollback], config.protection)
 }
 
-/// The lengths that the stored form of a page may have on these devices.
+/// Returns the lengths that the stored form of a page may have on these devices.
 fn lengths_on(devices: &[&dyn Directory], protection: ProtectionKind) -> StoredLengths {
     let devices: Vec<&Capabilities> = devices.iter().map(|device| device.capabilities()).collect();
     let greatest = |of: fn(&Capabilities) -> u32| devices.iter().map(|found| of(found)).max().unwrap_or(0);

@@ -1,7 +1,7 @@
 //! Builds the levels between the buffer pool and the data files, as the configuration says: the flash cache,
 //! and above it persistent memory.
 //!
-//! Not known here: how the data files are opened, and what the pool does.
+//! This module does not know how the data files are opened, or what the pool does.
 
 use std::sync::Arc;
 
@@ -21,12 +21,12 @@ pub(super) struct Stack {
     pub(super) buffer: Option<Arc<NvmBuffer>>,
     /// The flash cache, if there is one.
     pub(super) cache: Option<Arc<FlashCache>>,
-    /// Why there is no flash cache although one is configured.
+    /// The reason why there is no flash cache although one is configured.
     pub(super) warning: Option<String>,
 }
 
 impl Stack {
-    /// Whether there is a cache that keeps records for the next start.
+    /// Returns whether there is a cache that keeps records for the next start.
     pub(super) fn keeps_records(&self) -> bool {
         self.cache.as_ref().is_some_and(|cache| cache.keeps_records())
     }

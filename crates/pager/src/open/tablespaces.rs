@@ -1,4 +1,4 @@
-//! Opening and making of tablespaces, the further spaces for tables and indexes (decision 0212).
+//! Opens and makes tablespaces, the further spaces for tables and indexes (decision 0212).
 //!
 //! A tablespace has a directory of its own with a file of pages, which are in place, and the files of its own
 //! protection.
@@ -9,7 +9,7 @@
 //! 2. A tablespace is made only in a directory without files of Varve. So the removal of its files removes no
 //!    other file.
 //!
-//! Not known here: when tablespaces are made or dropped.
+//! This module does not know when tablespaces are made or dropped.
 
 use std::sync::Arc;
 
@@ -152,8 +152,8 @@ impl TablespacePlace {
         Ok(())
     }
 
-    /// An error if the directory has files of Varve already, or its device cannot do what the protection
-    /// needs.
+    /// Returns an error if the directory has files of Varve already, or its device cannot do what the
+    /// protection needs.
     pub(crate) fn refuse_unfit(&self, page_size: usize) -> Result<()> {
         let is_ours = |name: &String| {
             let (has_end, is_log) = (name.ends_with(".varve"), name.starts_with("log."));
@@ -196,7 +196,8 @@ impl TablespacePlace {
 }
 
 impl TablespacePlace {
-    /// Whether the files in the directory name another database. Files without a readable header do not.
+    /// Returns whether the files in the directory name another database. Files without a readable header name
+    /// none.
     fn is_foreign(&self, database: u64, page_size: usize) -> Result<bool> {
         if protection::has_foreign_copies(&*self.directory, database)? {
             return Ok(true);

@@ -6,7 +6,7 @@
 //! 2. Memory of a frame is not touched before the frame's first use. So an idle pool uses no memory.
 //! 3. Bytes of a frame are read or written only under the frame's latch. The callers ensure this.
 //!
-//! What it does not know: which page is in a frame.
+//! This module does not know which page is in a frame.
 
 use std::ptr::NonNull;
 
@@ -38,14 +38,14 @@ impl Arena {
         let mapping_bytes = bytes + HUGE_PAGE_BYTES;
         let mapping = map(mapping_bytes)?;
         let skip = mapping.as_ptr().align_offset(HUGE_PAGE_BYTES);
-        // SAFETY: `skip` < HUGE_PAGE_BYTES, so the result lies within the mapping with `bytes` bytes behind
-        // it.
+        // SAFETY: `skip` < HUGE_PAGE_BYTES, so the result lies within the mapping, and at least `bytes` bytes
+        // of the mapping follow it.
         let first = unsafe { mapping.add(skip) };
         advise_huge(first.as_ptr(), bytes);
         Ok(Arena { mapping, mapping_bytes, first, page_size, frames })
     }
 
-    /// The bytes of a frame. They may be used only under the frame's latch.
+    /// Returns the bytes of a frame. They may be used only under the frame's latch.
     #[inline]
     pub(crate) fn frame(&self, no: usize) -> NonNull<[u8]> {
         assert!(no < self.frames);

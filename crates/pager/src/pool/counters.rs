@@ -3,14 +3,14 @@
 //! Invariants
 //! 1. Reading the counters takes no lock that an access to a page waits for.
 //!
-//! What it does not know: how they are shown.
+//! This module does not know how the counters are shown.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use crate::base::times::Times;
 
-/// The counters behind [`PagerStats`](crate::PagerStats).
+/// The counters from which [`PagerStats`](crate::PagerStats) is made.
 #[derive(Default)]
 pub(crate) struct Counters {
     /// Fixes of pages that have left the pool by now.

@@ -1,4 +1,4 @@
-//! Page replacement: which pages are evicted, and how their frames become free.
+//! Page replacement. It decides which pages are evicted, and makes their frames free.
 //!
 //! Invariants
 //! 1. A page is evicted only if it is clean, and its frame is latched exclusively. An evicting thread tries
@@ -8,7 +8,7 @@
 //! 3. A scan reuses its own frames. Pages that a scan read, and that no other access has used since, are
 //!    evicted before all other pages.
 //!
-//! What it does not know: how pages are written.
+//! This module does not know how pages are written.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::Relaxed;
@@ -19,9 +19,9 @@ use super::{Pool, Replacement};
 use crate::base::error::{PagerError, Result};
 use crate::base::image::Image;
 
-/// The most frames that are freed together.
+/// The largest number of frames that are freed together.
 pub(super) const BATCH: usize = 64;
-/// The most frames that the clock examines for one batch.
+/// The largest number of frames that the clock examines for one batch.
 const LOOKED_AT_MAX: usize = 4 * BATCH;
 /// The number of pages of scans that stay in the pool although other threads need frames.
 const COLD_KEEP: usize = 2 * BATCH;
@@ -38,7 +38,7 @@ const STOPPED_TRIES: usize = 16;
 pub(super) struct Victims {
     /// The number of free frames that the search made or found.
     pub(super) freed: usize,
-    /// Dirty frames that would be evicted if they were clean.
+    /// The dirty frames that would be evicted if they were clean.
     pub(super) dirty: Vec<u32>,
 }
 
@@ -73,8 +73,8 @@ impl Replacer {
         None
     }
 
-    /// The frames to try, in order: pages of scans if there are any, otherwise up to a batch of clean frames,
-    /// and the dirty frames that were met on the way.
+    /// Returns the frames to try, in order: pages of scans if there are any, otherwise up to a batch of clean
+    /// frames, and the dirty frames that were met on the way.
     fn candidates(&mut self, frames: &[Frame], used: usize) -> Vec<usize> {
         let batch = BATCH.min(frames.len() / 8);
         let mut found: Vec<usize> = (0..batch).map_while(|_| self.pop_cold(frames)).collect();
@@ -86,8 +86,8 @@ impl Replacer {
         found
     }
 
-    /// Page replacement by clock (second chance): a page that was used since the hand last passed it stays
-    /// for another round.
+    /// Chooses victims by clock (second chance): a page that was used since the hand last passed it stays for
+    /// another round.
     fn sweep(&mut self, frames: &[Frame], used: usize, batch: usize, found: &mut Vec<usize>) {
         let mut clean = 0;
         for _ in 0..2 * used {
@@ -106,7 +106,7 @@ impl Replacer {
         }
     }
 
-    /// Page replacement by LRU-2: evicts pages whose last but one access is longest ago. It does not sort all
+    /// Chooses victims by LRU-2: the pages whose last but one access is longest ago. It does not sort all
     /// frames. It takes the next frames in the order of the clock hand as a sample, and chooses a batch from
     /// it.
     fn sample(&mut self, frames: &[Frame], used: usize, batch: usize, found: &mut Vec<usize>) {
@@ -121,7 +121,7 @@ impl Replacer {
 
 impl Pool {
     /// Returns a frame that is not in the table and belongs to the caller. If the log has stopped, no page is
-    /// written any more, but clean pages are still evicted, so that reading continues. The same holds on a
+    /// written any more, but clean pages are still evicted, so that reading continues. The same is true on a
     /// full device.
     pub(super) fn take_frame(&self) -> Result<usize> {
         let mut refused_count = 0;
@@ -165,8 +165,8 @@ impl Pool {
         Ok(())
     }
 
-    /// As `take_frame`, but never writes a page. The result is `None` if no frame is free and no clean page
-    /// can be evicted.
+    /// Does the same as `take_frame`, but never writes a page. The result is `None` if no frame is free and
+    /// no clean page can be evicted.
     pub(super) fn take_clean_frame(&self) -> Option<usize> {
         self.pop_free().or_else(|| {
             self.free_batch();
@@ -249,7 +249,7 @@ impl Pool {
         2 * self.low_water()
     }
 
-    /// When fewer frames are free, page writers start.
+    /// Returns the number of free frames below which page writers start.
     pub(super) fn low_water(&self) -> usize {
         (self.frames.len() / 32).min(4 * BATCH)
     }

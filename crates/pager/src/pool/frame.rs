@@ -13,7 +13,7 @@
 //! 5. `fresh` marks a page that was created and is not logged yet. If such a page is released, the pool drops
 //!    it.
 //!
-//! What it does not know: the bytes of its page.
+//! This module does not know the bytes of the page in the frame.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, fence};
@@ -34,7 +34,7 @@ pub(crate) const HEAT_HOT: u8 = 2;
 pub(crate) struct Frame {
     pub(crate) latch: Latch,
     page: AtomicU64,
-    /// The next frame in the chain of the hash table: frame number + 1, or 0 at the end.
+    /// The next frame in the chain of the hash table, as its number + 1, or 0 at the end.
     pub(crate) next: AtomicU32,
     pub(crate) fixes: AtomicU32,
     /// Number of holders that need the page to stay in the frame, and do not latch it.
@@ -70,12 +70,12 @@ impl Frame {
         }
     }
 
-    /// The page in the frame. Without the frame's latch this is only a hint.
+    /// Returns the page in the frame. Without the frame's latch this is only a hint.
     pub(crate) fn page(&self) -> Option<PageId> {
         PageId::from_u64(self.page.load(Acquire))
     }
 
-    /// Whether the frame holds `id`.
+    /// Returns whether the frame holds `id`.
     #[inline]
     pub(crate) fn holds(&self, id: PageId) -> bool {
         self.page.load(Acquire) == id.to_u64()
@@ -99,7 +99,7 @@ impl Frame {
         self.page.store(0, Release);
     }
 
-    /// Notes an access, under any latch.
+    /// Records an access, under any latch.
     #[inline]
     pub(crate) fn touch(&self, access: Access, tick: u32) {
         self.fixes.store(self.fixes.load(Relaxed).wrapping_add(1), Relaxed);
@@ -126,12 +126,12 @@ impl Frame {
         self.heat.store(HEAT_WARM, Relaxed);
     }
 
-    /// The kind of access to the page: sequential if only a scan has used it.
+    /// Returns the kind of access to the page: sequential if only a scan has used it.
     pub(crate) fn access(&self) -> Access {
         if self.heat() == HEAT_COLD { Access::Sequential } else { Access::Random }
     }
 
-    /// The key of LRU-2: the page with the smallest key is evicted first.
+    /// Returns the key of LRU-2: the page with the smallest key is evicted first.
     pub(crate) fn age(&self) -> (u32, u32) {
         (self.before.load(Relaxed), self.last.load(Relaxed))
     }
@@ -178,20 +178,20 @@ impl Frame {
         is_there
     }
 
-    /// Whether a thread waits for the page that was in this free frame.
+    /// Returns whether a thread waits for the page that was in this free frame.
     pub(crate) fn is_awaited(&self) -> bool {
         fence(SeqCst);
         self.pins.load(Acquire) > 0
     }
 
-    /// Whether the page may be evicted, under the exclusive latch. `writing` is read before `dirty`, because
-    /// a failed write sets `dirty` before it ends.
+    /// Returns whether the page may be evicted, under the exclusive latch. `writing` is read before `dirty`,
+    /// because a failed write sets `dirty` before it ends.
     pub(crate) fn is_evictable(&self) -> bool {
         !self.is_writing() && !self.is_dirty() && self.pins.load(Acquire) == 0
     }
 
-    /// Whether an evicting thread should try this frame. This is a hint, which is checked again under the
-    /// exclusive latch.
+    /// Returns whether an evicting thread should try this frame. This is a hint, which is checked again under
+    /// the exclusive latch.
     pub(crate) fn looks_evictable(&self) -> bool {
         let is_used = self.is_writing() || self.pins.load(Relaxed) > 0;
         !is_used && self.latch.is_free() && self.page.load(Relaxed) != 0

@@ -5,7 +5,7 @@
 //! 2. Frames that were never used are taken last, in the order of their numbers. So memory is touched in
 //!    order, and only if it is needed.
 //!
-//! What it does not know: how frames become free.
+//! This module does not know how frames become free.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -58,12 +58,12 @@ impl FreeList {
         self.returned_count.store(list.len(), Relaxed);
     }
 
-    /// The number of free frames at this moment.
+    /// Returns the number of free frames at this moment.
     pub(crate) fn count(&self) -> usize {
         self.returned_count.load(Relaxed) + self.frames - self.used_once()
     }
 
-    /// The number of frames that were ever used. They are the frames with lower numbers.
+    /// Returns the number of frames that were ever used. They are the frames with lower numbers.
     pub(crate) fn used_once(&self) -> usize {
         self.unused.load(Relaxed)
     }

@@ -8,7 +8,7 @@
 //!    space are not logged, so their bytes can be changed from outside, too.
 //! 3. A guard stays on its thread.
 //!
-//! What it does not know: how the page got into the frame.
+//! This module does not know how the page got into the frame.
 
 use std::marker::PhantomData;
 use std::ops::Deref;
@@ -80,18 +80,18 @@ impl<'p, M: Mode> Guard<'p, M> {
         })
     }
 
-    /// The latched frame.
+    /// Returns the latched frame.
     #[inline]
     pub(super) fn frame(&self) -> &'p Frame {
         self.frame
     }
 
-    /// The id of the page.
+    /// Returns the id of the page.
     pub fn id(&self) -> PageId {
         self.frame.page().expect("a guarded frame holds a page")
     }
 
-    /// The page LSN.
+    /// Returns the page LSN.
     pub fn lsn(&self) -> Lsn {
         page::page_lsn(self)
     }
@@ -163,15 +163,15 @@ impl<'p> PageX<'p> {
         Guard { pool: guard.pool, frame: guard.frame, bytes: guard.bytes, mode: PhantomData }
     }
 
-    /// The bytes of the whole page.
+    /// Returns the bytes of the whole page.
     #[inline]
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: the exclusive latch is held, and `&mut self` keeps other borrows of this guard out.
         unsafe { self.bytes.as_mut() }
     }
 
-    /// Whether all changes of the page are stable or being written. While this latch is held, only its holder
-    /// or a failed write makes the page dirty.
+    /// Returns whether all changes of the page are stable or being written. While this latch is held, only
+    /// its holder or a failed write makes the page dirty.
     pub(crate) fn is_clean(&self) -> bool {
         !self.frame.is_dirty()
     }
@@ -182,7 +182,7 @@ impl<'p> PageX<'p> {
         self.pool.level.changed(self.id());
     }
 
-    /// Records, inside the append section or in redo, that the page now has the changes of the
+    /// Is called inside the append section or in redo. Records that the page now has the changes of the
     /// mini-transaction `at`. A clean page enters the dirty-page table.
     pub(crate) fn stamp(&mut self, at: &Appended) {
         page::set_page_lsn(self.bytes_mut(), at.end);
@@ -198,7 +198,7 @@ impl<'p> PageX<'p> {
         }
     }
 
-    /// The bytes of a page of the temporary space, which is not logged. The page counts as changed.
+    /// Returns the bytes of a page of the temporary space, which is not logged. The page counts as changed.
     ///
     /// # Panics
     /// For pages of other spaces.

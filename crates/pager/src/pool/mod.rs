@@ -17,7 +17,7 @@
 //!    writers that hold latches only try to get more, and never wait.
 //! 4. No latch is held during I/O, except the exclusive latch of a frame that is being filled.
 //!
-//! What it does not know: how a level stores pages, and how the log is written.
+//! This module does not know how a level stores pages, or how the log is written.
 
 mod arena;
 mod counters;
@@ -76,9 +76,9 @@ pub struct Pool {
     table: Table,
     free: FreeList,
     replacer: Mutex<Replacer>,
-    /// LRU-2's clock: one tick per batch of evictions.
+    /// The clock of LRU-2, which has one tick for each batch of evictions.
     tick: AtomicU32,
-    /// Woken when a write of a frame ends.
+    /// Signalled when a write of a frame ends.
     written: Condvar,
     written_mutex: Mutex<()>,
     writers: Bell,
@@ -141,7 +141,7 @@ impl Pool {
         self.fix_resident_ahead(id, access, CACHE_LINE_BYTES)
     }
 
-    /// As `fix_resident`, for a caller that will search the first `ahead` bytes.
+    /// Does the same as `fix_resident`, for a caller that will search the first `ahead` bytes.
     #[inline]
     pub(crate) fn fix_resident_ahead<M: Mode>(
         &self,
@@ -175,7 +175,7 @@ impl Pool {
         self.counters.times.of(Timing::PageRead, || self.read_page(id, access))
     }
 
-    /// As `fix`, but returns `None` if another thread holds the latch in a conflicting mode.
+    /// Does the same as `fix`, but returns `None` if another thread holds the latch in a conflicting mode.
     pub(crate) fn try_fix<M: Mode>(&self, id: PageId, access: Access) -> Result<Option<Guard<'_, M>>> {
         let _watch = StopOnPanic::of(&*self.log);
         loop {
@@ -208,8 +208,8 @@ impl Pool {
         }
     }
 
-    /// Called when the guard of a fresh page is dropped and the page was not logged. The pool drops the page,
-    /// unless it has older changes that are not written yet.
+    /// Is called when the guard of a fresh page is dropped and the page was not logged. The pool drops the
+    /// page, unless it has older changes that are not written yet.
     #[cold]
     fn abandon(&self, frame: &Frame) {
         frame.fresh.store(false, Relaxed);
@@ -235,7 +235,7 @@ impl Pool {
         (std::ptr::from_ref(frame) as usize - base) / size_of::<Frame>()
     }
 
-    /// As [`Level::discarding`].
+    /// See [`Level::discarding`].
     pub(crate) fn discarding(&self, space: SpaceId) -> Option<DiscardHold<'_>> {
         self.level.discarding(space)
     }
@@ -267,22 +267,22 @@ impl Pool {
         self.free.push(no);
     }
 
-    /// The number of frames in the pool.
+    /// Returns the number of frames in the pool.
     pub(crate) fn frame_count(&self) -> usize {
         self.frames.len()
     }
 
-    /// The number of free frames.
+    /// Returns the number of free frames.
     pub(crate) fn free_count(&self) -> usize {
         self.free.count()
     }
 
-    /// The number of dirty frames, counted by this call.
+    /// Returns the number of dirty frames, counted by this call.
     pub(crate) fn dirty_count(&self) -> usize {
         self.frames[..self.free.used_once()].iter().filter(|frame| frame.is_dirty()).count()
     }
 
-    /// The approximate number of fixes so far.
+    /// Returns the approximate number of fixes so far.
     pub(crate) fn fix_count(&self) -> u64 {
         let now: u64 = self.frames[..self.free.used_once()]
             .iter()
@@ -291,12 +291,12 @@ impl Pool {
         now + self.counters.fixes.load(Relaxed)
     }
 
-    /// Page size in bytes.
+    /// Returns the page size in bytes.
     pub(crate) fn page_size(&self) -> usize {
         self.page_size
     }
 
-    /// Whether the page is in the pool (a hint).
+    /// Returns whether the page is in the pool (a hint).
     pub(crate) fn is_resident(&self, id: PageId) -> bool {
         self.table.find_latched(&self.frames, id).is_some()
     }

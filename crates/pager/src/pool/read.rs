@@ -1,4 +1,4 @@
-//! Reading pages into the buffer pool: after a miss, and ahead of need.
+//! Reads pages into the buffer pool, after a miss and ahead of need.
 //!
 //! Invariants
 //! 1. A page that is being read is in the table of pages, and its frame is latched exclusively. Other threads
@@ -8,7 +8,7 @@
 //! 3. Read-ahead takes only frames that can be freed without a write. Read-ahead during redo takes only free
 //!    frames.
 //!
-//! What it does not know: where the bytes come from.
+//! This module does not know where the bytes come from.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -19,7 +19,7 @@ use crate::base::ids::{Access, PageId};
 use crate::level::{Run, Want, meter};
 use crate::log::panics::StopOnPanic;
 
-/// The most pages of a read-ahead that are read together.
+/// The largest number of pages of a read-ahead that are read together.
 pub(crate) const PREFETCH_MAX: usize = 64;
 
 impl Pool {
@@ -72,7 +72,8 @@ impl Pool {
         }
     }
 
-    /// Reads those of `ids` that are not in the pool, together. An error shows when the page is fixed.
+    /// Reads those of `ids` that are not in the pool, all together. An error is returned only when the page
+    /// is fixed.
     pub(crate) fn prefetch(&self, ids: &[PageId]) {
         let take = || self.take_clean_frame();
         self.absent(ids).chunks(PREFETCH_MAX).for_each(|chunk| {
@@ -80,8 +81,8 @@ impl Pool {
         });
     }
 
-    /// As `prefetch`, for pages that will certainly be used. Only free frames are taken, so no page is
-    /// evicted for them. Returns whether there were enough frames.
+    /// Does the same as `prefetch`, for pages that will certainly be used. Only free frames are taken, so no
+    /// page is evicted for them. Returns whether there were enough frames.
     pub(crate) fn read_early(&self, ids: &[PageId]) -> bool {
         let take = || self.free.pop();
         self.absent(ids).chunks(PREFETCH_MAX).all(|chunk| self.prefetch_chunk(chunk, Access::Random, take))

@@ -8,7 +8,7 @@
 //!    the caller calls [`Table::find_latched`].
 //! 3. While a thread holds a stripe latch, it waits for nothing.
 //!
-//! What it does not know: frame latches, states.
+//! This module does not know frame latches or states.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -53,8 +53,8 @@ impl Table {
         self.stripes[bucket & (self.stripes.len() - 1)].0.lock()
     }
 
-    /// The frame that probably has the page. `first` is called with the first frame of the chain before the
-    /// frame is read.
+    /// Returns the frame that probably has the page. `first` is called with the first frame of the chain
+    /// before the frame is read.
     #[inline]
     pub(crate) fn find(&self, frames: &[Frame], id: PageId, first: impl FnOnce(usize)) -> Option<usize> {
         if let Some(no) = (self.heads[self.bucket(id)].load(Relaxed) as usize).checked_sub(1) {
@@ -63,7 +63,7 @@ impl Table {
         self.walk(frames, id, WALK_MAX)
     }
 
-    /// The frame that has the page at this moment.
+    /// Returns the frame that has the page at this moment.
     pub(crate) fn find_latched(&self, frames: &[Frame], id: PageId) -> Option<usize> {
         let _stripe = self.stripe(self.bucket(id));
         self.walk(frames, id, frames.len())

@@ -1,5 +1,5 @@
-//! Writing dirty pages of the pool: by page writers ahead of need, for checkpoints, and by a thread that
-//! needs a frame.
+//! Writes dirty pages of the pool. Page writers write them ahead of need and for checkpoints, and a thread
+//! writes one if it needs a frame.
 //!
 //! Invariants
 //! 1. The image of a page is copied under the frame's shared latch, and the frame is marked clean under the
@@ -7,14 +7,14 @@
 //! 2. The log is flushed up to the newest image before the images are put to the level below.
 //! 3. If a put fails, its pages are dirty again before their writes end. So no changed page is lost or
 //!    evicted.
-//! 4. A full device does not stop the pager; any other failed put does. After a refusal by a full device each
-//!    page is put separately, and the pages without space stay dirty. They are still in the dirty-page table
-//!    for two reasons (`level/mod.rs`, invariant 6): the pages are put with the need `Held`, and only pages
-//!    that can be refused together are put together.
+//! 4. A full device does not stop the pager. Any other failed put stops it. After a refusal by a full device
+//!    each page is put separately, and the pages without space stay dirty. They are still in the dirty-page
+//!    table for two reasons (`level/mod.rs`, invariant 6): the pages are put with the need `Held`, and only
+//!    pages that can be refused together are put together.
 //! 5. The level that makes an image stable reports this to the dirty-page table. If the page was changed
 //!    meanwhile, the table already has an entry for the new first change.
 //!
-//! What it does not know: protection, devices.
+//! This module does not know protection or devices.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -33,13 +33,13 @@ use crate::base::lsn::Lsn;
 use crate::base::times::Timing;
 use crate::level::{Cause, Need, summed};
 
-/// Most pages that are written together for a checkpoint.
+/// The largest number of pages that are written together for a checkpoint.
 const TOGETHER_MAX: usize = 120;
 
 /// If a full device has refused this many pages in succession, the rest is not tried.
 const REFUSED_MAX: usize = 8;
 
-/// How long a thread that finds no frame waits before it looks again.
+/// The time that a thread which finds no frame waits before it looks again.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// A bell that wakes page writers.
@@ -91,7 +91,7 @@ impl Writing<'_> {
 }
 
 impl Drop for Writing<'_> {
-    /// If the write has not ended, there was a panic.
+    /// Ends the write, if it has not ended. In this case there was a panic.
     fn drop(&mut self) {
         if !self.has_ended {
             self.pool.log.panicked();
@@ -103,7 +103,7 @@ impl Drop for Writing<'_> {
 
 impl Pool {
     /// Begins to write a frame: copies its page and marks the frame clean. Returns `None` if the frame is
-    /// clean, being written, or latched exclusively. If `patient` is set, an exclusive latch is waited for.
+    /// clean, being written, or latched exclusively. If `patient` is set, waits for an exclusive latch.
     fn begin_write(&self, no: usize, expect: Option<PageId>, patient: bool) -> Option<Begun<'_>> {
         let frame = &self.frames[no];
         if !frame.is_dirty() || !frame.begin_write() {
@@ -241,18 +241,18 @@ impl Pool {
         result.map(|()| writes.len())
     }
 
-    /// Whether a full device has left so many frames with changed pages that no more pages may be changed.
-    /// The remaining frames are for reading.
+    /// Returns whether a full device has left so many frames with changed pages that no more pages may be
+    /// changed. The remaining frames are for reading.
     pub(crate) fn is_tight(&self) -> bool {
         self.tight.load(Relaxed)
     }
 
-    /// The error of the full device, if the pool is tight.
+    /// Returns the error of the full device, if the pool is tight.
     pub(crate) fn why_tight(&self) -> Option<PagerError> {
         self.refused.lock().clone().filter(|_| self.is_tight())
     }
 
-    /// Called when a put was refused, or a put succeeded while the pool was tight.
+    /// Is called when a put was refused, or when a put succeeded while the pool was tight.
     #[cold]
     fn note_tight(&self, refused: Option<&PagerError>) {
         if let Some(error) = refused {
@@ -286,9 +286,9 @@ impl Pool {
         self.put(begun, Cause::Evict, &self.counters.evict_writes)
     }
 
-    /// The single-page path of Kang 2016, section 2.1: the calling thread writes one of the frames itself,
-    /// and frees it. A page whose log is durable is preferred. Pages for which a full device has no space are
-    /// skipped. Returns whether a page was written.
+    /// Writes one of the frames in the calling thread, and frees it. This is the single-page path of Kang
+    /// 2016, section 2.1. A page whose log is durable is preferred. Pages for which a full device has no
+    /// space are skipped. Returns whether a page was written.
     pub(super) fn write_one_inline(&self, numbers: &[u32]) -> Result<bool> {
         let durable = self.log.durable_lsn();
         let is_durable = |no: &u32| self.lsn_hint(*no as usize).is_some_and(|lsn| lsn <= durable);
@@ -353,16 +353,16 @@ impl Pool {
         Ok(count)
     }
 
-    /// The ids of all dirty pages, except temporary ones.
+    /// Returns the ids of all dirty pages, except temporary ones.
     pub(crate) fn dirty_pages(&self) -> Vec<PageId> {
         let used = &self.frames[..self.free.used_once()];
         let dirty = used.iter().filter(|frame| frame.is_dirty() || frame.is_writing());
         dirty.filter_map(Frame::page).filter(|id| id.space().is_logged()).collect()
     }
 
-    /// One round of the page writer. It fills the list of free frames up to a number of frames, at most half
-    /// of them; `write` writes the dirty ones. An error of a full device is returned after all pages were
-    /// tried. Returns the number of pages written.
+    /// Runs one round of the page writer. It fills the list of free frames up to a number of frames, which is
+    /// at most half of all frames. `write` writes the dirty ones. An error of a full device is returned after
+    /// all pages were tried. Returns the number of pages written.
     pub(crate) fn refill_to(
         &self,
         free_count: usize,

@@ -12,17 +12,17 @@
 //!
 //! Invariants
 //! 1. Redo applies a group of records to a page only if the page LSN is below the group's end. So applying a
-//!    group twice changes nothing, and a crash may interrupt recovery at any point.
+//!    group a second time changes nothing, and a crash may interrupt recovery at any point.
 //! 2. The data files change only after the control file has the log's new life. Until then recovery only
 //!    reads.
 //! 3. A format or image record has a whole page. Redo skips the records of a page before its last whole one.
 //!    If the first record that redo needs is a whole one, the page is not read. This repairs torn pages,
 //!    because only the image makes a torn page whole again.
 //! 4. If a record says that the data files have a page with a later LSN, redo skips the page's older changes
-//!    without reading the page. There are two exceptions. For a page that was repaired at this start, the
-//!    LSN of its copy counts instead, because the copy may be older than that record says. Under
-//!    full-page-log such a record is ignored if it comes after later changes of the page. The reason: an
-//!    earlier redo wrote the page before it came to these changes, and there is no image between.
+//!    without reading the page. There are two exceptions. For a page that was repaired at this start, the LSN
+//!    of its copy counts instead, because the copy may be older than that record says. Under full-page-log
+//!    such a record is ignored if it comes after later changes of the page. The reason is that an earlier
+//!    redo wrote the page before it came to these changes, and there is no image between.
 //! 5. Redo also skips the changes that were already in the page's slot in the NVM page buffer (in persistent
 //!    memory) when redo began. Redo does not rebuild such a page from a whole-page record. The rebuilt page
 //!    would have a lower LSN than the image in the slot, which may be written to the data files meanwhile.
@@ -44,7 +44,7 @@
 //! blocks. The log has no dirty-page table, because the oldest entry of the table in memory is the redo
 //! position.
 //!
-//! Not known here: keys, transactions, how pages are protected.
+//! This module does not know keys, transactions, or how pages are protected.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -75,7 +75,7 @@ use crate::log::history::History;
 use crate::log::notes::discarded::Discards;
 use windows::{Ahead, Window};
 
-/// The most damaged pages that the error names. The others are only counted.
+/// The largest number of damaged pages that the error names. The others are only counted.
 const DAMAGES_TOLD: usize = 100;
 
 /// The result of analysis, which redo uses.
@@ -98,13 +98,13 @@ pub struct RedoReport {
     pub groups_count: u64,
     /// Page changes applied.
     pub applied_count: u64,
-    /// Page changes that the page had already, or that concern discarded pages.
+    /// The number of changes that the page had already, or that concern discarded pages.
     pub skipped_count: u64,
     /// Bytes of log from where redo starts to the end.
     pub log_bytes: u64,
 }
 
-/// What a start did before the database was open, and how long it took.
+/// The steps of a start before the database was open, and the times that they took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
     /// Statistics of redo.
@@ -120,7 +120,7 @@ pub struct Recovery {
 }
 
 impl Plan {
-    /// The plan for a log that begins with this life.
+    /// Returns the plan for a log that begins with this life.
     pub(crate) fn empty(life: Life) -> Plan {
         Plan {
             history: History::empty(life.start),
@@ -132,7 +132,7 @@ impl Plan {
         }
     }
 
-    /// What the log says about pages.
+    /// Returns what the log says about pages.
     pub(crate) fn history(&self) -> &History {
         &self.history
     }
@@ -152,23 +152,24 @@ impl Plan {
         self.tablespaces = tablespaces;
     }
 
-    /// Where the log ends.
+    /// Returns where the log ends.
     pub(crate) fn until(&self) -> Lsn {
         self.history.until
     }
 
-    /// Where reading the log starts.
+    /// Returns where reading the log starts.
     pub(crate) fn from(&self) -> Lsn {
         self.history.from
     }
 
-    /// Where redo starts. All earlier changes are stable in the data files.
+    /// Returns where redo starts. All earlier changes are stable in the data files.
     pub(crate) fn stable(&self) -> Lsn {
         self.history.stable
     }
 
-    /// Whether a change of the page that ends at `end` need not be redone: the data files have the page with
-    /// it, a later whole-page record replaces the page, or it was discarded.
+    /// Returns whether a change of the page that ends at `end` need not be redone. This is so if the data
+    /// files have the page with the change, if a later whole-page record replaces the page, or if the page
+    /// was discarded.
     fn is_past(&self, id: PageId, end: Lsn) -> bool {
         let is_home = self.history.written.get(&id).is_some_and(|written| end <= *written);
         let begins_later = self.whole.get(&id).is_some_and(|whole| end < *whole);
@@ -176,15 +177,15 @@ impl Plan {
         is_home || begins_later || is_gone() || self.history.discards.covers(id, end)
     }
 
-    /// How the pages of those owners are stored that the log names.
+    /// Returns the forms in which pages are stored, for the owners that the log names.
     pub(crate) fn take_forms(&mut self) -> Forms {
         std::mem::take(&mut self.forms)
     }
 
     /// Enters the versions that repaired pages have in the data files. Redo skips their older changes.
     ///
-    /// So redo never puts a version there that is older than the log's records say. The next start, after a
-    /// crash of redo, would believe these records and lose the changes between.
+    /// So redo never puts a version there that is older than the log's records say. If redo crashed, the next
+    /// start would rely on these records, and lose the changes between.
     pub(crate) fn note_mended(&mut self, mended: &[Mended]) {
         if planted("redo: a mended page is taken for home") {
             return;
@@ -193,8 +194,8 @@ impl Plan {
     }
 
     /// Enters the pages, and the LSNs of their images, that the level above the data files has before redo
-    /// changes it. These images are read, whatever log records say about the data files. While redo runs, the
-    /// images may be written to the data files, but not the other way.
+    /// changes it. Redo reads these images, whatever log records say about the data files. While redo runs,
+    /// the images may be written to the data files, but no page moves in the other direction.
     pub(crate) fn note_held(&mut self, held: impl Iterator<Item = (PageId, Lsn)>) {
         self.history.written.extend(held);
     }
@@ -253,7 +254,7 @@ const SHUT_DOWN: &str = "the database was shut down cleanly at";
 const NOTED: &str = "the control file notes as durable";
 
 impl ReadLog {
-    /// Where the log ends.
+    /// Returns where the log ends.
     pub(crate) fn until(&self) -> Lsn {
         self.plan.until()
     }
@@ -264,7 +265,7 @@ impl ReadLog {
         Ok(self.stored.require_segments(redo, self.plan.from())?)
     }
 
-    /// The empty log of a new database.
+    /// Returns the empty log of a new database.
     pub(crate) fn empty(config: LogConfig, database: u64) -> Result<ReadLog> {
         let (stored, tail) = (StoredLog::open(config, database)?, Tail::empty());
         let life = Life { incarnation: 1, after: tail.next, start: stored.next_start(tail) };
@@ -315,7 +316,7 @@ struct Analysis {
     /// Where redo starts.
     stable: Lsn,
     changed_before: HashMap<PageId, Lsn>,
-    /// For each page with changes that are not stable: the end of the last group that changes it.
+    /// For each page with changes that are not stable, the end of the last group that changes it.
     needed: HashMap<PageId, Lsn>,
     groups_count: u64,
 }
@@ -417,7 +418,7 @@ pub(crate) fn redo(over: Over<'_>, log: &Log, ops: &dyn RedoOps, plan: &Plan) ->
     all_damages(redo.damages).map_or(Ok(redo.report), Err)
 }
 
-/// One error that names all damaged pages. `None` means that there are none.
+/// Returns one error that names all damaged pages. `None` means that there are none.
 fn all_damages(damages: BTreeMap<PageId, PagerError>) -> Option<PagerError> {
     let count = damages.len();
     if count < 2 {
@@ -459,7 +460,7 @@ struct Redo<'a> {
     report: RedoReport,
 }
 
-/// A page of the present group. `page` is `None` if it lacks nothing of this group.
+/// A page of the present group. `page` is `None` if the page lacks no change of this group.
 struct Touched<'a> {
     id: PageId,
     page: Option<PageX<'a>>,
@@ -510,7 +511,7 @@ impl<'a> Redo<'a> {
         })
     }
 
-    /// The page, if it lacks the changes of the group `at`.
+    /// Returns the page, if it lacks the changes of the group `at`.
     fn open(&mut self, id: PageId, op: u8, at: Appended) -> Result<Option<PageX<'a>>> {
         let end = at.end;
         if self.plan.is_past(id, end) || self.damages.contains_key(&id) {

@@ -20,7 +20,7 @@
 //! With threads the steps run concurrently. Without threads they run one after the other, always in the same
 //! order.
 //!
-//! Not known here: what records do to pages.
+//! This module does not know what records do to pages.
 
 use std::io;
 use std::sync::Arc;
@@ -42,8 +42,8 @@ use crate::pool::Pool;
 
 /// The number of windows that are ahead of the one that is being applied.
 const DEPTH: usize = 8;
-/// The most pages that a window reads ahead, and the most bytes of its records. Its last group may exceed
-/// both.
+/// The largest number of pages that a window reads ahead. The next constant is the largest number of bytes of
+/// its records. The last group of a window may exceed both.
 const PAGES_MAX: usize = 64;
 const BYTES_MAX: usize = 256 << 10;
 /// The number of threads that read ahead. The data files may be on many disks, and one batch leaves some
@@ -66,7 +66,7 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// The groups of the window, in the order of the log.
+    /// Returns the groups of the window, in the order of the log.
     pub(super) fn groups(&self) -> impl Iterator<Item = Group<'_>> {
         let begins = std::iter::once(0).chain(self.groups.iter().map(|(_, end)| *end));
         self.groups.iter().zip(begins).map(|((at, end), begin)| Group {

@@ -1,6 +1,6 @@
 //! The threads of a pager. The producer chooses which pages are written and when, and takes the checkpoints.
-//! Workers (`workers`) write parts of its choice. A trimmer returns unused space to the device. Other threads
-//! write pages from persistent memory and from the flash cache to the data files.
+//! Workers (`workers`) write parts of these pages. A trimmer returns unused space to the device. Other
+//! threads write pages from persistent memory and from the flash cache to the data files.
 //!
 //! Invariants
 //! 1. A thread ends when the pager is dropped or shut down. It also ends after the first failure that stops
@@ -10,7 +10,7 @@
 //! 3. A mini-transaction waits if the log or the pool is full because pages can't be written. The wait has a
 //!    limit, and then the mini-transaction returns the error.
 //!
-//! What it does not know: which pages there are.
+//! This module does not know which pages there are.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -32,31 +32,31 @@ use crate::running::checkpoint::ROUND_PAGES;
 use crate::running::shared::Shared;
 use crate::space::BACKGROUND_EXTENTS;
 
-/// How long a page writer sleeps if the bell does not ring.
+/// The time that a page writer sleeps if the bell does not ring.
 const NAP: Duration = Duration::from_millis(20);
 /// If nothing was changed for this time, the database counts as idle, and pages are cleaned without need.
 const IDLE: Duration = Duration::from_millis(500);
 /// The pause of the flushing thread between two rounds while the database is idle.
 const IDLE_PAUSE: Duration = Duration::from_millis(100);
-/// While a checkpoint waits: the least number of chunks of the flash cache's table whose records are written
+/// While a checkpoint waits, the records of at least this many chunks of the flash cache's table are written
 /// before the thread checks for other work. Otherwise the thread pauses after some chunks (Do 2012, section
 /// 4.3.3).
 const HARDENED_AWAITED: usize = 16;
 const HARDEN_PAUSE: Duration = Duration::from_millis(500);
-/// Threads that write dirty pages of the flash cache to the data files. While one thread waits for the last
-/// disk of its groups, the other uses the remaining disks.
+/// The number of threads that write dirty pages of the flash cache to the data files. While one thread waits
+/// for the last disk of its groups, the other uses the remaining disks.
 const CLEANERS: usize = 2;
-/// How long the trimmer sleeps if its bell does not ring.
+/// The time that the trimmer sleeps if its bell does not ring.
 const TRIM_NAP: Duration = Duration::from_secs(10);
 /// The shortest time between two checkpoints while pages are cleaned so that the log can be cut.
 const CHECKPOINT_PAUSE: Duration = Duration::from_millis(100);
-/// How long a mini-transaction waits for log space before it checks again.
+/// The time that a mini-transaction waits for log space before it checks again.
 const ROOM_WAIT: Duration = Duration::from_millis(10);
 /// The longest wait of a mini-transaction if a full device prevents that the log becomes shorter.
 const ROOM_WAIT_MAX: Duration = Duration::from_secs(1);
-/// How long a page writer rests after a full device has refused a write.
+/// The time that a page writer rests after a full device has refused a write.
 const REST: Duration = Duration::from_millis(100);
-/// Without threads: after this many rounds of cleaning, a mini-transaction cleans all pages.
+/// If there are no threads, a mini-transaction cleans all pages after this many rounds of cleaning.
 const INLINE_ROUNDS: usize = 64;
 
 /// Starts the threads, unless the configuration has none. After an error, the threads that are already in
@@ -95,7 +95,7 @@ pub(crate) fn start(shared: &Arc<Shared>, threads: &mut Vec<JoinHandle<()>>) -> 
     Ok(())
 }
 
-/// A thread that writes queued pages to flash.
+/// Runs a thread that writes queued pages to flash.
 fn write_to_flash(shared: &Arc<Shared>, cache: &FlashCache) -> Result<()> {
     while !shared.is_stopping() {
         match cache.write_some(NAP) {
@@ -107,7 +107,7 @@ fn write_to_flash(shared: &Arc<Shared>, cache: &FlashCache) -> Result<()> {
     Ok(())
 }
 
-/// A thread that writes the slot records of the cache, one round after another.
+/// Runs a thread that writes the slot records of the cache, one round after another.
 fn harden_flash(shared: &Arc<Shared>, cache: &FlashCache) -> Result<()> {
     while !shared.is_stopping() {
         let is_awaited = cache.is_hardening_awaited();
@@ -126,8 +126,8 @@ fn harden_flash(shared: &Arc<Shared>, cache: &FlashCache) -> Result<()> {
     Ok(())
 }
 
-/// A thread that writes dirty pages of the cache to the data files, so that their number stays within the
-/// limit.
+/// Runs a thread that writes dirty pages of the cache to the data files, so that their number stays within
+/// the limit.
 fn clean_flash(shared: &Arc<Shared>, cache: &FlashCache) -> Result<()> {
     while !shared.is_stopping() {
         match cache.clean_some() {
@@ -181,8 +181,8 @@ fn flush_slots(shared: &Shared, buffer: &NvmBuffer, may_idle: bool) -> Result<()
     Ok(())
 }
 
-/// The trimmer. After checkpoints it shortens files, and returns free space to the device. It works for at
-/// most a tenth of the time.
+/// Runs the trimmer. After checkpoints it shortens files, and returns free space to the device. It works for
+/// at most a tenth of the time.
 fn trim(shared: &Arc<Shared>) -> Result<()> {
     let pace = Pace::Tenth(&shared.is_stopping);
     while !shared.is_stopping() {
@@ -194,12 +194,12 @@ fn trim(shared: &Arc<Shared>) -> Result<()> {
     Ok(())
 }
 
-/// Whether the database is idle. Log records of written pages and their places are not counted as work,
-/// because cleaning and flushing themselves append them.
+/// Decides whether the database is idle. Log records of written pages and their places are not counted as
+/// work, because cleaning and flushing append them.
 struct Quiet {
     /// The numbers of changes and of pages read from devices at the last check.
     seen: (u64, u64),
-    /// If these numbers do not change until this time, pages are written to the data files.
+    /// The time at which pages are written to the data files, if these numbers have not changed until then.
     next: Instant,
 }
 
@@ -286,9 +286,9 @@ impl RefusedForSpace {
 struct Checkpointer<'a> {
     shared: &'a Arc<Shared>,
     last: Instant,
-    /// A checkpoint is due, and its pages are being written.
+    /// Whether a checkpoint is due, and its pages are being written.
     is_cleaning: bool,
-    /// The number of changes at the last check, and the time since when it is the same.
+    /// The number of changes at the last check, and the time since which this number has been the same.
     idle: (u64, Instant),
 }
 
@@ -322,8 +322,8 @@ impl<'a> Checkpointer<'a> {
         Ok(!is_full)
     }
 
-    /// Whether a checkpoint is due, and the pages that its kind needs are written. If not, the page writer
-    /// writes them in its next round, and this is called again.
+    /// Returns whether a checkpoint is due, and the pages that its kind needs are written. If not, the page
+    /// writer writes them in its next round, and this is called again.
     fn is_ready(&mut self, is_due: bool) -> bool {
         let shared = self.shared;
         if is_due && !self.is_cleaning {
@@ -357,7 +357,8 @@ impl<'a> Checkpointer<'a> {
 }
 
 impl Drop for Checkpointer<'_> {
-    /// If a checkpoint was in progress, the cache may keep changed pages again. A shutdown may need this.
+    /// If a checkpoint was in progress, allows the cache to keep changed pages again. A shutdown may need
+    /// this.
     fn drop(&mut self) {
         if self.is_cleaning {
             self.shared.rest_cache(false);
@@ -366,7 +367,7 @@ impl Drop for Checkpointer<'_> {
 }
 
 impl Shared {
-    /// Whether the threads must end.
+    /// Returns whether the threads must end.
     pub(crate) fn is_stopping(&self) -> bool {
         self.is_stopping.load(Ordering::Acquire)
     }
@@ -378,8 +379,8 @@ impl Shared {
         self.pool.refill_to(free_count, |dirty| self.in_parts(dirty, Pool::write_frames))
     }
 
-    /// A page writer sleeps after a round, until frames are needed. A page writer with fixed intervals sleeps
-    /// until its interval has ended, unless no page can be changed before it has worked.
+    /// Lets a page writer sleep after a round, until frames are needed. A page writer with fixed intervals
+    /// sleeps until its interval has ended, unless no page can be changed before it has worked.
     fn sleep(&self, began: Instant) {
         let Some(pacing) = self.config.pacing else { return self.pool.wait_for_work(NAP) };
         let interval = Duration::from_millis(pacing.interval_ms);
@@ -390,7 +391,7 @@ impl Shared {
         }
     }
 
-    /// Whether page writers run.
+    /// Returns whether page writers run.
     pub(crate) fn has_writers(&self) -> bool {
         self.config.background && !self.is_stopping()
     }
@@ -463,7 +464,7 @@ impl Shared {
         self.cleans_until.fetch_max(until.get(), Ordering::Relaxed);
     }
 
-    /// Whether pages must still be cleaned because of such a request.
+    /// Returns whether pages must still be cleaned because of such a request.
     pub(crate) fn is_asked_to_clean(&self) -> bool {
         let until = self.cleans_until.load(Ordering::Relaxed);
         until > 0 && self.ledger.oldest().is_some_and(|oldest| oldest.get() < until)

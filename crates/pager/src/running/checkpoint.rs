@@ -8,15 +8,15 @@
 //! Invariants
 //! 1. The redo position is the lower of two: that of the dirty-page table, taken in the log's append section,
 //!    and that of the levels below the pool. Under full-page-log the position does not move after a start,
-//!    until all pages that redo changed are stable. The reason: a page that redo wrote and that changed again
-//!    has its only image in the log after that position.
-//! 2. The log is durable up to its end before the redo position is stored. The reason: a page that a logged
-//!    discard dropped is no longer in the dirty-page table. So redo must find the discard if it starts after
-//!    the page's changes.
+//!    until all pages that redo changed are stable. The reason is that a page which redo wrote and which
+//!    changed again has its only image in the log after that position.
+//! 2. The log is durable up to its end before the redo position is stored. The reason is that a page which a
+//!    logged discard dropped is no longer in the dirty-page table. So redo must find the discard if it starts
+//!    after the page's changes.
 //! 3. The redo position is durable in the control file before the log is cut or a file becomes shorter.
 //! 4. One checkpoint runs at a time.
 //!
-//! What it does not know: threads, and how pages are written.
+//! This module does not know threads, or how pages are written.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -50,7 +50,7 @@ const RECORDS_MAY_HOLD: f64 = 0.25;
 struct RedoLimit {
     /// The position of the oldest records: the start of a block.
     at: Lsn,
-    /// Two lengths of the log from `at` on: the length that cleaning usually keeps, and the length beyond
+    /// The length of the log from `at` on that cleaning usually keeps. The next field is the length beyond
     /// which the position does not wait.
     usual_bytes: f64,
     most_bytes: f64,
@@ -71,8 +71,8 @@ impl Shared {
     /// Takes a checkpoint: stores the redo position, and cuts the log. `is_clean` means that this is the end
     /// of a clean shutdown.
     ///
-    /// A failure stops the pager, because it is unknown what was written. A full device is an exception. It
-    /// leaves the position as it was, or less advanced than possible, and the next checkpoint does everything
+    /// A failure stops the pager, because it is unknown what was written. A full device is an exception: the
+    /// position stays as it was, or advances less than possible, and the next checkpoint does everything
     /// again.
     pub(crate) fn checkpoint(&self, is_clean: bool) -> Result<()> {
         let mut last = self.checkpointing.lock();
@@ -87,8 +87,9 @@ impl Shared {
         refused.map_or(Ok(()), Err)
     }
 
-    /// The steps of a checkpoint. Returns the error of a full device from the levels. The log that they still
-    /// need is not cut, but the log before it makes space. Threads that wait for space must get this error.
+    /// Runs the steps of a checkpoint. Returns the error of a full device from the levels. The log that they
+    /// still need is not cut, but the log before it makes space. Threads that wait for space must get this
+    /// error.
     fn checkpoint_steps(&self, is_clean: bool) -> Result<Option<PagerError>> {
         self.log.check()?;
         self.spaces.plan_cut(|| self.log.end());
@@ -158,8 +159,9 @@ impl Shared {
         Ok(kept.or(held))
     }
 
-    /// The position from which the next start reads the log if this is stored, and the position from which it
-    /// does redo. The log between the two is read only for records of the flash cache, and for hints.
+    /// Returns the position from which the next start reads the log if this is stored, and the position from
+    /// which it does redo. The log between the two is read only for records of the flash cache, and for
+    /// hints.
     fn positions(&self, is_clean: bool) -> Result<Positions> {
         let forgets = planted("checkpoint: its position passes dirty pages");
         let needed =
@@ -180,14 +182,14 @@ impl Shared {
         Ok(if self.redoes_behind_reading() { Positions { read, redo } } else { Positions::both(read) })
     }
 
-    /// Whether a start may redo less than it reads. Images of pages, packed files and persistent memory need
-    /// redo of everything that is read.
+    /// Returns whether a start may redo less than it reads. Images of pages, packed files and persistent
+    /// memory need redo of everything that is read.
     fn redoes_behind_reading(&self) -> bool {
         let is_plain = self.config.layout == HomeLayout::InPlace && self.region.is_none();
         is_plain && self.config.protection != ProtectionKind::FullPageLog
     }
 
-    /// Trims what is due. If there are threads, the trimmer does it.
+    /// Trims extents that are due. If there are threads, the trimmer does this.
     fn have_trimmed(&self) -> Result<()> {
         if self.has_writers() {
             self.trimmer.ring();
@@ -211,31 +213,32 @@ impl Shared {
         self.spaces.trim_some(&self.pool, pace)
     }
 
-    /// Whether a checkpoint is all that space waits for before it can be returned to the device.
+    /// Returns whether a checkpoint is all that space waits for before it can be returned to the device.
     pub(crate) fn delays_trim(&self) -> bool {
         self.spaces.wait_for_checkpoint(self.forgotten_from(), || self.level.needs_log_from())
     }
 
-    /// A checkpoint now would release only extents that were freed before this LSN. `None` means all extents.
+    /// Returns an LSN: a checkpoint now would release only extents that were freed before it. `None` means
+    /// all extents.
     fn forgotten_from(&self) -> Option<Lsn> {
         let needed = self.buffer.as_ref().and_then(|_| self.level.needs_log_from());
         self.redo_from().into_iter().chain(needed).min()
     }
 
-    /// Whether this shutdown leaves the region of persistent memory.
+    /// Returns whether this shutdown leaves the region of persistent memory.
     pub(crate) fn leaves_region(&self) -> bool {
         self.region.is_some() && self.leaves_region.load(Relaxed)
     }
 
-    /// Whether a shutdown has left the region. Its file may still exist.
+    /// Returns whether a shutdown has left the region. Its file may still exist.
     pub(crate) fn has_left_region(&self) -> bool {
         self.leaves_region() && self.control.get().attached.is_none()
     }
 
     /// Records of the flash cache that are older than the redo position are useless for a start. Returns the
     /// limit at which the redo position waits for them, or `None` if it does not wait. At a shutdown all
-    /// records are written afterwards, so there is no limit. There is none either if the list of lives is
-    /// long, because it must become shorter.
+    /// records are written afterwards, so there is no limit. There is no limit either if the list of lives is
+    /// long, because the list must become shorter.
     fn hold_for_records(&self) -> Option<RedoLimit> {
         let cache = self.cache.as_ref()?;
         let stored = self.control.get();
@@ -255,9 +258,10 @@ impl Shared {
         })
     }
 
-    /// The position would be `from`, or `next` if `from` is `None`. While the log has space, the position
-    /// does not pass the oldest records of the flash cache. New records are requested if the log is longer
-    /// than cleaning keeps it, or if no page changes any more. The caller is in the append section.
+    /// Limits the redo position, which would be `from`, or `next` if `from` is `None`. While the log has
+    /// space, the position does not pass the oldest records of the flash cache. New records are requested if
+    /// the log is longer than cleaning keeps it, or if no page changes any more. The caller is in the append
+    /// section.
     fn wait_for_records(&self, hold: &RedoLimit, from: Option<Lsn>, next: Lsn) -> Option<Lsn> {
         let Some(cache) = &self.cache else { return from };
         let (wanted, held_bytes) = (from.unwrap_or(next), self.log.end().since(hold.at) as f64);
@@ -273,15 +277,16 @@ impl Shared {
         Some(hold.at)
     }
 
-    /// Under log-based restart, the position from which the log must be kept so that it has records of all
-    /// slots of the flash cache.
+    /// Returns, under log-based restart, the position from which the log must be kept so that it has records
+    /// of all slots of the flash cache.
     fn note_frames(&self, from: Option<Lsn>) -> Option<Lsn> {
         let leaves = self.leaves_region();
         let cache = self.cache.as_ref().filter(|_| !leaves)?;
         cache.keep_in_log(from, || self.log.block_start(), || self.log.end())
     }
 
-    /// Where redo of all pages that are not stable would begin. `None` means that all are stable.
+    /// Returns the position at which redo of all pages that are not stable would begin. `None` means that all
+    /// pages are stable.
     fn redo_from(&self) -> Option<Lsn> {
         let oldest = self.ledger.oldest()?;
         let early = planted("full-page-log: the log is cut behind what redo changed");
@@ -300,13 +305,13 @@ impl Shared {
         Ok(stamp)
     }
 
-    /// End of the log at the last checkpoint.
+    /// Returns the end of the log at the last checkpoint.
     pub(crate) fn last_checkpoint(&self) -> Lsn {
         *self.checkpointing.lock()
     }
 
-    /// The LSN up to which changes must be stable before a checkpoint of the configured kind. `None` means
-    /// that the kind does not require this.
+    /// Returns the LSN up to which changes must be stable before a checkpoint of the configured kind. `None`
+    /// means that the kind does not require this.
     pub(crate) fn checkpoint_cleans(&self) -> Option<Lsn> {
         match self.config.checkpoint.kind {
             CheckpointKind::Indirect => None,
@@ -315,7 +320,7 @@ impl Shared {
         }
     }
 
-    /// Whether a checkpoint of the configured kind would write pages first.
+    /// Returns whether a checkpoint of the configured kind would write pages first.
     pub(crate) fn has_to_clean(&self) -> bool {
         let is_older = |until| self.ledger.oldest().is_some_and(|oldest| oldest < until);
         self.checkpoint_cleans().is_some_and(is_older)
@@ -332,7 +337,8 @@ impl Shared {
         self.checkpoint(false)
     }
 
-    /// While a sharp checkpoint writes all pages to the data files, the flash cache keeps no changed pages.
+    /// Begins or ends a time in which the flash cache keeps no changed pages, because a sharp checkpoint
+    /// writes all pages to the data files.
     pub(crate) fn rest_cache(&self, rests: bool) {
         let is_sharp = self.config.checkpoint.kind == CheckpointKind::Sharp;
         if let Some(cache) = self.cache.as_ref().filter(|_| is_sharp) {
@@ -379,8 +385,8 @@ impl Shared {
         summed(self.workers.run(pages.chunks(part_len).map(job).collect()))
     }
 
-    /// Writes some of the dirty pages, and other ones at each call, because a full device may have no space
-    /// for the oldest ones.
+    /// Writes some of the dirty pages, and other ones at each call. The reason is that a full device may have
+    /// no space for the oldest ones.
     pub(crate) fn clean_around(self: &Arc<Self>, cursor: &mut usize) -> Result<usize> {
         let mut dirty = self.pool.dirty_pages();
         dirty.sort_unstable();
@@ -421,9 +427,9 @@ impl Shared {
         self.redo_from().is_some_and(|from| self.log.end().since(from) as f64 > share)
     }
 
-    /// Whether this shutdown leaves pages on flash that the data files lack. Then the next start is like one
-    /// after a crash. This is avoided in two cases: a change of the configuration waits for a clean shutdown,
-    /// or emulated persistent memory survives the machine only after a clean shutdown.
+    /// Returns whether this shutdown leaves pages on flash that the data files lack. Then the next start is
+    /// like one after a crash. This is avoided in two cases: a change of the configuration waits for a clean
+    /// shutdown, or emulated persistent memory survives the machine only after a clean shutdown.
     pub(crate) fn leaves_pages_on_flash(&self) -> bool {
         let waits = self.started.postponed.region
             || self.started.postponed.protection.is_some()
@@ -432,15 +438,15 @@ impl Shared {
         !waits && self.cache.as_ref().is_some_and(|cache| cache.stay_dirty(self.may_seal()))
     }
 
-    /// Whether nothing but the flash cache's pages would need the log at the next start, so that a seal is
-    /// possible.
+    /// Returns whether nothing but the flash cache's pages would need the log at the next start, so that a
+    /// seal is possible.
     fn may_seal(&self) -> bool {
         let is_plain = self.config.protection != ProtectionKind::FullPageLog && self.region.is_none();
         is_plain && self.level.needs_log_from().is_none()
     }
 
-    /// At the end of a shutdown the cache writes the records of all its slots. If it `stays_dirty`, and the
-    /// records have all pages that the data files lack, the next start needs no log.
+    /// Is called at the end of a shutdown. The cache writes the records of all its slots. If it
+    /// `stays_dirty`, and the records have all pages that the data files lack, the next start needs no log.
     pub(crate) fn harden_all(&self, cache: &FlashCache, stays_dirty: bool) -> Result<()> {
         let may_seal = self.may_seal() && cache.may_be_sealed();
         let is_wanted = stays_dirty && may_seal && self.ledger.oldest().is_some();
@@ -465,7 +471,7 @@ impl Shared {
         })
     }
 
-    /// Makes all pages stable. If the shutdown leaves the region, also writes them to the data files.
+    /// Makes all pages stable. If the shutdown leaves the region, also writes all pages to the data files.
     pub(crate) fn bring_all_home(self: &Arc<Self>) -> Result<()> {
         self.clean_all()?;
         match self.buffer.as_ref().filter(|_| self.leaves_region()) {

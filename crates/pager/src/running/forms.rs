@@ -1,7 +1,7 @@
 //! Logs how the pages of owners are compressed. When the old part of the log is about to be cut, the
 //! compression of all owners is logged again. So redo finds the compression of every owner.
 //!
-//! What it does not know: the format of the log record (`log/notes/stored_forms.rs`).
+//! This module does not know the format of the log record (`log/notes/stored_forms.rs`).
 
 use varve_device::reached;
 
@@ -12,7 +12,7 @@ use crate::log::notes::stored_forms::{Form, NOTE_FORMS, encode};
 use crate::log::{GROUP_SLACK_BYTES, record};
 use crate::running::shared::Shared;
 
-/// The most owners in one log record.
+/// The largest number of owners in one log record.
 const NOTE_OWNERS_MAX: usize = 1024;
 /// When this share of the log has been written since the last full record, all owners are logged again. Then
 /// the log before it can be cut.
@@ -29,8 +29,8 @@ impl Shared {
         }
     }
 
-    /// Called by a checkpoint. Returns the position from which the log must be kept, so that redo finds the
-    /// compression of all owners. `oldest` is the position from which the log is kept for other reasons.
+    /// Is called by a checkpoint. Returns the position from which the log must be kept, so that redo finds
+    /// the compression of all owners. `oldest` is the position from which the log is kept for other reasons.
     pub(crate) fn keep_forms(&self, oldest: Lsn) -> Option<Lsn> {
         let mut noted = self.forms_noted.lock();
         let share = self.log.cleaning_bytes() / LOG_SHARE;

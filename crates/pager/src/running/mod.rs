@@ -1,6 +1,6 @@
 //! The background work of an open pager: writing pages, taking checkpoints, returning space to the device.
 //!
-//! What it does not know: how a database is opened, and who calls.
+//! This module does not know how a database is opened, or which code calls it.
 
 pub(crate) mod background;
 pub(crate) mod checkpoint;

@@ -1,6 +1,6 @@
 //! The parts of an open pager that its callers and its threads share.
 //!
-//! What it does not know: what is done with them.
+//! This module does not know what its users do with the parts.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -34,21 +34,21 @@ use crate::space::Spaces;
 pub(crate) struct Postponed {
     /// A protection that can begin only when every page is stable.
     pub(crate) protection: Option<ProtectionKind>,
-    /// A region for the log, with everything else that it would contain.
+    /// Whether a region for the log, with everything else that it would contain, has to wait.
     pub(crate) region: bool,
 }
 
-/// What the start found and did. Nothing of it changes after the start.
+/// The findings and the actions of the start. They do not change after the start.
 pub(crate) struct StartOutcome {
     /// The start made a new database.
     pub(crate) is_new: bool,
-    /// The start found a database that was shut down cleanly.
+    /// Whether the start found a database that was shut down cleanly.
     pub(crate) was_clean: bool,
     /// The start used a sealed flash cache, without redo.
     pub(crate) is_behind_seal: bool,
     /// The recovery, unless the database is new.
     pub(crate) recovery: Option<Recovery>,
-    /// Under full-page-log: the part of the log that redo has repeated.
+    /// The part of the log that redo has repeated, under full-page-log.
     pub(crate) redone: Option<Range<Lsn>>,
     /// Id of the database.
     pub(crate) database: u64,
@@ -74,7 +74,7 @@ pub(crate) struct Shared {
     pub(crate) counters: Arc<Counters>,
     pub(crate) ops: Arc<dyn RedoOps>,
     pub(crate) config: PagerConfig,
-    /// What the start of this process found and did.
+    /// The findings and the actions of the start of this process.
     pub(crate) started: StartOutcome,
     /// The region of persistent memory, if there is one.
     pub(crate) region: Option<NvmRegion>,
@@ -85,15 +85,15 @@ pub(crate) struct Shared {
     /// The end of the log at the last checkpoint. It is locked during a checkpoint.
     pub(crate) checkpointing: Mutex<Lsn>,
     pub(crate) is_stopping: AtomicBool,
-    /// A thread waits until changes before this LSN are stable.
+    /// The LSN up to which a thread waits for changes to become stable.
     pub(crate) cleans_until: AtomicU64,
     /// A shutdown leaves the region.
     pub(crate) leaves_region: AtomicBool,
-    /// Threads that write pages in addition to the producer.
+    /// The threads that write pages in addition to the producer.
     pub(crate) workers: Workers,
-    /// Where the last log record with the compressions of all owners begins.
+    /// The position at which the last log record with the compressions of all owners begins.
     pub(crate) forms_noted: Mutex<Option<Lsn>>,
-    /// When a full device last refused a write of a page writer, and the error.
+    /// The time at which a full device last refused a write of a page writer, and the error.
     pub(crate) refused: Mutex<Option<(Instant, PagerError)>>,
     /// Rung after checkpoints, because the trimmer may have work then.
     pub(crate) trimmer: Bell,

@@ -13,7 +13,7 @@
 //!    condition variable. The thread that calls `run` holds no latch or lock that a job may need. A job does
 //!    not call `run`.
 //!
-//! What it does not know: what the jobs do.
+//! This module does not know what the jobs do.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -27,7 +27,7 @@ use crate::base::error::{PagerError, Result};
 /// A job.
 pub(crate) type Job<T> = Box<dyn FnOnce() -> T + Send>;
 
-/// How a job ended: its result, or the payload of its panic.
+/// The end of a job: its result, or the payload of its panic.
 type Ended<T> = std::result::Result<T, Box<dyn Any + Send>>;
 
 /// The threads and their queue.
@@ -59,7 +59,8 @@ impl Workers {
         Ok(workers)
     }
 
-    /// The number of parts that are done at the same time: one by each thread, and one by the producer.
+    /// Returns the number of parts that are done at the same time. Each thread does one part, and the
+    /// producer does one.
     pub(crate) fn count(&self) -> usize {
         self.inner.queue.lock().wanted + 1
     }
@@ -98,7 +99,7 @@ impl Workers {
 }
 
 impl Drop for Workers {
-    /// No caller runs jobs any more, because it would have a reference. Waits until all threads have ended.
+    /// Waits until all threads have ended. No caller runs jobs any more, because it would have a reference.
     fn drop(&mut self) {
         let mut queue = self.inner.queue.lock();
         queue.wanted = 0;
@@ -122,7 +123,7 @@ impl Inner {
         self.queue.lock().jobs.pop_front()
     }
 
-    /// The function that a thread runs.
+    /// Runs in each thread, and does one job after the other.
     fn work(&self) {
         while let Some(job) = self.await_job() {
             job();

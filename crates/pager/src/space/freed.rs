@@ -17,7 +17,7 @@
 //! 4. New extents are not in these sets. Extents that were free at the start are in them only if the layout
 //!    reports that it still stores something for their pages.
 //!
-//! What it does not know: owners, pages, files.
+//! This module does not know owners, pages or files.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -25,7 +25,7 @@ use std::ops::Range;
 use crate::base::lsn::Lsn;
 use crate::base::space_format::ExtentNo;
 
-/// Free extents that had pages since they were trimmed.
+/// The free extents that had pages since they were trimmed.
 #[derive(Default)]
 pub(crate) struct Freed {
     used: BTreeSet<ExtentNo>,
@@ -46,13 +46,13 @@ impl Freed {
             self.used.remove(&extent) || self.noted.remove(&extent) || self.due.remove(&extent);
     }
 
-    /// Whether the extent may have space to return to the device.
+    /// Returns whether the extent may have space to return to the device.
     pub(crate) fn has(&self, extent: ExtentNo) -> bool {
         [&self.used, &self.noted, &self.due].into_iter().any(|extents| extents.contains(&extent))
     }
 
-    /// Removes the extents from `first` on, because the file is cut there. Returns those whose space was to
-    /// be given back.
+    /// Removes the extents from `first` on, because the file is cut there. Returns the removed extents whose
+    /// space should have been given back.
     pub(crate) fn cut(&mut self, first: ExtentNo) -> BTreeSet<ExtentNo> {
         let mut cut = self.used.split_off(&first);
         cut.append(&mut self.noted.split_off(&first));
@@ -73,13 +73,13 @@ impl Freed {
         }
     }
 
-    /// The LSN after which redo must start, so that the noted extents are due.
+    /// Returns the LSN after which redo must start, so that the noted extents are due.
     pub(crate) fn awaits(&self) -> Option<Lsn> {
         (!self.noted.is_empty()).then_some(self.noted_at)
     }
 
-    /// Whether a checkpoint would help to give back space sooner. `unstable` is the oldest change that is not
-    /// stable, if there is one.
+    /// Returns whether a checkpoint would help to give back space sooner. `unstable` is the oldest change
+    /// that is not stable, if there is one.
     pub(crate) fn would_go_on(&self, unstable: Option<Lsn>) -> bool {
         match self.awaits() {
             Some(noted) => unstable.is_none_or(|unstable| noted <= unstable),
@@ -87,14 +87,14 @@ impl Freed {
         }
     }
 
-    /// Called when redo durably starts at `redo_start`. Noted extents may become due.
+    /// Is called when redo durably starts at `redo_start`. Noted extents may become due.
     pub(crate) fn pass(&mut self, redo_start: Lsn) {
         if self.awaits().is_some_and(|noted| noted <= redo_start) {
             self.due.append(&mut self.noted);
         }
     }
 
-    /// Whether an extent is due.
+    /// Returns whether an extent is due.
     pub(crate) fn has_due(&self) -> bool {
         !self.due.is_empty()
     }

@@ -1,11 +1,11 @@
-//! Growing and shrinking of space files.
+//! Makes the files of spaces longer and shorter.
 //!
 //! Invariants: 2 and 3 of `space/mod.rs`, and
 //! 1. A hollow extent is a free extent whose file blocks may not be allocated. Its blocks are reserved before
 //!    the file gets longer. If a full device refuses one extent, the next one is still tried, because after a
 //!    start some hollow extents may still have their blocks.
 //!
-//! What it does not know: who allocates.
+//! This module does not know which code allocates pages.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
@@ -162,7 +162,7 @@ impl Spaces {
         Ok(filled)
     }
 
-    /// Reserves blocks for neighbouring hollow extents: for all, or for none if the device is full.
+    /// Reserves blocks for neighbouring hollow extents. If the device is full, reserves none.
     fn fill(&self, space: &Space, run: Range<ExtentNo>) -> Result<u32> {
         match self.layout(space.geometry)?.reserve(pages_of(space.geometry, &run)) {
             Ok(()) => {
@@ -176,7 +176,7 @@ impl Spaces {
         }
     }
 
-    /// The number of extents by which a file grows if `extents` are needed.
+    /// Returns the number of extents by which a file grows if `extents` are needed.
     fn step(&self, space: &Space, extents: u32) -> u32 {
         let geometry = space.geometry;
         let extent_bytes = geometry.page_size as u64 * u64::from(geometry.extent_pages);
@@ -197,8 +197,8 @@ impl Spaces {
         Ok(())
     }
 
-    /// Called at a checkpoint: tells the layouts that most free extents need no space until they are granted
-    /// again.
+    /// Is called at a checkpoint. Tells the layouts that most free extents need no space until they are
+    /// granted again.
     pub(crate) fn release_room(&self) -> Result<()> {
         for space in self.durable() {
             let Some(_growth) = space.open_growth() else { continue };
@@ -235,8 +235,8 @@ impl Spaces {
         Ok(())
     }
 
-    /// At a checkpoint, before the redo position is taken: removes free extents at the end of the space from
-    /// the map. `end` is the end of the log.
+    /// Is called at a checkpoint, before the redo position is taken. Removes free extents at the end of the
+    /// space from the map. `end` is the end of the log.
     pub(crate) fn plan_cut(&self, end: impl Fn() -> Lsn) {
         for space in self.durable() {
             let Some(mut growth) = space.open_growth() else { continue };
@@ -260,8 +260,8 @@ impl Spaces {
 
 impl Space {
     /// Takes the lock for growing the files. Also returns the number of mini-transactions that wait for it.
-    /// Returns `None` if another thread is trying on a device that was full last time, because the error is
-    /// known.
+    /// Returns `None` if the device was full last time and another thread is trying again, because the error
+    /// is known.
     fn lock_growth(&self) -> Option<(MutexGuard<'_, Growth>, u32)> {
         if let Some(growth) = self.growth.try_lock() {
             return Some((growth, self.waiting.load(Relaxed)));

@@ -1,4 +1,4 @@
-//! The allocation of one space in memory: which extents are free, who owns the others, which pages are in
+//! The allocation of one space in memory: the free extents, the owners of the other extents, and the pages in
 //! use.
 //!
 //! Invariants
@@ -8,13 +8,13 @@
 //!    in the map already. The pages that they free are still in use in the map until the freeing is in the
 //!    log.
 //! 3. Free extents are used lowest first, so that the end of the space can be cut off. Released extents are
-//!    free extents for which the layout keeps no space. The map only counts them; they may be any of the free
-//!    extents.
+//!    free extents for which the layout keeps no space. The map only counts them, and they may be any of the
+//!    free extents.
 //! 4. A free extent may be taken only if its disk blocks are allocated. The blocks of a *hollow* extent may
 //!    have been returned to the device, so they are reserved first. An extent that is *out* is being trimmed
 //!    and cannot be taken.
 //!
-//! What it does not know: pages, files, the log.
+//! This module does not know pages, files or the log.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
@@ -32,7 +32,8 @@ pub(crate) struct CutOff {
 }
 
 impl CutOff {
-    /// The extents from `end` on are cut off for ever. `first` is the first extent of the cut.
+    /// Shortens a cut to the extents before `end`, because the extents from `end` on are cut off for ever.
+    /// `first` is the first extent of the cut.
     pub(crate) fn shorten(&mut self, first: ExtentNo, end: ExtentNo) {
         self.entries.truncate((end - first) as usize);
         self.hollow.split_off(&end);
@@ -43,7 +44,7 @@ impl CutOff {
 #[derive(Default)]
 struct Owner {
     all: BTreeSet<ExtentNo>,
-    /// Extents of the owner that have a free page.
+    /// The extents of the owner that have a free page.
     partial: BTreeSet<ExtentNo>,
 }
 
@@ -53,7 +54,7 @@ pub(crate) struct Map {
     extents: Vec<Entry>,
     /// The free extents, except hollow ones and those that are out.
     free: BTreeSet<ExtentNo>,
-    /// This many free extents are not handed out, because the layout keeps no space for them.
+    /// The number of free extents that are not handed out, because the layout keeps no space for them.
     released: u32,
     hollow: BTreeSet<ExtentNo>,
     out: BTreeSet<ExtentNo>,
@@ -91,12 +92,12 @@ impl Map {
         self.note_room(extent);
     }
 
-    /// Whether this owner has pages.
+    /// Returns whether this owner has pages.
     pub(crate) fn has_owner(&self, owner: u32) -> bool {
         self.owners.contains_key(&owner)
     }
 
-    /// Whether only the pager itself has pages.
+    /// Returns whether only the pager itself has pages.
     pub(crate) fn has_no_owner(&self) -> bool {
         self.owners.keys().all(|owner| *owner == OWNER_SYSTEM)
     }
@@ -105,12 +106,12 @@ impl Map {
         self.extents.len() as u32
     }
 
-    /// The number of free extents that can be handed out.
+    /// Returns the number of free extents that can be handed out.
     pub(crate) fn free_count(&self) -> u32 {
         self.free.len() as u32 - self.released
     }
 
-    /// The number of free extents that can be handed out only after the layout has space for them.
+    /// Returns the number of free extents that can be handed out only after the layout has space for them.
     pub(crate) fn released_count(&self) -> u32 {
         self.released
     }
@@ -121,7 +122,7 @@ impl Map {
         self.released += count;
     }
 
-    /// The layout has space for `count` released extents again.
+    /// Records that the layout has space for `count` released extents again.
     pub(crate) fn regain(&mut self, count: u32) {
         self.released = self.released.saturating_sub(count);
     }
@@ -187,7 +188,7 @@ impl Map {
     /// Returns pages of an extent to the map. If no page of the extent is in use then, the extent is free.
     ///
     /// # Panics
-    /// If one of the pages is not in use.
+    /// Panics if one of the pages is not in use.
     pub(crate) fn give_back(&mut self, extent: ExtentNo, pages: &Bits) {
         let entry = &mut self.extents[extent as usize];
         assert!(pages.minus(&entry.used).count() == 0, "extent {extent}: a page is freed that is not in use");
@@ -209,18 +210,18 @@ impl Map {
         }
     }
 
-    /// The extents of an owner, lowest first.
+    /// Returns the extents of an owner, lowest first.
     pub(crate) fn extents_of(&self, owner: u32) -> Vec<ExtentNo> {
         self.owners.get(&owner).map_or_else(Vec::new, |owner| owner.all.iter().copied().collect())
     }
 
-    /// The number of extents at the end of the space that can be cut off. These are free extents, and the
-    /// first extent of a group if all extents after it are free (but not of the first group).
+    /// Returns the number of extents at the end of the space that can be cut off. These are free extents, and
+    /// the first extent of a group if all extents after it are free (but not of the first group).
     pub(crate) fn free_tail(&self) -> u32 {
         self.tail(|_| true)
     }
 
-    /// As `free_tail`, but ends at the first extent that has space to return to the device.
+    /// Does the same as `free_tail`, but ends at the first extent that has space to return to the device.
     pub(crate) fn trimmed_tail(&self) -> u32 {
         self.tail(|extent| !self.freed.has(extent))
     }
@@ -260,12 +261,12 @@ impl Map {
         self.freed.restore(cut.freed);
     }
 
-    /// The number of pages that an owner without partial extents can still get.
+    /// Returns the number of pages that an owner without partial extents can still get.
     pub(crate) fn free_pages(&self) -> u64 {
         u64::from(self.free_count()) * u64::from(self.geometry.extent_pages)
     }
 
-    /// The number of allocated pages.
+    /// Returns the number of allocated pages.
     pub(crate) fn used_pages(&self) -> u64 {
         self.extents.iter().map(|entry| u64::from(entry.used.count())).sum()
     }
@@ -273,12 +274,12 @@ impl Map {
 
 /// Methods for the trimmer.
 impl Map {
-    /// The free extents that have space to return to the device.
+    /// Returns the free extents that have space to return to the device.
     pub(crate) fn freed(&mut self) -> &mut Freed {
         &mut self.freed
     }
 
-    /// At a start, enters the free extents that may occupy space.
+    /// Is called at a start. Enters the free extents that may occupy space.
     pub(crate) fn note_holding(&mut self, holds: impl Fn(ExtentNo) -> bool) {
         let Map { free, freed, .. } = self;
         free.iter().filter(|extent| holds(**extent)).for_each(|extent| freed.freed(*extent));
@@ -324,7 +325,7 @@ impl Map {
         self.hollow.append(&mut self.free);
     }
 
-    /// The first run of neighbouring hollow extents from `first` on, at most `most`.
+    /// Returns the first run of neighbouring hollow extents from `first` on, at most `most`.
     pub(crate) fn hollow_run(&self, first: ExtentNo, most: u32) -> Option<Range<ExtentNo>> {
         let start = self.hollow.range(first..).next().copied()?;
         let end = (start..start.saturating_add(most)).find(|extent| !self.hollow.contains(extent));

@@ -1,4 +1,5 @@
-//! Spaces: allocation of pages and extents to owners, growing and shrinking of the space files.
+//! Spaces. This folder allocates pages and extents to owners, and makes the files of spaces longer and
+//! shorter.
 //!
 //! Invariants
 //! 1. The descriptor pages record which pages are allocated. A descriptor page changes in the same
@@ -14,7 +15,7 @@
 //! 5. Mini-transactions allocate from free extents only. The file grows before they begin, while they hold no
 //!    latch.
 //!
-//! What it does not know: what the pages are for, levels, the log's format.
+//! This module does not know what the pages are for, levels, or the log's format.
 
 mod freed;
 mod grow;
@@ -50,11 +51,11 @@ pub(crate) const BACKGROUND_EXTENTS: u32 = 2 * RESERVE_EXTENTS;
 
 /// Free extents that wait to be cut off the end of the file.
 struct Cut {
-    /// The entries of the map for them.
+    /// The entries of the map for these extents.
     off: CutOff,
     /// Every log record that touched these extents is before this position.
     lsn: Lsn,
-    /// The durable start of redo is after `lsn`, so the extents can be cut off.
+    /// Whether the durable start of redo is after `lsn`, so that the extents can be cut off.
     is_due: bool,
 }
 
@@ -64,8 +65,8 @@ struct Growth {
     cut: Option<Cut>,
     /// The error of the last attempt to grow the file.
     error: Option<DeviceError>,
-    /// Hollow extents are free extents whose file blocks may not be allocated. On a full device their
-    /// blocks are reserved extent by extent; the next attempt begins at this extent.
+    /// Hollow extents are free extents whose file blocks may not be allocated. On a full device their blocks
+    /// are reserved extent by extent. The next attempt begins at this extent.
     asked: ExtentNo,
 }
 
@@ -79,8 +80,8 @@ struct Space {
     waiting: AtomicU32,
     /// The last attempt to grow the file failed.
     is_stuck: AtomicBool,
-    /// The tablespace is being dropped, or was dropped, so nothing can be allocated in it. The flag changes
-    /// under the lock of the map.
+    /// Whether the tablespace is being dropped, or was dropped, so that nothing can be allocated in it. The
+    /// flag changes under the lock of the map.
     is_closed: AtomicBool,
 }
 
@@ -121,33 +122,34 @@ impl Spaces {
         self.layouts.remove(id);
     }
 
-    /// All spaces that are in use.
+    /// Returns all spaces that are in use.
     fn each(&self) -> impl Iterator<Item = &Space> {
         self.own.iter().chain(self.tablespaces.iter().filter(|space| !space.is_closed()))
     }
 
-    /// All spaces that are in use and survive a restart.
+    /// Returns all spaces that are in use and survive a restart.
     fn durable(&self) -> impl Iterator<Item = &Space> {
         self.each().filter(|space| space.geometry.space.is_logged())
     }
 
-    /// The layouts of all spaces.
+    /// Returns the layouts of all spaces.
     pub(crate) fn layouts(&self) -> &Layouts {
         &self.layouts
     }
 
-    /// The header pages of all spaces that survive a restart.
+    /// Returns the header pages of all spaces that survive a restart.
     pub(crate) fn headers(&self) -> Vec<PageId> {
         self.durable().map(|space| space.geometry.header()).collect()
     }
 
-    /// The data space and the tablespaces, in which tables can be.
+    /// Returns the data space and the tablespaces, in which tables can be.
     pub(crate) fn of_tables(&self) -> Vec<SpaceId> {
         let ids = self.durable().map(|space| space.geometry.space);
         ids.filter(|id| *id != SpaceId::ROLLBACK).collect()
     }
 
-    /// The space in which this owner of a table or an index has pages. The data space if it has none.
+    /// Returns the space in which this owner of a table or an index has pages. If it has none, it is the data
+    /// space.
     pub(crate) fn space_of_owner(&self, owner: u32) -> SpaceId {
         let mut open = self.tablespaces.iter().filter(|space| !space.is_closed());
         let found = open.find(|space| space.map().has_owner(owner));
@@ -172,7 +174,7 @@ impl Spaces {
         }
     }
 
-    /// Called after redo: checks the headers and reads the maps. `has_hollow` means that in files with the
+    /// Is called after redo. Checks the headers and reads the maps. `has_hollow` means that in files with the
     /// in-place layout, free extents may have no disk blocks.
     pub(crate) fn load(&self, pool: &Pool, database_id: u64, has_hollow: bool) -> Result<()> {
         // The pages are prefetched together, because they are scattered over the data files. Reading them
@@ -225,7 +227,7 @@ impl Spaces {
         self.layouts.of(geometry.header()).map_or(0, |layout| layout.pages(geometry.space))
     }
 
-    /// Numbers of the last checkpoints of the maps of packed spaces.
+    /// Returns the numbers of the last checkpoints of the maps of packed spaces.
     pub(crate) fn map_checkpoints(&self) -> [u64; 2] {
         let header = |space| PageId::new(space, PageNo(0));
         SpaceId::DURABLE
@@ -282,12 +284,12 @@ impl Spaces {
         Ok(())
     }
 
-    /// Whether a page is within the file of its space, allocated or not.
+    /// Returns whether a page is within the file of its space, allocated or not.
     pub(crate) fn has_place(&self, id: PageId) -> bool {
         self.geometry(id.space()).is_ok_and(|geometry| id.no().0 < self.file_pages(geometry))
     }
 
-    /// The number of allocated pages of a space.
+    /// Returns the number of allocated pages of a space.
     pub(crate) fn used_pages(&self, space: SpaceId) -> u64 {
         self.space(space).map_or(0, |space| space.map().used_pages())
     }
@@ -346,12 +348,12 @@ impl Space {
         MapGuard { map: self.map.lock(), free_extents: &self.free_extents }
     }
 
-    /// Whether fewer than `extents` extents are free.
+    /// Returns whether fewer than `extents` extents are free.
     fn is_short(&self, extents: u32) -> bool {
         self.free_extents.load(Relaxed) < extents
     }
 
-    /// The error if nothing can be allocated.
+    /// Returns the error if nothing can be allocated.
     #[cold]
     fn full(&self) -> PagerError {
         let error = self.growth.try_lock().and_then(|growth| growth.error.clone());

@@ -9,7 +9,7 @@
 //!    entered. They are latched after all other pages, in the order of their page numbers. So
 //!    mini-transactions never wait for each other in a circle.
 //!
-//! What it does not know: what the pages are for.
+//! This module does not know what the pages are for.
 
 use varve_device::planted;
 
@@ -44,7 +44,7 @@ impl<'p> Pending<'p> {
         Pending { spaces, pool, changes: Vec::new() }
     }
 
-    /// Whether there are no changes.
+    /// Returns whether there are no changes.
     pub(crate) fn is_empty(&self) -> bool {
         self.changes.is_empty()
     }
@@ -116,13 +116,14 @@ impl<'p> Pending<'p> {
         Ok(&mut self.changes[at])
     }
 
-    /// Called at the commit, before the log records are appended: the changes, grouped by descriptor page.
+    /// Is called at the commit, before the log records are appended. Returns the changes, grouped by
+    /// descriptor page.
     pub(crate) fn by_descriptor(&mut self) -> impl Iterator<Item = OfDescriptor<'_, 'p>> {
         self.changes.sort_by_key(|change| (change.geometry.space, change.extent));
         self.changes.chunk_by(|a, b| a.descriptor_id() == b.descriptor_id()).map(OfDescriptor)
     }
 
-    /// Called after the log records are appended: freed pages can be allocated again.
+    /// Is called after the log records are appended. Now freed pages can be allocated again.
     pub(crate) fn committed(mut self) {
         for change in std::mem::take(&mut self.changes) {
             if change.remove.count() > 0 {
@@ -133,20 +134,20 @@ impl<'p> Pending<'p> {
 }
 
 impl<'c, 'p> OfDescriptor<'c, 'p> {
-    /// The descriptor page, exclusively latched.
+    /// Returns the descriptor page, exclusively latched.
     pub(crate) fn lock(&self) -> PageX<'p> {
         self.0[0].descriptor.lock()
     }
 
-    /// The changes in this descriptor page, by extent.
+    /// Returns the changes in this descriptor page, by extent.
     pub(crate) fn changes(&self) -> &'c [Change<'p>] {
         self.0
     }
 }
 
 impl Change<'_> {
-    /// The offset of the extent's entry in the descriptor page, whose bytes are `before`, and the new bytes
-    /// of the entry.
+    /// Returns the offset of the extent's entry in the descriptor page, whose bytes are `before`, and the new
+    /// bytes of the entry.
     pub(crate) fn entry(&self, before: &[u8]) -> (usize, Vec<u8>) {
         let geometry = self.geometry;
         let before = geometry.entry(before, self.extent).expect("it was checked when it was pinned");

@@ -18,7 +18,7 @@
 //! 3. If an extent can't be trimmed, it is as before, and is tried again after later checkpoints.
 //! 4. A file is cut a piece at a time, so that no thread waits long for it.
 //!
-//! What it does not know: when it is called, and how fast it may work.
+//! This module does not know when its functions are called, or how fast they may work.
 
 use varve_device::{planted, reached};
 
@@ -42,15 +42,15 @@ impl Spaces {
         with_layout.filter(|(_, layout)| layout.trims())
     }
 
-    /// Called at a checkpoint, before its position is taken: notes extents that have become free. `end` is
+    /// Is called at a checkpoint, before its position is taken. Notes extents that have become free. `end` is
     /// the end of the log.
     pub(crate) fn note_freed(&self, end: impl Fn() -> Lsn) {
         self.trimmed().for_each(|(space, _)| space.map().freed().note(&end));
     }
 
-    /// After a checkpoint, releases for trimming the extents that were noted before the start of redo. If the
-    /// layout logs discards, a weaker condition is enough: all changes before `unstable` are stable. Redo may
-    /// then meet records of the pages, and finds that the pages were discarded.
+    /// Is called after a checkpoint. Releases the extents for trimming that were noted before the start of
+    /// redo. If the layout logs discards, a weaker condition is enough: all changes before `unstable` are
+    /// stable. Redo may then meet records of the pages, and finds that the pages were discarded.
     pub(crate) fn pass_freed(&self, redo_start: Lsn, unstable: Option<Lsn>) {
         let all = planted("trim: freed extents before redo has passed them");
         for (space, layout) in self.trimmed() {
@@ -60,8 +60,8 @@ impl Spaces {
         }
     }
 
-    /// Whether extents or planned cuts wait only for a checkpoint. All changes before `unstable` are stable,
-    /// and the levels need the log from `needed` on.
+    /// Returns whether extents or planned cuts wait only for a checkpoint. All changes before `unstable` are
+    /// stable, and the levels need the log from `needed` on.
     pub(crate) fn wait_for_checkpoint(
         &self,
         unstable: Option<Lsn>,
@@ -78,14 +78,14 @@ impl Spaces {
         self.each().any(has_cut) || self.trimmed().any(|(space, _)| space.map().freed().would_go_on(unstable))
     }
 
-    /// Whether trimming the extents that are due would leave holes, whose blocks must be reserved before they
-    /// are used again.
+    /// Returns whether trimming the extents that are due would leave holes, whose blocks must be reserved
+    /// before they are used again.
     pub(crate) fn would_leave_holes(&self) -> bool {
         self.trimmed().any(|(space, layout)| layout.leaves_holes() && space.map().freed().has_due())
     }
 
-    /// Whether a planned cut, or an extent that has become free, waits until redo starts after a position
-    /// that is above `from` and at most `to`.
+    /// Returns whether a planned cut, or an extent that has become free, waits until redo starts after a
+    /// position that is above `from` and at most `to`.
     pub(crate) fn wait_between(&self, from: Lsn, to: Lsn) -> bool {
         let is_between = |lsn: Lsn| from < lsn && lsn <= to;
         let is_cut_so = |space: &Space| {
@@ -127,9 +127,9 @@ impl Spaces {
         }
     }
 
-    /// After a checkpoint, releases the planned cuts whose log records are all before the start of redo. If
-    /// the layout logs discards, no cut is released at a clean shutdown (`is_clean`). The reason: nothing is
-    /// logged then, because a log that moves begins there.
+    /// Is called after a checkpoint. Releases the planned cuts whose log records are all before the start of
+    /// redo. If the layout logs discards, no cut is released at a clean shutdown (`is_clean`). The reason is
+    /// that nothing is logged then, because a log that moves begins there.
     pub(crate) fn pass_cuts(&self, redo_start: Lsn, is_clean: bool) -> Result<()> {
         for space in self.each() {
             let Some(mut growth) = space.open_growth() else { continue };
@@ -142,9 +142,9 @@ impl Spaces {
         Ok(())
     }
 
-    /// Makes the files shorter whose cuts were released, a piece at a time. The reason: if a file is full of
-    /// holes, the file system must find its blocks during a cut. This delays other I/O of the file system,
-    /// for seconds with a gigabyte.
+    /// Makes the files shorter whose cuts were released, a piece at a time. The reason is that the file
+    /// system must find the blocks of a file during a cut, if the file is full of holes. This delays other
+    /// I/O of the file system, for seconds with a gigabyte.
     pub(crate) fn cut_files(&self, pool: &Pool, pace: &Pace<'_>) -> Result<()> {
         for space in self.durable() {
             let Ok(layout) = self.layout(space.geometry) else { continue };
@@ -189,7 +189,8 @@ impl Spaces {
         Ok(!is_last)
     }
 
-    /// Returns a part of the free space within packed files to the device. Returns whether there may be more.
+    /// Gives a part of the free space within packed files back to the device. Returns whether there may be
+    /// more.
     pub(crate) fn trim_files(&self, pace: &Pace<'_>) -> Result<bool> {
         let mut has_more = false;
         for layout in self.layouts.each() {
@@ -199,7 +200,7 @@ impl Spaces {
     }
 }
 
-/// The pages of neighbouring extents.
+/// Returns the pages of neighbouring extents.
 pub(super) fn pages_of(geometry: Geometry, run: &std::ops::Range<u32>) -> PageRange {
     PageRange { first: geometry.page_of(run.start, 0), count: run.len() as u32 * geometry.extent_pages }
 }

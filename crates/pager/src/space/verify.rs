@@ -4,7 +4,7 @@
 //! Invariants
 //! 1. The check changes nothing. Its result is exact if no mini-transaction runs meanwhile.
 //!
-//! What it does not know: which pages are reachable (the engine compares with [`Spaces::owners`] and
+//! This module does not know which pages are reachable (the engine compares with [`Spaces::owners`] and
 //! [`Spaces::pages_of_owner`]).
 
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ const DAMAGES_MAX: usize = 100;
 pub struct CheckReport {
     /// The number of pages that were checked.
     pub pages: u64,
-    /// Allocated pages that were never written.
+    /// The number of allocated pages that were never written.
     pub unused_pages: u64,
     /// The damages, in the order in which they were found. If it is empty, the database is sound.
     pub damages: Vec<String>,
@@ -78,7 +78,7 @@ impl Spaces {
         used.into_iter().try_for_each(|id| check_page(pool, id, report))
     }
 
-    /// The owners of a space, except the pager, with the number of allocated pages of each.
+    /// Returns the owners of a space, except the pager, with the number of allocated pages of each.
     pub(crate) fn owners(&self, space: SpaceId) -> Result<BTreeMap<u32, u64>> {
         let map = self.space(space)?.map();
         let mut owners = BTreeMap::new();
@@ -90,16 +90,16 @@ impl Spaces {
         Ok(owners)
     }
 
-    /// The owner of the extent that contains the page. `None` means that the extent is free or belongs to the
-    /// pager.
+    /// Returns the owner of the extent that contains the page. `None` means that the extent is free or
+    /// belongs to the pager.
     pub(crate) fn owner_of(&self, id: PageId) -> Option<u32> {
         let space = self.space(id.space()).ok()?;
         let owner = space.map().entry(space.geometry.extent_of(id))?.owner;
         (owner > OWNER_SYSTEM).then_some(owner)
     }
 
-    /// For each owner, the bytes that its allocated pages take in the file. `None` means that the layout does
-    /// not know.
+    /// Returns, for each owner, the bytes that its allocated pages take in the file. `None` means that the
+    /// layout does not know them.
     pub(crate) fn home_bytes(&self, space: SpaceId) -> Result<Option<BTreeMap<u32, u64>>> {
         let space = self.space(space)?;
         let layout = self.layouts.of(space.geometry.header())?;
@@ -120,7 +120,7 @@ impl Spaces {
         Ok(Some(owners))
     }
 
-    /// The allocated pages of an owner, in the order of their numbers.
+    /// Returns the allocated pages of an owner, in the order of their numbers.
     pub(crate) fn pages_of_owner(&self, space: SpaceId, owner: u32) -> Result<Vec<PageId>> {
         let space = self.space(space)?;
         let map = space.map();

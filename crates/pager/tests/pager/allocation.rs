@@ -1,5 +1,5 @@
-//! Compares page allocation with a model: a page is allocated once, can be allocated again after it was
-//! freed, and all of this survives restarts.
+//! Compares page allocation with a model. A page is allocated once, and can be allocated again after it was
+//! freed. The allocation survives restarts.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
 //! Page protection by devices that write a page atomically. A device that does not promise this is refused.
-//! On a device that does, no page is written twice.
+//! On a device that promises it, no page is written twice.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use varve_device::{
 use varve_pager::control::Control;
 use varve_pager::{Algorithm, Compression, Pager, PagerConfig, ProtectionKind, SpaceId, Trim};
 
-/// All spaces on one device.
+/// Returns a configuration with all spaces on one device.
 fn on(device: Arc<dyn Directory>) -> PagerConfig {
     PagerConfig {
         data: device.clone(),
@@ -23,7 +23,7 @@ fn on(device: Arc<dyn Directory>) -> PagerConfig {
     }
 }
 
-/// The drive of 2014, made to promise this much.
+/// Returns the drive of 2014 with a promise of atomic writes of this length.
 fn drive(below: Arc<dyn Directory>, atomic_write_bytes: u32) -> Arc<Emulated> {
     let profile = Profile { atomic_write_bytes, ..Profile::shipped("sata-ssd-2014").unwrap() };
     Emulated::wrap(below, profile, 0.01)
@@ -62,7 +62,7 @@ fn a_device_that_promises_less_than_a_page_is_refused() {
         );
     }
     assert!(files.list().unwrap().is_empty(), "nothing was made");
-    // The rollback space needs it, too.
+    // The rollback space needs such a write, too.
     let mixed = PagerConfig { rollback: files.clone(), ..on(MemoryDirectory::new()) };
     let why = Pager::open(mixed, Arc::new(NoOps)).err().expect("it must be refused").to_string();
     assert!(why.contains("no such write"), "{why}");
@@ -83,8 +83,8 @@ fn an_emulated_drive_that_promises_a_page_is_taken() {
     assert_eq!(get(&open(&on(device)), id).unwrap(), 2);
 }
 
-/// Lindstrom 2017: compressed pages with trims and atomic writes. The device in memory refuses a length or an
-/// address that no atomic write has.
+/// Compressed pages are written with trims and atomic writes (Lindstrom 2017). The device in memory refuses a
+/// length or an address that no atomic write has.
 #[test]
 fn compressed_pages_are_written_atomically() {
     let directory = MemoryDirectory::new();
@@ -113,7 +113,8 @@ fn compressed_pages_are_written_atomically() {
     ids.iter().enumerate().for_each(|(number, id)| assert_eq!(get(&pager, *id).unwrap(), number as u64));
     pager.shutdown().unwrap();
     drop(pager);
-    // Pages of any stored length are read under another protection, and written again in its lengths.
+    // Pages of any stored length are read under another protection, and are written again in the lengths of
+    // that protection.
     let pager = open(&PagerConfig { protection: ProtectionKind::DOUBLEWRITE, ..settings.clone() });
     ids.iter().for_each(|id| set(&pager, *id, 7).unwrap());
     pager.shutdown().unwrap();

@@ -1,7 +1,7 @@
 //! Opens a database with a wrong region of persistent memory: one of another database, an incomplete one, an
 //! older one, or one that another database may need. The start and `as_found` (`varve nvm status`) must
-//! refuse each case with the same text, and change no file. With the right file everything is there.
-//! `nvm_emulated.rs` tests regions that a reboot has removed.
+//! refuse each case with the same text, and change no file. With the right file, the database has all its
+//! data. `nvm_emulated.rs` tests regions that a reboot has removed.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use varve_pager::{PageId, Pager, PagerConfig, PagerError, ProtectionKind};
 
 const HEADER_BYTES: u64 = 4096;
 
-/// All files, byte by byte.
+/// Returns all files, byte by byte.
 fn bytes_of(directory: &MemoryDirectory) -> Vec<(String, Vec<u8>)> {
     let whole = |(name, image): (String, MemoryImage)| {
         let mut bytes = vec![0; image.len_bytes() as usize];
@@ -28,7 +28,7 @@ fn bytes_of(directory: &MemoryDirectory) -> Vec<(String, Vec<u8>)> {
     files
 }
 
-/// Opening says this, and changes no file.
+/// Checks that opening fails with this text, and changes no file.
 fn assert_refused(directory: &Arc<MemoryDirectory>, config: &PagerConfig, expected: &str, what: &str) {
     let before = bytes_of(directory);
     let error =
@@ -38,12 +38,12 @@ fn assert_refused(directory: &Arc<MemoryDirectory>, config: &PagerConfig, expect
     assert!(bytes_of(directory) == before, "{what}: a file was changed");
 }
 
-/// The region's file of a directory.
+/// Returns the region's file of a directory.
 fn region_of(directory: &MemoryDirectory) -> MemoryImage {
     directory.images().into_iter().find(|(name, _)| name == REGION).unwrap().1
 }
 
-/// The same files with another region, or none.
+/// Returns the same files with another region, or none.
 fn with_region(directory: &MemoryDirectory, other: Option<MemoryImage>) -> Arc<MemoryDirectory> {
     let files = directory.images().into_iter().filter(|(name, _)| name != REGION);
     MemoryDirectory::from_images(files.chain(other.map(|image| (REGION.to_owned(), image))))
@@ -61,7 +61,7 @@ fn of_length(image: &MemoryImage, len_bytes: u64) -> Option<MemoryImage> {
     Some(image)
 }
 
-/// The header with other fields and a right checksum.
+/// Returns the header with other fields and a right checksum.
 fn with_header(image: &MemoryImage, at: usize, field: &[u8]) -> Option<MemoryImage> {
     let mut header = vec![0; HEADER_BYTES as usize];
     image.read(0, &mut header);
@@ -75,8 +75,8 @@ fn zeros(len_bytes: u64) -> MemoryImage {
     of_length(&MemoryImage::default(), len_bytes).unwrap()
 }
 
-/// A database that crashed: its newest changes are in its region or in the log alone. And the region as it
-/// was a checkpoint before.
+/// Returns a database that crashed, whose newest changes are only in its region or in the log. Also returns
+/// the region as it was one checkpoint earlier.
 fn crashed(parts: Parts) -> (Arc<MemoryDirectory>, Vec<PageId>, MemoryImage) {
     let (directory, pager, ids) = some_pages(parts);
     let earlier = region_of(&directory);
@@ -86,8 +86,8 @@ fn crashed(parts: Parts) -> (Arc<MemoryDirectory>, Vec<PageId>, MemoryImage) {
     (MemoryDirectory::from_images(directory.images()), ids, earlier)
 }
 
-/// Whatever is in its place, a database that needs its region doesn't open without it, says why, and lacks
-/// nothing when it is back.
+/// A database that needs its region doesn't open without it, whatever is in its place. The error says why.
+/// When the region is back, the database has all its data.
 #[test]
 fn a_database_opens_with_its_own_whole_region_of_now_alone() {
     for parts in IN_REGION {
@@ -127,7 +127,7 @@ fn a_database_opens_with_its_own_whole_region_of_now_alone() {
     }
 }
 
-/// An empty file cannot be mapped: the device says so.
+/// An empty file cannot be mapped, and the error of the device says so.
 #[test]
 fn an_empty_file_is_refused() {
     let (directory, ids, _) = crashed(NVM_ALL);
@@ -140,7 +140,8 @@ fn an_empty_file_is_refused() {
     assert_numbers(&open(&with(&back, NVM_ALL)), &ids, "back");
 }
 
-/// Another division than the region has, none at all, another protection: refused, with the way out.
+/// A configuration is refused if it has another division than the region, no region, or another protection.
+/// The error says what to do.
 #[test]
 fn another_configuration_is_refused() {
     let more = ProtectionKind::NvmDoublewrite { batch_slots: 9, single_slots: 2 };
@@ -167,8 +168,8 @@ fn another_configuration_is_refused() {
     }
 }
 
-/// Sizes that cannot work are refused before anything is made: for a new database, and for one that is to get
-/// a region.
+/// Sizes that cannot work are refused before anything is made, both for a new database and for a database
+/// that will get a region.
 #[test]
 fn a_region_that_is_too_small_is_refused() {
     let existing = {
@@ -195,7 +196,8 @@ fn a_region_that_is_too_small_is_refused() {
     assert_numbers(&open(&with(&existing.0, IN_FILES)), &existing.1, "afterwards");
 }
 
-/// A database that has no region gets none where somebody may need what is there; without `[nvm]` it goes on.
+/// A database without a region gets none at a place whose contents another database may need. Without `[nvm]`
+/// it continues.
 #[test]
 fn a_database_gets_no_region_where_somebody_may_need_what_is_there() {
     let wanted_bytes = NVM_ALL.0.unwrap().0;
@@ -219,7 +221,7 @@ fn a_database_gets_no_region_where_somebody_may_need_what_is_there() {
         let there = with_region(&directory, region.clone());
         assert_refused(&there, &with(&there, NVM_ALL), expected, case);
         assert_numbers(&open(&with(&there, IN_FILES)), &ids, case);
-        // Nor does a new one.
+        // A new database does not get a region there, either.
         let expected = expected.replace("its control file does not know it", "region of another database");
         let new = with_region(&MemoryDirectory::new(), region);
         assert_refused(&new, &with(&new, NVM_ALL), &expected, &format!("new, {case}"));
@@ -228,8 +230,8 @@ fn a_database_gets_no_region_where_somebody_may_need_what_is_there() {
     assert_numbers(&open(&with(&zeros, NVM_ALL)), &ids, "zeros that somebody made");
 }
 
-/// Found by review: one directory was copied, the copy got a region and was changed, and the other one wiped
-/// it.
+/// A directory is copied, and the copy gets a region and is changed. In an earlier version, the other
+/// directory then overwrote this region.
 #[test]
 fn a_copied_directory_does_not_take_the_region_of_the_other() {
     let (first, pager, ids) = some_pages(IN_FILES);
@@ -250,12 +252,12 @@ fn a_copied_directory_does_not_take_the_region_of_the_other() {
     }
 }
 
-/// Likewise where the copy was taken between two steps of getting a region.
+/// The same is tested with a copy that was taken between two steps of getting a region.
 #[test]
 fn a_copy_of_a_start_that_was_cut_off_does_not_take_what_the_other_got() {
     let (directory, pager, ids) = some_pages(IN_FILES);
     pager.shutdown().unwrap();
-    // Cut off behind the region's header: the control file calls it not needed.
+    // The start was cut off after the region's header. The control file says that the region is not needed.
     let first = MemoryDirectory::from_images(directory.images());
     drop(open(&with(&first, NVM_PAGES)));
     let region = noted(&*first).attached.unwrap().region;
@@ -271,7 +273,8 @@ fn a_copy_of_a_start_that_was_cut_off_does_not_take_what_the_other_got() {
     assert_eq!(get(&open(&with(&cut_off, NVM_PAGES)), ids[0]).unwrap(), 77);
 }
 
-/// A control file from before the region came: the region stays, and the right control file finds it.
+/// A control file is put back that is older than the region. The region stays, and the right control file
+/// finds it.
 #[test]
 fn a_control_file_put_back_does_not_cost_the_region() {
     let (directory, pager, ids) = some_pages(IN_FILES);
@@ -291,7 +294,8 @@ fn a_control_file_put_back_does_not_cost_the_region() {
     assert_numbers(&open(&with(&right, NVM_PAGES)), &ids, "the right one");
 }
 
-/// Found by review: a start that is refused for another reason has named a region, and there was no way back.
+/// A start is refused for another reason. In an earlier version, it had already named a region in the control
+/// file, and there was no way back.
 #[test]
 fn a_start_that_finds_damage_gets_no_region() {
     for parts in [NVM_PAGES, NVM_COPIES] {
@@ -310,7 +314,8 @@ fn a_start_that_finds_damage_gets_no_region() {
     }
 }
 
-/// Found by review: segment heads of whoever had the region's place before were taken for a log there.
+/// At the place of the region are segment headers of an earlier database. An earlier version took them for a
+/// log.
 #[test]
 fn a_region_is_made_over_the_heads_of_an_earlier_log() {
     let (foreign, ..) = crashed(NVM_LOG);
@@ -325,7 +330,8 @@ fn a_region_is_made_over_the_heads_of_an_earlier_log() {
     }
 }
 
-/// A device that has no room for the region: the start is refused, nothing is lost, and with room it goes on.
+/// If a device has no room for the region, the start is refused, and nothing is lost. When there is room, the
+/// start succeeds.
 #[test]
 fn a_full_device_leaves_the_database_as_it_was() {
     for parts in IN_REGION {

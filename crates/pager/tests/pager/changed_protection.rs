@@ -16,7 +16,7 @@ fn with(directory: &Arc<MemoryDirectory>, protection: ProtectionKind) -> PagerCo
     PagerConfig { protection, ..config(directory, 64) }
 }
 
-/// Pages in persistent memory, 24 slots of it.
+/// Returns a configuration with pages in persistent memory, in 24 slots.
 fn in_nvm(directory: &Arc<MemoryDirectory>) -> PagerConfig {
     let nvm = NvmConfig { directory: directory.clone(), size_bytes: 112 << 10, log_bytes: 0 };
     PagerConfig { nvm: Some(nvm), ..with(directory, ProtectionKind::Nvm) }
@@ -26,7 +26,8 @@ fn noted(directory: &dyn Directory) -> InForce {
     Control::open(directory).unwrap().unwrap().get().protection
 }
 
-/// One page with the number 1, at home, the log cut behind it.
+/// Returns a database with one page with the number 1. The page is in the data file, and the log is cut after
+/// it.
 fn one_page(protection: ProtectionKind) -> (Arc<MemoryDirectory>, Pager, PageId) {
     let directory = MemoryDirectory::new();
     let pager = open(&with(&directory, protection));
@@ -37,7 +38,8 @@ fn one_page(protection: ProtectionKind) -> (Arc<MemoryDirectory>, Pager, PageId)
     (directory, pager, id)
 }
 
-/// Writes the page home with another number, as if the machine had failed in the middle of that.
+/// Writes the page to the data file with another number, as if the machine had failed in the middle of the
+/// write.
 fn tear(directory: &Arc<MemoryDirectory>, pager: &Pager, id: PageId, number: u64) -> Arc<MemoryDirectory> {
     set(pager, id, number).unwrap();
     assert!(pager.tick_write(100).unwrap() > 0);
@@ -46,7 +48,8 @@ fn tear(directory: &Arc<MemoryDirectory>, pager: &Pager, id: PageId, number: u64
     with_stored(directory, id, &torn)
 }
 
-/// A crash under doublewrite and a start with `none` left pages torn: repair went by the new configuration.
+/// A crash under doublewrite is followed by a start with `none`. In an earlier version, repair used the new
+/// configuration, and pages stayed torn.
 #[test]
 fn a_page_torn_under_doublewrite_is_mended_at_a_start_without() {
     for next in [NONE, OTHER_SIZES, DOUBLEWRITE] {
@@ -67,8 +70,9 @@ fn a_page_torn_without_protection_is_damage_under_doublewrite() {
     assert!(error.contains(&id.to_string()), "{error}");
 }
 
-/// A doublewrite file that was left by another database, in a directory whose own one had none, held the
-/// newest copy of a page by its LSN: repair put the other database's page in place.
+/// Another database has left its doublewrite file in the directory of a database that has none. According to
+/// its LSN, this file has the newest copy of a page. In an earlier version, repair put this page of the other
+/// database in place.
 #[test]
 fn copies_of_another_database_are_not_trusted() {
     let (foreign, pager, other) = one_page(DOUBLEWRITE);
@@ -85,7 +89,8 @@ fn copies_of_another_database_are_not_trusted() {
     assert_eq!(get(&open(&with(&crashed, DOUBLEWRITE)), id).unwrap(), 2);
 }
 
-/// A page that is written in part is torn only if its parts differ.
+/// Puts the number into both halves of the page, because a page that is written in part is torn only if its
+/// parts differ.
 fn set_in_two_places(pager: &Pager, id: PageId, number: u64) {
     let mut mtr = pager.begin().unwrap();
     let old = mtr.x(id).unwrap();
@@ -94,13 +99,14 @@ fn set_in_two_places(pager: &Pager, id: PageId, number: u64) {
     mtr.commit();
 }
 
-/// From one protection to another, with a crash at every moment of it and of the writes that follow: no page
+/// The protection changes, with a crash at every moment of the change and of the writes that follow. No page
 /// is lost whose writes were protected.
 #[test]
 fn a_crash_while_the_protection_changes_loses_no_page() {
     for (was, now) in [(DOUBLEWRITE, NONE), (NONE, DOUBLEWRITE), (DOUBLEWRITE, OTHER_SIZES)] {
         let (directory, pager, id) = one_page(was);
-        // What was written without protection is whole here: the change begins with a crash, not with a tear.
+        // A page that was written without protection is whole here, because the change begins with a crash
+        // and not with a torn page.
         let before = if was == NONE { directory } else { tear(&directory, &pager, id, 2) };
         drop(pager);
         let first = if was == NONE { 1 } else { 2 };
@@ -143,7 +149,7 @@ fn crash_at_every_moment(record: Arc<RecordLog>, id: PageId, first: u64, what: &
     }
 }
 
-/// An existing database gets a region for its pages; from then on it needs that.
+/// An existing database gets a region for its pages. From then on, it needs the region.
 #[test]
 fn a_database_of_doublewrite_goes_on_with_pages_in_persistent_memory() {
     let (directory, pager, id) = one_page(DOUBLEWRITE);
@@ -152,7 +158,7 @@ fn a_database_of_doublewrite_goes_on_with_pages_in_persistent_memory() {
     assert_eq!(get(&pager, id).unwrap(), 2);
     set(&pager, id, 3).unwrap();
     assert!(pager.tick_write(100).unwrap() > 0);
-    // Home's page may be torn now or of any time: the slot has the newest.
+    // Home's page may be torn or of any age, because the slot has the newest version.
     let torn = with_stored(&crashed, id, &[0xAA; 4096]);
     let pager = open(&in_nvm(&torn));
     assert_eq!(get(&pager, id).unwrap(), 3);
@@ -168,8 +174,8 @@ fn a_database_of_doublewrite_goes_on_with_pages_in_persistent_memory() {
     assert_eq!(get(&open(&in_nvm(&torn)), id).unwrap(), 3);
 }
 
-/// The region is attached with a crash at every moment: there is none at which the torn page or the new
-/// version is lost.
+/// The region is attached with a crash at every moment. At no moment is the torn page or the new version
+/// lost.
 #[test]
 fn a_crash_while_a_region_is_attached_loses_no_page() {
     let (directory, pager, id) = one_page(DOUBLEWRITE);

@@ -1,4 +1,4 @@
-//! Kinds of checkpoints, and which pages each kind has written when it is recorded.
+//! The kinds of checkpoints, and the pages that each kind has written before it is recorded.
 
 use std::time::{Duration, Instant};
 
@@ -32,7 +32,7 @@ fn counter(pager: &Pager, name: &str) -> u64 {
     flash.counters.iter().find(|(found, _)| *found == name).map(|(_, n)| *n).unwrap()
 }
 
-/// Pages with changes in the pool, and on flash.
+/// Returns the number of pages with changes in the pool, and the number of those on flash.
 fn dirty(pager: &Pager) -> (u64, u64) {
     (pager.stats().dirty_frames, counter(pager, "dirty"))
 }
@@ -62,11 +62,11 @@ fn a_sharp_one_has_all_at_home_a_fuzzy_one_what_is_older_than_the_last() {
         let after = dirty(&pager);
         match kind {
             CheckpointKind::Sharp => assert_eq!(after, (0, 0)),
-            // Pages are cleaned many at a time: there may be none.
+            // Many pages are cleaned at a time, so there may be no dirty ones left.
             CheckpointKind::Fuzzy => assert!(after.0 + after.1 <= 12, "{after:?}"),
             CheckpointKind::Indirect => assert!(after.0 + after.1 >= before.0 + before.1, "{after:?}"),
         }
-        // What it kept back before it keeps back again.
+        // Flash keeps the same pages back again.
         change(&pager, &ids, 1002);
         assert!(dirty(&pager).1 > 0);
         pager.flush_log(pager.log().end()).unwrap();
@@ -93,7 +93,7 @@ fn threads_take_them_when_they_are_due() {
             change(&pager, &ids, 2000 + round);
             std::thread::sleep(Duration::from_millis(5));
         }
-        // Nobody changes anything any more: fuzzy ones come to the same one later.
+        // Nothing is changed any more, so fuzzy checkpoints reach the same state, only later.
         while dirty(&pager) != (0, 0) {
             assert!(Instant::now() < until, "{kind:?}, {design:?}: {:?}", dirty(&pager));
             std::thread::sleep(Duration::from_millis(5));

@@ -13,7 +13,7 @@ fn compressed(directory: &Arc<MemoryDirectory>, how: Compression) -> PagerConfig
     PagerConfig { compression: how, ..config(directory, 64) }
 }
 
-/// A counter of home.
+/// Returns a counter of the data files.
 fn count(pager: &Pager, name: &str) -> u64 {
     let in_place = pager.stats().levels.into_iter().find(|level| level.part == Some("in-place")).unwrap();
     in_place.counters.into_iter().find(|(counter, _)| *counter == name).unwrap().1
@@ -61,7 +61,7 @@ fn fewer_bytes_are_written() {
     assert!(bytes[512..].iter().all(|byte| *byte == 0), "one sector holds it");
 }
 
-/// How pages are stored can be changed at any time; those written before stay as they are until they are
+/// The stored form can be changed at any time. Pages that were written earlier keep their form until they are
 /// written again.
 #[test]
 fn pages_of_several_forms_lie_side_by_side() {
@@ -99,8 +99,8 @@ fn pages_of_several_forms_lie_side_by_side() {
     assert_eq!(pager.check().unwrap().damages, Vec::<String>::new());
 }
 
-/// Nobody has told the pager whose pages are compressed when redo changes them: they stay in the form that
-/// they had.
+/// When redo changes pages, the pager does not know yet which owners have compressed pages. So the pages stay
+/// in the form that they had.
 #[test]
 fn redo_writes_pages_in_the_form_they_had() {
     let directory = MemoryDirectory::new();
@@ -127,8 +127,8 @@ fn redo_writes_pages_in_the_form_they_had() {
     assert_eq!(form(ids[0]), (0, 0), "what was learned goes when the owners are told");
 }
 
-/// No note speaks of owners that are stored as the default says: after a start with another default redo
-/// learns from their pages.
+/// No log record names owners that have the default form. After a start with another default, redo learns
+/// their form from their pages.
 #[test]
 fn redo_learns_the_form_of_pages_under_another_default() {
     let directory = MemoryDirectory::new();
@@ -149,8 +149,8 @@ fn redo_learns_the_form_of_pages_under_another_default() {
     assert_eq!(form(ids[0]), (0, 0), "what was learned goes when the owners are told");
 }
 
-/// Found by review: pages that redo makes, of owners of which it reads none, were written as the default
-/// says; and so were pages of owners that are not compressed.
+/// Redo makes pages of owners of which it reads no page. An earlier version wrote these pages in the default
+/// form, and also pages of owners without compression.
 #[test]
 fn redo_knows_the_form_of_pages_that_it_makes() {
     let zstd = Compression { algorithm: Algorithm::Zstd, level: 5 };
@@ -165,9 +165,9 @@ fn redo_knows_the_form_of_pages_that_it_makes() {
             pager.set_compression(SpaceId::DATA, &[(*owner, how)]);
         }
         pager.set_compression(SpaceId::DATA, &[(owners[3], None)]);
-        // As at the end of an owner, whose number the next one may get.
+        // This is done at the end of an owner. The next owner may get its number.
         pager.forget_compression(SpaceId::DATA, owners[4]);
-        // What was noted first is cut off the log, and only a few notes at a time come with it.
+        // The first notes are cut off the log, and only a few notes at a time are written again.
         for _ in 0..if is_long { 300 } else { 0 } {
             crate::common::note(&pager, 10_000).unwrap();
             pager.checkpoint().unwrap();
@@ -181,7 +181,8 @@ fn redo_knows_the_form_of_pages_that_it_makes() {
         while pager.tick_write(100).unwrap() > 0 {}
         let form = |id: PageId| (stored(&directory, id)[FLAGS], stored(&directory, id)[24]);
         assert_eq!(ids.map(form), [(1, 7), (0, 0), (1, 1), (1, 1), (1, 1)], "{is_long}");
-        // Nobody has told it yet: it is as before after another crash.
+        // The pager was not told the owners' compressions after the start. After another crash they are still
+        // as before.
         ids.iter().for_each(|id| set(&pager, *id, 8).unwrap());
         let more = owners.map(|owner| add(&pager, owner, 9).unwrap());
         pager.checkpoint().unwrap();
@@ -194,7 +195,8 @@ fn redo_knows_the_form_of_pages_that_it_makes() {
     }
 }
 
-/// A start tells of all owners, and the log knows from then on, also what was told before.
+/// At a start the engine tells the pager the forms of all owners. From then on the log has them, and also the
+/// forms that were set earlier.
 #[test]
 fn what_is_told_at_a_start_is_noted() {
     let directory = MemoryDirectory::new();
@@ -241,7 +243,7 @@ fn damage_is_named() {
     }
 }
 
-/// A torn page is mended from its compressed copy.
+/// A torn page is repaired from its compressed copy.
 #[test]
 fn a_torn_page_is_mended() {
     let directory = MemoryDirectory::new();

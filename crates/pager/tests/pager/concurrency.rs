@@ -20,7 +20,7 @@ fn busy_config(directory: &Arc<MemoryDirectory>, replacement: Replacement) -> Pa
     config
 }
 
-/// Both numbers of a page: they are changed together.
+/// Returns both numbers of a page. They are changed together.
 fn numbers(page: &[u8]) -> (u64, u64) {
     let at = |at: usize| u64::from_le_bytes(page[at..at + 8].try_into().unwrap());
     (at(100), at(4000))

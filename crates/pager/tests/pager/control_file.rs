@@ -132,8 +132,8 @@ fn write(directory: &MemoryDirectory, at: usize, field: &[u8]) {
 #[test]
 fn a_slot_with_a_right_checksum_and_impossible_contents_is_refused_and_not_passed_over() {
     let last = u64::MAX.to_le_bytes();
-    // Sequence, segment size, redo and durable LSN, state, number of lives, the life's incarnation, its LSNs,
-    // where redo starts.
+    // The fields are the sequence, the segment size, the redo and the durable LSN, the state, the number of
+    // lives, the life's incarnation and LSNs, and where redo starts.
     let fields = [(16, 8), (32, 8), (40, 8), (48, 8), (56, 4), (60, 4), (64, 4), (72, 8), (80, 8), (4080, 8)];
     for (at, field) in fields {
         let (directory, control) = create();
@@ -160,12 +160,12 @@ fn a_life_that_begins_behind_the_redo_position_takes_it_along() {
     let mut block = Superblock::new(7, 8192, 1 << 20);
     block.begin_life(life(1, 4608));
     assert_eq!(block.redo, Lsn::new(4608));
-    // Opened without a write, then again on larger sectors.
+    // The database was opened without a write, and then again on larger sectors.
     block.begin_life(Life { incarnation: 2, after: Lsn::new(4608), start: Lsn::new(8192) });
     assert_eq!((block.redo, block.lives.len()), (Lsn::new(8192), 1));
 }
 
-/// Format version that the newer slot names.
+/// Returns the format version that the newer slot names.
 fn version(directory: &MemoryDirectory, control: &Control) -> u8 {
     control.update(|_| ()).unwrap();
     let mut slots = AlignedBuf::new(8192);
@@ -244,7 +244,7 @@ fn redo_may_start_behind_the_reading() {
     let advance = |read, redo| {
         control
             .update(|block| {
-                // So that only this makes it another version.
+                // Then only the positions make it another version.
                 block.protection = InForce::Doublewrite;
                 let to = Positions { read: Lsn::new(read), redo: Lsn::new(redo) };
                 block.advance_redo(to, Lsn::new(redo));
@@ -279,7 +279,7 @@ fn a_seal_is_read_back_and_keeps_its_layout() {
     let mut slot = AlignedBuf::new(4096);
     file(&directory).read_at(0, &mut slot, Purpose::Control).unwrap();
     assert_eq!(slot[4032..4048], [2, 1, 0, 0, 0, 0, 0, 0, 6, 5, 4, 3, 0, 0, 0, 0]);
-    // Behind a clean shutdown nothing is on flash alone.
+    // After a clean shutdown, nothing is on flash alone.
     assert!(control.update(|block| block.state = State::Clean).is_err());
 }
 
@@ -297,7 +297,8 @@ fn the_parts_of_version_2_keep_their_layout() {
     assert!(slot[4072..4092].iter().all(|byte| *byte == 0));
 }
 
-/// In the room of the last life, which is where older programs don't look: the version stays.
+/// Marks are stored at the place of the last life, which older programs don't read. So the version of the
+/// format stays the same.
 #[test]
 fn marks_keep_their_places() {
     let (directory, control) = create();
@@ -318,7 +319,7 @@ fn marks_keep_their_places() {
     assert_eq!(Control::open(&*directory).unwrap().unwrap().get().start, 0x0807);
     file(&directory).read_at(0, &mut slot, Purpose::Control).unwrap();
     assert_eq!((slot[16], slot[8], &slot[3896..3904]), (6, 1, &[7, 8, 0, 0, 0, 0, 0, 0][..]));
-    // As many lives as there can be: the last one needs the room.
+    // There are as many lives as there can be. The last one needs the room of the other fields.
     let lives: Vec<Life> = (1..=160).map(|n| life(n, 0x0304 + u64::from(n) - 1)).collect();
     control.update(|block| (block.redo, block.lives) = (Lsn::new(0x0304), lives.clone())).unwrap();
     let found = Control::open(&*directory).unwrap().unwrap().get();
@@ -338,7 +339,8 @@ fn steps_of_incarnations_differ_and_end_before_their_numbers_do() {
     assert_eq!(next(u32::MAX / 2), u32::MAX / 2 + 1);
 }
 
-/// It is named before it is made and when it is left, and not beside one that is needed.
+/// The control file names such a region before it is made and after it was left, but not together with a
+/// region that is needed.
 #[test]
 fn a_region_that_is_not_needed_is_read_back() {
     let (directory, control) = create();
@@ -443,7 +445,8 @@ fn the_layout_of_the_spaces_is_read_back_and_what_is_not_known_is_refused() {
     }
 }
 
-/// In bytes that programs from before fill with zeros and don't look at: the format's version stays.
+/// Identities are stored in bytes that older programs fill with zeros and don't read. So the version of the
+/// format stays the same.
 #[test]
 fn what_runs_is_read_back_as_long_as_there_is_room_for_it() {
     let (directory, control) = create();

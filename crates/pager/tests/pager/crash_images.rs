@@ -1,5 +1,5 @@
 //! After a crash at any moment, the pages contain a prefix of the mini-transactions. The prefix has all
-//! mini-transactions that were durable, and none is there in part. This is also true if recovery crashes.
+//! mini-transactions that were durable, and none is there in part. The same is true if recovery crashes.
 //!
 //! Each step of the workload is one mini-transaction, which writes its number to the first page and to
 //! others. So the first page shows which prefix an image has, and every other page must agree with it.
@@ -16,7 +16,7 @@ use varve_pager::{
     SpaceId,
 };
 
-/// What a step left: the number of each page that it wrote, and of those freed.
+/// The pages that a step has written, and the pages that it has freed.
 #[derive(Default, Clone)]
 struct Step {
     written: Vec<PageId>,
@@ -26,7 +26,7 @@ struct Step {
 /// Settings over one directory for everything.
 type Settings = fn(Arc<dyn Directory>) -> PagerConfig;
 
-/// Everything that was done, in order.
+/// All steps of a run, in their order.
 struct History {
     settings: Settings,
     owner: u32,
@@ -34,7 +34,7 @@ struct History {
 }
 
 impl History {
-    /// Pages after the first `count` steps, with the number of the step that wrote each last.
+    /// Returns the pages after the first `count` steps, with the number of the step that wrote each last.
     fn pages_after(&self, count: u64) -> BTreeMap<PageId, u64> {
         let mut pages = BTreeMap::new();
         for (number, step) in (1..=count).zip(&self.steps) {
@@ -54,42 +54,42 @@ impl Random {
     }
 }
 
-/// The log in persistent memory.
+/// Returns the settings with the log in persistent memory.
 fn nvm_settings(directory: Arc<dyn Directory>) -> PagerConfig {
     let nvm = NvmConfig { directory: directory.clone(), size_bytes: 768 << 10, log_bytes: 512 << 10 };
     PagerConfig { nvm: Some(nvm), ..settings(directory) }
 }
 
-/// A device that writes pages whole.
+/// Returns the settings with a device that writes pages atomically.
 fn with_atomic_writes(directory: Arc<dyn Directory>) -> PagerConfig {
     PagerConfig { protection: ProtectionKind::AtomicWrite, ..settings(directory) }
 }
 
-/// A device that writes compressed pages whole, with holes behind them.
+/// Returns the settings with a device that writes compressed pages atomically, with holes after them.
 fn with_atomic_compressed_writes(directory: Arc<dyn Directory>) -> PagerConfig {
     PagerConfig { protection: ProtectionKind::AtomicWrite, ..compressed(directory) }
 }
 
-/// Doublewrite copies in persistent memory, the log in files.
+/// Returns the settings with doublewrite copies in persistent memory, and the log in files.
 fn nvm_copies(directory: Arc<dyn Directory>) -> PagerConfig {
     let nvm = NvmConfig { directory: directory.clone(), size_bytes: 64 << 10, log_bytes: 0 };
     let protection = ProtectionKind::NvmDoublewrite { batch_slots: 8, single_slots: 2 };
     PagerConfig { nvm: Some(nvm), protection, ..settings(directory) }
 }
 
-/// Pages in persistent memory: 24 slots, half of the pool.
+/// Returns the settings with pages in persistent memory. It has 24 slots, which is half of the pool.
 fn nvm_pages(directory: Arc<dyn Directory>) -> PagerConfig {
     let nvm = NvmConfig { directory: directory.clone(), size_bytes: 112 << 10, log_bytes: 0 };
     PagerConfig { nvm: Some(nvm), protection: ProtectionKind::Nvm, ..settings(directory) }
 }
 
-/// Over packed spaces.
+/// Returns the settings with log and pages in persistent memory, over packed spaces.
 fn nvm_packed(directory: Arc<dyn Directory>) -> PagerConfig {
     let packed = PackedConfig { extent_bytes: 256 << 10, held_pages_max: 64, ..PackedConfig::DEFAULT };
     PagerConfig { layout: HomeLayout::Packed(packed), ..nvm_all(directory) }
 }
 
-/// Log and pages.
+/// Returns the settings with log and pages in persistent memory.
 fn nvm_all(directory: Arc<dyn Directory>) -> PagerConfig {
     let nvm = NvmConfig { directory: directory.clone(), size_bytes: 624 << 10, log_bytes: 512 << 10 };
     PagerConfig { nvm: Some(nvm), protection: ProtectionKind::Nvm, ..settings(directory) }
@@ -107,17 +107,17 @@ fn settings(directory: Arc<dyn Directory>) -> PagerConfig {
     small
 }
 
-/// Pages are compressed, and their places have holes.
+/// Returns the settings with compressed pages, whose places have holes.
 fn compressed(directory: Arc<dyn Directory>) -> PagerConfig {
     PagerConfig { compression: Compression::of(Algorithm::Lz4), ..settings(directory) }
 }
 
-/// The same, protected by the log.
+/// Returns the settings with compressed pages that the log protects.
 fn compressed_images(directory: Arc<dyn Directory>) -> PagerConfig {
     PagerConfig { compression: Compression::of(Algorithm::Lz4), ..with_images(directory) }
 }
 
-/// Pages are protected by the log.
+/// Returns the settings with pages that the log protects.
 fn with_images(directory: Arc<dyn Directory>) -> PagerConfig {
     let mut config = settings(directory);
     config.protection = ProtectionKind::FullPageLog;
@@ -126,7 +126,7 @@ fn with_images(directory: Arc<dyn Directory>) -> PagerConfig {
     config
 }
 
-/// One step; the first page is always among those written.
+/// Makes one step. It always writes the first page, among others.
 fn step(pager: &Pager, owner: u32, number: u64, pages: &[PageId], random: &mut Random) -> Step {
     let mut done = Step::default();
     let mut mtr = pager.begin().unwrap();
@@ -169,7 +169,7 @@ fn step(pager: &Pager, owner: u32, number: u64, pages: &[PageId], random: &mut R
     done
 }
 
-/// Runs steps; marks each step whose log was flushed.
+/// Runs steps, and marks each step whose log was flushed.
 fn run(pager: &Pager, settings: Settings, record: &RecordLog, steps_count: u64, seed: u64) -> History {
     let mut random = Random(seed);
     let owner = pager.create_segment(SpaceId::DATA).unwrap();
@@ -201,7 +201,7 @@ fn run(pager: &Pager, settings: Settings, record: &RecordLog, steps_count: u64, 
     history
 }
 
-/// A segment that is dropped later: its pages are discarded unwritten.
+/// Makes a segment that is dropped later. Its pages are discarded before they were written.
 fn fill_scratch(pager: &Pager) -> u32 {
     let owner = pager.create_segment(SpaceId::DATA).unwrap();
     for number in 0..10 {
@@ -210,7 +210,7 @@ fn fill_scratch(pager: &Pager) -> u32 {
     owner
 }
 
-/// Opens an image and compares it with the history; gives the prefix it holds.
+/// Opens an image, and compares it with the history. Returns the length of the prefix that the image has.
 fn verify(image: Arc<dyn Directory>, history: &History, acknowledged: u64, what: &str) -> u64 {
     let pager = open(&(history.settings)(image));
     let first = history.steps[0].written[0];
@@ -245,7 +245,7 @@ fn fates(pending: &[&Event], choice: u64, random: &mut Random) -> Vec<Fate> {
     }
 }
 
-/// Verifies crash images at many cuts; every few of them also crashes its recovery.
+/// Verifies crash images at many cuts. For some of the images, also crashes their recovery.
 fn crash_everywhere(mut timeline: Timeline, history: &History, cuts_count: u64, depth: u32, before: u64) {
     let mut random = Random(7 + u64::from(depth));
     let end = timeline.end();
@@ -304,7 +304,7 @@ fn a_crash_early_on_leaves_a_prefix() {
     crash_everywhere(Timeline::new(recording), &history, 250, 2, 0);
 }
 
-/// Holes behind pages that became durable may be there or not.
+/// Holes after pages that became durable may be there or not.
 #[test]
 fn any_crash_leaves_a_prefix_of_pages_with_holes_behind_them() {
     let is_punch = |event: &&Event| matches!(event.change, Change::Punch { .. });
@@ -368,7 +368,7 @@ fn pages_in_persistent_memory_leave_a_prefix() {
     }
 }
 
-/// The harness is not blind: a device that loses what it promised to keep is found out.
+/// The test finds a device that loses data which it promised to keep.
 #[test]
 fn a_lying_device_is_found_out() {
     let lies = [

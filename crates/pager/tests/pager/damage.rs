@@ -101,7 +101,7 @@ fn a_descriptor_of_nonsense_is_refused() {
     assert!(error.to_string().contains("data:2"), "{error}");
 }
 
-/// The start named the first one only, and the next start the next one.
+/// In an earlier version, the start named only the first damaged page, and the next start the next one.
 #[test]
 fn all_damaged_pages_in_the_way_of_redo_are_named() {
     let (directory, ids) = three_pages();
@@ -120,7 +120,7 @@ fn all_damaged_pages_in_the_way_of_redo_are_named() {
     assert!(error.contains("redo needs 2 pages that are damaged"), "{error}");
     let is_named = |id: PageId| error.contains(&format!("{id} (its checksum"));
     assert_eq!(ids.map(is_named), [true, false, true], "{error}");
-    // Restored: nothing of the log was lost meanwhile.
+    // The pages are restored. Nothing of the log was lost meanwhile.
     let mut restored = damaged;
     for id in ids {
         restored = with_stored(&restored, id, &stored(&directory, id));

@@ -15,21 +15,21 @@ const COPIES: &str = "doublewrite.varve";
 const PACKED: HomeLayout =
     HomeLayout::Packed(PackedConfig { extent_bytes: 64 << 10, ..PackedConfig::DEFAULT });
 
-/// Where things stand in the stored form (`home/compression/stored_page.rs`).
+/// Offsets of fields in the stored form (`home/compression/stored_page.rs`).
 const PAGE_NO: usize = 4;
 const FLAGS: usize = 19;
 const ALGORITHM: usize = 24;
 const LENGTH: usize = 28;
 const HEADER_BYTES: usize = 40;
 
-/// Something wrong with a stored page.
+/// A damage of a stored page.
 struct Wrong {
     name: &'static str,
-    /// Spoils its bytes.
+    /// Damages the bytes of the page.
     spoil: fn(&mut [u8]),
-    /// Whether the checksum is right all the same.
+    /// Whether the checksum is right in spite of the damage.
     sealed: bool,
-    /// What errors say.
+    /// A part of the text of the error.
     says: &'static str,
 }
 
@@ -101,7 +101,7 @@ fn config(directory: &Arc<MemoryDirectory>, layout: HomeLayout) -> PagerConfig {
     }
 }
 
-/// Byte offsets at which a file has the page compressed, in any state.
+/// Returns the byte offsets at which a file has a compressed form of the page, in any version.
 fn places(file: &MemoryImage, id: PageId) -> Vec<u64> {
     let mut sector = vec![0; SECTOR_BYTES];
     let is_it = |sector: &[u8]| {
@@ -118,7 +118,7 @@ fn places(file: &MemoryImage, id: PageId) -> Vec<u64> {
         .collect()
 }
 
-/// The directory with every stored form of the page in a file spoilt; how many there were.
+/// Returns the directory with each stored form of the page in a file damaged, and the number of these forms.
 fn spoilt(
     directory: &MemoryDirectory,
     name: &str,
@@ -143,7 +143,7 @@ fn spoilt(
     (MemoryDirectory::from_images(images), places.len())
 }
 
-/// Some pages with the numbers 0, 1, 2, ...: all at home.
+/// Returns a database of pages with the numbers 0, 1, 2, ..., which are all in the data files.
 fn pages(config: &PagerConfig) -> (Pager, Vec<PageId>) {
     let pager = open(config);
     let owner = pager.create_segment(SpaceId::DATA).unwrap();
@@ -153,8 +153,8 @@ fn pages(config: &PagerConfig) -> (Pager, Vec<PageId>) {
     (pager, ids)
 }
 
-/// Reads of the page fail with words that name it and the damage, the check finds it, and all others can be
-/// read and changed.
+/// Checks that reads of the page fail with an error that names the page and the damage, that the check finds
+/// the damage, and that all other pages can be read and changed.
 fn assert_named(
     directory: &Arc<MemoryDirectory>,
     layout: HomeLayout,
@@ -181,7 +181,7 @@ fn assert_named(
     assert!(get(&pager, ids[0]).is_err(), "{what}: after a restart");
 }
 
-/// Nothing newer is anywhere.
+/// No newer version of the page exists anywhere.
 #[test]
 fn at_rest_it_is_named() {
     for layout in [HomeLayout::InPlace, PACKED] {
@@ -198,8 +198,8 @@ fn at_rest_it_is_named() {
     }
 }
 
-/// A crash while a page was written that had a newer state than the redo position: home is torn or the copy
-/// is.
+/// Returns a database that crashed while it wrote a page with changes after the redo position. Either the
+/// page in the data file or the copy is torn.
 fn written() -> (Arc<MemoryDirectory>, Vec<PageId>) {
     let directory = MemoryDirectory::new();
     let (pager, ids) = pages(&config(&directory, HomeLayout::InPlace));
@@ -231,7 +231,7 @@ fn a_damaged_copy_is_of_no_use_and_no_harm() {
         let pager = open(&config(&damaged, HomeLayout::InPlace));
         assert_eq!(get(&pager, ids[0]).unwrap(), 2, "{}: home is whole", wrong.name);
         drop(pager);
-        // And where home is damaged too, nothing is made up; with the right bytes put back everything is
+        // If home is damaged, too, no contents are made up. When the right bytes are put back, everything is
         // there.
         let torn = &TABLE[1];
         let (both, _) = spoilt(&damaged, HOME, ids[0], torn);
@@ -242,7 +242,7 @@ fn a_damaged_copy_is_of_no_use_and_no_harm() {
             }
             Err(error) => assert!(error.to_string().contains(&ids[0].to_string()), "{}: {error}", wrong.name),
         }
-        // What spoilt it gives the bytes that were there when it is done again.
+        // The same damage done a second time puts the old bytes back.
         let (mended, count) = spoilt(&both, HOME, ids[0], torn);
         assert_eq!(count, 1, "{}", wrong.name);
         assert_eq!(get(&open(&config(&mended, HomeLayout::InPlace)), ids[0]).unwrap(), 2, "{}", wrong.name);

@@ -1,9 +1,9 @@
-//! Damages the bytes of a stopped database. Opening it must not panic and must not give wrong contents: the
-//! contents are right, or there is an error that names the damage.
+//! Damages the bytes of a stopped database. Opening it must not panic, and must not give wrong contents.
+//! Either the contents are right, or an error names the damage.
 //!
 //! Only damage to the very last block of the log cannot be distinguished from an unfinished flush.
 //!
-//! `VARVE_FUZZ_CASES` sets how many damages are tried.
+//! The environment variable `VARVE_FUZZ_CASES` sets how many damages are tried.
 
 use std::sync::Arc;
 
@@ -14,8 +14,8 @@ use varve_pager::{Access, PageId, Pager, SpaceId};
 const PAGES: u64 = 40;
 const STEPS: u64 = 120;
 
-/// A database that stopped without a checkpoint at its end; step n wrote n to the first page and to another
-/// one.
+/// Returns a database that stopped without a checkpoint at its end. Step n wrote n to the first page and to
+/// another page.
 fn stopped() -> (Vec<(String, MemoryImage)>, Vec<PageId>) {
     let directory = MemoryDirectory::new();
     let pager = crate::common::open(&config(&directory, 64));
@@ -42,12 +42,12 @@ fn other_page(step: u64) -> usize {
     1 + (step % (PAGES - 1)) as usize
 }
 
-/// What page number `at` holds after `steps`.
+/// Returns the number that page `at` has after `steps` steps.
 fn expected(at: usize, steps: u64) -> u64 {
     if at == 0 { steps } else { (1..=steps).rev().find(|step| other_page(*step) == at).unwrap_or(0) }
 }
 
-/// Damages one file; says what it did.
+/// Damages one file. Returns a description of the damage.
 fn damage(images: &mut Vec<(String, MemoryImage)>, random: &mut Random) -> String {
     let file = random.below(images.len() as u64) as usize;
     let (name, image) = &mut images[file];
@@ -89,7 +89,8 @@ fn read(pager: &Pager, id: PageId) -> Option<u64> {
     Some(u64::from_le_bytes(page[100..108].try_into().unwrap()))
 }
 
-/// Wrong contents are worse than any error.
+/// Opens the database, and checks that no page has wrong contents. Errors are allowed. Returns whether there
+/// were none.
 fn verify(directory: Arc<MemoryDirectory>, pages: &[PageId], what: &str) -> bool {
     let Ok(pager) = Pager::open(config(&directory, 64), Arc::new(crate::common::NoOps)) else { return false };
     let Some(steps) = read(&pager, pages[0]) else { return false };

@@ -7,7 +7,7 @@ use crate::common::{NoOps, add, config, get, open, set};
 use varve_device::{Directory, ErrorKind, Fault, Faulty, MemoryDirectory, Operation, Rule, Space, When};
 use varve_pager::{PageId, Pager, PagerConfig, PagerError, SpaceId};
 
-/// A configuration whose data device can be spoiled.
+/// Returns a configuration whose data device can be made to fail.
 fn faulty(directory: &Arc<MemoryDirectory>) -> (PagerConfig, Arc<Faulty>) {
     let faulty = Faulty::wrap(directory.clone() as Arc<dyn Directory>);
     let mut config = config(directory, 64);
@@ -19,8 +19,8 @@ fn rule(operation: Operation, when: When, kind: ErrorKind) -> Rule {
     Rule { operation: Some(operation), space: Some(Space::Data), when, fault: Fault::Fails(kind) }
 }
 
-/// Every n-th operation of one kind fails once: whatever was flushed is there after a restart. A full device
-/// stays full until an error was seen, since one write that it refuses is tried again at once.
+/// Lets each n-th operation of one kind fail once. After a restart, everything that was flushed is there. A
+/// full device stays full until an error was seen, because a single refused write is tried again at once.
 fn fail_every(operation: Operation, kind: &ErrorKind) {
     let mut seen_failures = 0;
     for n in 1..60 {
@@ -146,8 +146,8 @@ fn unusable_directories_are_refused_with_the_reason() {
     assert!(open_error(&tiny).contains("frames"));
 }
 
-/// A read that finds only dirty pages in a stopped pager is refused at once: it once waited ten seconds for
-/// each page.
+/// A read that finds only dirty pages in a stopped pager is refused at once. In an earlier version, it waited
+/// ten seconds for each page.
 #[test]
 fn reads_of_a_stopped_pager_do_not_wait_for_dirty_pages() {
     let directory = MemoryDirectory::new();

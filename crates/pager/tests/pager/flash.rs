@@ -14,9 +14,10 @@ use varve_pager::{
     PackedConfig, PageId, Pager, PagerConfig, SpaceId,
 };
 
-/// More than the pool has frames, fewer than there are pages.
+/// The number of pages of the cache. It is larger than the number of frames in the pool, and smaller than the
+/// number of pages.
 const CACHE_PAGES: u64 = 80;
-/// So many errors in a row end the cache.
+/// This number of errors in succession ends the cache.
 const ERRORS_MAX: u64 = 8;
 
 fn cache(directory: Arc<dyn Directory>, design: FlashDesign) -> Option<FlashConfig> {
@@ -30,7 +31,7 @@ fn cache(directory: Arc<dyn Directory>, design: FlashDesign) -> Option<FlashConf
     ))
 }
 
-/// A database with a cache on a device of its own, which can be spoiled.
+/// A database with a cache on a device of its own, which can be made to fail.
 struct Rig {
     config: PagerConfig,
     flash: Arc<MemoryDirectory>,
@@ -43,7 +44,7 @@ fn rig(base: PagerConfig, design: FlashDesign) -> Rig {
     Rig { config: PagerConfig { flash: cache(device.clone(), design), ..base }, flash, device }
 }
 
-/// In place, packed, below persistent memory.
+/// Returns the configurations to which a cache is added: in place, packed, and below persistent memory.
 fn bases() -> [PagerConfig; 3] {
     let packed = HomeLayout::Packed(PackedConfig {
         extent_bytes: 64 << 10,
@@ -57,7 +58,7 @@ fn bases() -> [PagerConfig; 3] {
     ]
 }
 
-/// As `work`, with page writers now and then.
+/// Does the same as `work`, with page writers now and then.
 fn work_and_write(pager: &Pager, known: &mut Known, steps: u64, random: &mut Random) {
     for _ in 0..steps / 50 {
         work(pager, known, 50, random);
@@ -78,7 +79,7 @@ fn pages_are_read_from_flash_and_are_the_newest() {
         let gives_up = design == FlashDesign::Exclusive;
         assert!(gives_up || counter(&pager, "invalidated") > 10, "{design:?}");
         assert_eq!(counter(&pager, "admitted_dirty") > 0, design != FlashDesign::CleanWrite);
-        // A start finds it empty, after a crash and after a shutdown.
+        // A start finds the cache empty, after a crash and after a shutdown.
         pager.flush_log(pager.log().end()).unwrap();
         drop(pager);
         for is_last in [false, true] {
@@ -93,7 +94,7 @@ fn pages_are_read_from_flash_and_are_the_newest() {
     }
 }
 
-/// Those of segments that were dropped, and of the end of a file that was cut off.
+/// The pages that are used again are those of dropped segments, and of the end of a file that was cut off.
 #[test]
 fn pages_that_are_used_again_are_not_those_of_before() {
     for design in designs() {
@@ -117,7 +118,7 @@ fn pages_that_are_used_again_are_not_those_of_before() {
     }
 }
 
-/// A scan of more than the cache leaves it as it was.
+/// A scan that is larger than the cache does not change the contents of the cache.
 #[test]
 fn a_scan_is_not_admitted() {
     let rig = rig(config(&MemoryDirectory::new(), 40), FlashDesign::CleanWrite);
@@ -135,8 +136,8 @@ fn a_scan_is_not_admitted() {
     assert!(counter(&pager, "refused_sequential") > 100);
 }
 
-/// By where pages lie a scan is told without anybody's word, and pages far from each other are none of a
-/// scan, whatever is said of them.
+/// The classifier by proximity recognizes a scan from the addresses of pages alone. Pages that are far from
+/// each other are no scan, whatever access the caller reports.
 #[test]
 fn by_proximity_a_scan_is_not_admitted() {
     let mut rig = rig(config(&MemoryDirectory::new(), 40), FlashDesign::CleanWrite);
@@ -163,8 +164,8 @@ fn by_proximity_a_scan_is_not_admitted() {
     assert!(random > 40, "{random}");
 }
 
-/// Works while the device does this; gives how often, and what was counted as damaged and whether the cache
-/// is lost.
+/// Works while the device has this fault. Returns the number of slots that were counted as damaged, and
+/// whether the cache is lost.
 fn under(operation: Option<Operation>, when: When, fault: Fault) -> (u64, bool) {
     let rig = rig(config(&MemoryDirectory::new(), 40), FlashDesign::DualWrite);
     let pager = open(&rig.config);
@@ -207,7 +208,7 @@ fn an_error_costs_a_read_and_many_cost_the_cache() {
     assert!(damaged <= ERRORS_MAX && is_lost, "{damaged}");
 }
 
-/// They say that all is well.
+/// These faults report success.
 #[test]
 fn a_device_that_lies_serves_no_wrong_page() {
     let lies = [
@@ -228,7 +229,7 @@ fn a_frame_that_is_not_what_was_written_is_not_believed() {
     let pager = open(&rig.config);
     let (mut known, mut random) = (fill(&pager), Random(5));
     work_and_write(&pager, &mut known, 2000, &mut random);
-    // Every frame holds what its neighbour should: whole pages, and the wrong ones.
+    // Every frame holds what its neighbour should hold. The pages are whole, but they are the wrong ones.
     let file = rig.flash.open(FLASH_FILE, OpenHow::existing(Space::Flash)).unwrap();
     let mut bytes = varve_device::AlignedBuf::new((CACHE_PAGES * 4096) as usize);
     file.read_at(4096, &mut bytes, varve_device::Purpose::FlashPage).unwrap();
@@ -261,7 +262,8 @@ fn a_design_is_changed_while_the_database_is_open() {
     assert!(error.contains("configure [flash]"), "{error}");
 }
 
-/// The database does without, and says so; what is not the cache's is not touched.
+/// The database continues without the cache, with a warning. A file that does not belong to the cache is not
+/// changed.
 #[test]
 fn what_keeps_the_cache_from_being_opened_is_a_warning() {
     let rig = rig(config(&MemoryDirectory::new(), 40), FlashDesign::DualWrite);
@@ -293,7 +295,7 @@ fn what_keeps_the_cache_from_being_opened_is_a_warning() {
     opened("; starting without the cache. Lower [flash] size");
     assert!(!rig.flash.exists(FLASH_FILE).unwrap(), "what was begun is gone");
     rig.device.disarm();
-    // An emptied file, and one that another database had, are taken.
+    // An emptied file is taken, and so is a file that another database had.
     for size_bytes in [0, 4096 * 10] {
         let file = rig.flash.open(FLASH_FILE, OpenHow::or_create(Space::Flash)).unwrap();
         file.set_len(size_bytes).unwrap();
@@ -311,7 +313,7 @@ fn a_cache_that_is_too_small_is_refused() {
     assert!(error.contains("holds 8 pages: give it room for at least 16"), "{error}");
 }
 
-/// With threads, pages are written behind the back of who evicts them.
+/// If there are threads, they write the pages that other threads evict.
 #[test]
 fn threads_write_what_is_queued() {
     for design in designs() {
@@ -320,7 +322,8 @@ fn threads_write_what_is_queued() {
         let rig = rig(base, design);
         let pager = open(&rig.config);
         let (mut known, mut random) = (fill(&pager), Random(13));
-        // What finds the queue full is not taken: how much of one round is on flash depends on the threads.
+        // A page that finds the queue full is not taken, so the threads decide how much of one round is on
+        // flash.
         for _ in 0..20 {
             work_and_write(&pager, &mut known, 2000, &mut random);
             if counter(&pager, "read_hits") > 0 {

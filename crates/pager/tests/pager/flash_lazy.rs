@@ -9,7 +9,7 @@ use varve_device::{Directory, ErrorKind, Fault, Faulty, MemoryDirectory, Operati
 use varve_pager::{FLASH_FILE, FlashConfig, FlashDesign, FlashRestart, FlashSettings, PageId, PagerConfig};
 
 const LAZY: [FlashDesign; 3] = [FlashDesign::LazyCleaning, FlashDesign::Rotating, FlashDesign::Exclusive];
-/// Of a hundred frames.
+/// The limit of dirty slots, of a hundred slots.
 const LIMIT: u64 = 50;
 
 struct Rig {
@@ -59,7 +59,7 @@ fn dirty_pages_stay_on_flash_and_are_the_newest() {
     }
 }
 
-/// A crash loses the table, or the drive is gone: redo has what home lacks.
+/// A crash loses the slot table, or the drive is gone. Redo has the changes that the data files lack.
 #[test]
 fn what_was_only_on_flash_is_redone() {
     for design in LAZY {
@@ -142,8 +142,8 @@ fn a_design_stays_if_home_has_no_room() {
     check(&pager, &known);
 }
 
-/// A drive that takes no more: what is on its way goes home, and what home lacks is either there or the
-/// database stops.
+/// A drive takes no more pages. Queued pages are written to the data files. Pages that the data files lack
+/// can be read from the drive, or the database stops.
 #[test]
 fn a_lost_drive_costs_no_commit() {
     let eio = Fault::Fails(ErrorKind::Io(5));

@@ -26,15 +26,15 @@ const SESSIONS: usize = 3;
 const PAGES: usize = 400;
 const POOL_PAGES: usize = 60;
 const CACHE_PAGES: u64 = 250;
-/// No such device.
+/// The error number "no such device".
 const ENODEV: i32 = 19;
 
-/// How the drive goes.
+/// The way in which the drive is removed.
 #[derive(Debug, Clone, Copy)]
 enum Pull {
-    /// All that it is asked fails.
+    /// All requests to the drive fail.
     Fails,
-    /// Its file is deleted; what is open stays so, until the next start finds nothing.
+    /// The file of the cache is deleted. The open file stays usable, and the next start finds no file.
     Deleted,
 }
 
@@ -63,7 +63,7 @@ fn rig(path: &Path, design: FlashDesign) -> Rig {
     Rig { config, device }
 }
 
-/// A page, the number that was committed in it last, and one that may have been.
+/// A page, with the number that was committed in it last, and a number that may have been committed.
 #[derive(Clone, Copy)]
 struct Row {
     id: PageId,
@@ -93,7 +93,7 @@ fn commit(pager: &Pager, row: &mut Row) -> Result<()> {
     Ok(())
 }
 
-/// Works until told to stop, or until the database does.
+/// Works until `ends` is set, or until the database stops.
 fn session(pager: &Pager, mut rows: Vec<Row>, ends: &AtomicBool, seed: u64) -> Vec<Row> {
     let mut random = Random(seed);
     let count = rows.len() as u64;
@@ -101,7 +101,7 @@ fn session(pager: &Pager, mut rows: Vec<Row>, ends: &AtomicBool, seed: u64) -> V
         let row = &mut rows[random.below(count) as usize];
         match get(pager, row.id) {
             Ok(found) => row.check(found, "under load"),
-            // Nothing but redo has it.
+            // Only redo can make this page again.
             Err(_) => continue,
         }
         if random.below(2) == 0 && commit(pager, row).is_err() {
@@ -147,7 +147,7 @@ fn pulled(pull: Pull, design: FlashDesign, seed: u64) {
         }
         pause();
     });
-    // The process dies, the drive stays away once and comes back.
+    // The process dies, the drive is missing at the next start, and comes back after it.
     drop(pager);
     let mut rows = rows;
     let away = PagerConfig { flash: None, ..rig.config.clone() };

@@ -21,7 +21,7 @@ struct Rig {
     device: Arc<Faulty>,
 }
 
-/// With threads, and a checkpoint every 20 milliseconds.
+/// Returns a database with a cache, with threads, and with a checkpoint every 20 milliseconds.
 fn rig(design: FlashDesign) -> Rig {
     let (home, device) = (MemoryDirectory::new(), Faulty::wrap(MemoryDirectory::new()));
     let flash = FlashConfig::with(
@@ -46,8 +46,8 @@ fn until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-/// The load pauses, and what it left in the log is no longer needed: neither for pages, nor for records,
-/// which are of use all the same.
+/// The load pauses, and the log that it has left is not needed any more. Neither pages nor slot records need
+/// it, and the records stay useful.
 #[test]
 fn the_redo_position_follows_when_nothing_changes() {
     for design in [FlashDesign::DualWrite, FlashDesign::CleanWrite] {
@@ -60,7 +60,7 @@ fn the_redo_position_follows_when_nothing_changes() {
             counter(&pager, "clean") > 40
         });
         let redo = || Control::open(&*rig.home).unwrap().unwrap().get().redo;
-        // What cleaning notes comes behind that.
+        // What cleaning notes in the log comes after the redo position.
         until("the redo position stays", || pager.log().end().since(redo()) < 1024);
         // The redo position waits for records only for a short time, so they may come later.
         let passes = counter(&pager, "hardened_passes");
@@ -72,7 +72,7 @@ fn the_redo_position_follows_when_nothing_changes() {
     }
 }
 
-/// The whole table in the log, longer than its segments.
+/// The whole slot table is in the log, and takes more space than a segment.
 #[test]
 fn a_table_is_noted_over_several_segments() {
     const FRAMES: u64 = 9000;
@@ -87,7 +87,7 @@ fn a_table_is_noted_over_several_segments() {
     let ids: Vec<PageId> = (0..FRAMES).map(|number| add(&pager, owner, number).unwrap()).collect();
     pager.checkpoint_all().unwrap();
     ids.iter().zip(0..).for_each(|(id, number)| assert_eq!(get(&pager, *id).unwrap(), number));
-    // The notes of what has come are passed.
+    // The redo position passes the notes of the pages that came to flash.
     for round in 0..3 {
         (0..500).for_each(|at| set(&pager, ids[at % 20], round).unwrap());
         pager.checkpoint_all().unwrap();
@@ -101,8 +101,8 @@ fn a_table_is_noted_over_several_segments() {
     assert_eq!(pager.check().unwrap().damages, Vec::<String>::new());
 }
 
-/// Each start that is followed by no checkpoint makes the list of lives longer, which is shortened by one at
-/// the next start, if need be.
+/// Each start without a checkpoint after it makes the list of lives longer. If necessary, a checkpoint at the
+/// next start makes the list shorter.
 #[test]
 fn any_number_of_starts_may_end_early() {
     for design in [FlashDesign::DualWrite, FlashDesign::LazyCleaning] {
@@ -132,7 +132,7 @@ fn nobody_waits_for_a_slow_write_of_records() {
     let ids = fill(&pager);
     until("no records", || counter(&pager, "hardened_passes") > 1);
     let is_slow = |pager: &Pager| {
-        // Pages in the pool alone, so that nothing else waits for the drive.
+        // These pages are in the pool alone, so that nothing else waits for the drive.
         (0..5).for_each(|at| set(pager, ids[at], 7).unwrap());
         pager.flush_log(pager.log().end()).unwrap();
     };

@@ -10,7 +10,8 @@ use varve_pager::{
     FLASH_FILE, FlashConfig, FlashDesign, FlashRestart, FlashSettings, PagerConfig, PagerError,
 };
 
-/// Bytes of a file with room for some 100 pages in one partition, and for more in several.
+/// The bytes of a file with room for about 100 pages in one partition. The next constant has room for more
+/// pages in several partitions.
 const SMALL: u64 = 103 * 4096;
 const LARGE: u64 = 405 * 4096;
 
@@ -34,7 +35,7 @@ fn rig(design: FlashDesign, restart: FlashRestart) -> Rig {
     Rig { config, flash, device, drive }
 }
 
-/// As the next start has it.
+/// Returns the configuration of the next start, with this size.
 fn sized(rig: &Rig, size_bytes: u64) -> PagerConfig {
     let flash = rig
         .config
@@ -73,7 +74,7 @@ fn a_cache_grows_and_shrinks_and_is_filled_again() {
     }
 }
 
-/// After a shutdown and after a crash, as long as it was last or as it was before.
+/// A start follows a shutdown or a crash. The cache has its last size, or its size before the change.
 #[test]
 fn a_start_goes_on_with_what_has_the_same_size() {
     for restart in FlashRestart::ALL {
@@ -126,7 +127,7 @@ fn a_size_without_room_changes_nothing() {
     assert!(pager.set_flash_size(LARGE).unwrap_err().is_no_space());
     rig.device.disarm();
     assert_eq!(state(), before);
-    // Home has no room for what only flash has.
+    // Home has no room for the pages that only flash has.
     rig.drive.arm(rule(Operation::Write));
     assert!(pager.set_flash_size(LARGE).unwrap_err().is_no_space());
     rig.drive.disarm();
@@ -155,13 +156,13 @@ fn a_device_that_fails_loses_the_cache_and_nothing_else() {
         let resized = pager.set_flash_size(LARGE);
         rig.device.disarm();
         assert!(resized.is_err() || nth > 1, "{restart:?}");
-        // Records that may be wrong and can't be voided stop it.
+        // Records that may be wrong and can't be voided stop the pager.
         let is_stopped = matches!(pager.begin().map(drop), Err(PagerError::Stopped { .. }));
         assert!(!is_stopped || restart == FlashRestart::MemoryMapped, "{restart:?}");
         if !is_stopped {
             work(&pager, &mut known, 500, &mut random);
         }
-        // Nothing has changed since the last flush, if it has stopped.
+        // If the pager has stopped, nothing has changed since the last flush.
         let flushed = pager.flush_log(pager.log().end());
         assert!(flushed.is_ok() || is_stopped);
         drop(pager);

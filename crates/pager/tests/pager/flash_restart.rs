@@ -63,7 +63,7 @@ fn what_a_shutdown_left_is_gone_on_with() {
             check(&pager, &known);
             assert!(counter(&pager, "read_hits") * 2 > restored, "{design:?} {restart:?}");
             work(&pager, &mut known, 1000, &mut random);
-            // The drive is gone, and with it what home lacks; redo has it.
+            // The drive is gone, and with it the versions that home lacks. Redo makes them again.
             pager.shutdown().unwrap();
             drop(pager);
             rig.flash.remove(FLASH_FILE).unwrap();
@@ -72,8 +72,8 @@ fn what_a_shutdown_left_is_gone_on_with() {
     }
 }
 
-/// Redo changes more pages than the pool and the queue have room for, before there are threads that write
-/// them.
+/// Before there are threads that write pages, redo changes more pages than the pool and the queue have room
+/// for.
 #[test]
 fn redo_waits_for_no_thread() {
     for design in designs().filter(|design| design.is_lazy()) {
@@ -152,7 +152,8 @@ fn what_was_changed_before_redo_starts_is_at_home() {
                 wrong += u64::from(!is_right);
             }
         }
-        // Dual-write puts the newer version there, mostly into the same frame: it is another one, by its LSN.
+        // Dual-write puts the newer version on flash, mostly into the same frame. By its LSN, that is another
+        // version.
         let is_found = wrong > 0 || design != FlashDesign::CleanWrite;
         assert!(
             came_by > 0 && behind > 0,
@@ -162,7 +163,7 @@ fn what_was_changed_before_redo_starts_is_at_home() {
     }
 }
 
-/// Others go by all that is read: a map, images of pages.
+/// The page map and images of pages need redo of the whole part of the log that is read.
 #[test]
 fn all_that_is_read_is_redone_where_others_go_by_it() {
     for (layout, protection) in [
@@ -184,8 +185,8 @@ fn all_that_is_read_is_redone_where_others_go_by_it() {
     }
 }
 
-/// Of an older file nothing is believed that may have changed since; nor of one of which parts are older.
-/// (Memory-mapped records are no statements about the log: their drive is trusted not to go back.)
+/// If the file of the cache is older, or parts of it are, no page in it is used that may have changed since
+/// then. (Memory-mapped records say nothing about the log, so their drive must not return to an older state.)
 #[test]
 fn an_older_cache_serves_no_older_page() {
     let schemes = [FlashRestart::LazyVerification, FlashRestart::LogBased];
@@ -214,7 +215,7 @@ fn an_older_cache_serves_no_older_page() {
     }
 }
 
-/// Blocks of the one or of the other.
+/// Returns a file whose blocks come from one of the two files.
 fn mixed(one: &MemoryImage, other: &MemoryImage, random: &mut Random) -> Vec<u8> {
     let share = random.below(5);
     let mut bytes = bytes_of(one);
@@ -226,8 +227,8 @@ fn mixed(one: &MemoryImage, other: &MemoryImage, random: &mut Random) -> Vec<u8>
     bytes
 }
 
-/// A backup of the database is put back, and the cache has pages of what happened afterwards; or the cache is
-/// that of another copy.
+/// A backup of the database is put back, and the cache has pages of later changes. Or the cache belongs to
+/// another copy.
 #[test]
 fn a_cache_of_another_history_is_not_believed() {
     let designs = [FlashDesign::DualWrite, FlashDesign::LazyCleaning];
@@ -242,13 +243,13 @@ fn a_cache_of_another_history_is_not_believed() {
         let pager = open(&first.config);
         work(&pager, &mut known, 500, &mut random);
         kill(pager);
-        // The same log positions, with other changes.
+        // This database has the same log positions, with other changes.
         let home = MemoryDirectory::from_images(backup.clone());
         let flash = MemoryDirectory::from_images(first.flash.images());
         let pager = open(&on(&home, &flash, design, how).config);
         assert_eq!(counter(&pager, "restored"), 0, "{design:?} {restart:?}");
         check(&pager, &known_then);
-        // A copy of the backup goes its own way, and gets the cache of the first.
+        // A copy of the backup gets other changes, and then the cache of the first database.
         let mut known = known_then;
         let home = MemoryDirectory::from_images(backup);
         let other = on(&home, &MemoryDirectory::new(), design, how);
@@ -264,7 +265,7 @@ fn a_cache_of_another_history_is_not_believed() {
     }
 }
 
-/// Whoever counts on a warm start hears why it is a cold one; and nobody else hears of it.
+/// If a user expects a warm start and it is a cold one, a warning says why. Otherwise there is no warning.
 #[test]
 fn a_start_says_why_its_cache_is_cold() {
     for restart in SCHEMES {
@@ -374,19 +375,19 @@ fn a_first_start_that_ended_early_leaves_no_file_of_another_database() {
     }
 }
 
-/// What a start finds behind one that ended early.
+/// The events after a start that ended early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Then {
-    /// The cache as it was left.
+    /// The next start finds the cache as it was left.
     Start,
-    /// Another one ends early before.
+    /// Another start ends early before the next one.
     EarlyAgain,
-    /// A start without the cache changes all before.
+    /// A start without the cache changes all pages before the next one.
     Without,
 }
 
-/// A start does nothing to the cache before the control file and the file's header know its number, and ends
-/// between the two as well.
+/// A start changes nothing in the cache before its number is in the control file and in the header of the
+/// cache's file. The start may also end between these two writes.
 #[test]
 fn a_start_that_ends_early_leaves_the_cache_warm() {
     let (in_place, lazily) = (HomeLayout::InPlace, FlashRestart::LazyVerification);
@@ -420,11 +421,11 @@ fn on_copies(files: &MemoryDirectory, design: FlashDesign, how: (HomeLayout, Fla
     on(&files, &files, design, how)
 }
 
-/// Whether the `nth` operation was in the start.
+/// Returns whether the `nth` operation was in the start.
 fn start_early(nth: u64, then: Then, rig: Rig, known: &mut Known) -> bool {
     let mut random = Random(nth);
     let early = || {
-        // All devices are this one.
+        // All devices of the database are this one.
         let device = Faulty::wrap(rig.home.clone() as Arc<dyn Directory>);
         let mut faulty = PagerConfig {
             data: device.clone(),
@@ -457,8 +458,8 @@ fn start_early(nth: u64, then: Then, rig: Rig, known: &mut Known) -> bool {
     true
 }
 
-/// The database is opened without its cache, changes, and the log is cut behind that; also where a start with
-/// the cache ended early at any moment before.
+/// The database is opened without its cache and changed, and the log is cut after that. Before this, a start
+/// with the cache may have ended early at any moment.
 #[test]
 fn a_start_without_the_cache_is_its_end() {
     let designs = [FlashDesign::DualWrite, FlashDesign::LazyCleaning];
@@ -510,7 +511,7 @@ fn a_start_without_the_cache_is_its_end() {
     }
 }
 
-/// The drive fails while its pages are found again, and used by redo.
+/// The drive fails while a start finds its pages, and redo uses them.
 #[test]
 fn a_drive_that_fails_at_the_start_costs_no_commit() {
     let designs = [FlashDesign::DualWrite, FlashDesign::LazyCleaning, FlashDesign::Exclusive];
@@ -528,7 +529,8 @@ fn a_drive_that_fails_at_the_start_costs_no_commit() {
                 let opened = Pager::open(rig.config.clone(), Arc::new(crate::common::NoOps));
                 if let Ok(pager) = opened {
                     for (id, number) in &known {
-                        // It may stop when only redo has a page; what it gives is right.
+                        // The pager may stop if a page can only come from redo. Each page that it returns is
+                        // right.
                         if let Ok(found) = get(&pager, *id) {
                             assert_eq!(found, *number, "{design:?} {restart:?} {operation:?} {nth}: {id}");
                         }
@@ -541,8 +543,8 @@ fn a_drive_that_fails_at_the_start_costs_no_commit() {
     }
 }
 
-/// A start's word to the header fails, so it has the cache without records; what it announced before must not
-/// pass for what it left.
+/// A start fails to write its mark into the header, so it uses the cache without records. The next start must
+/// not take the announced number for a mark.
 #[test]
 fn a_start_that_cannot_have_records_leaves_no_cache() {
     for (design, restart) in [FlashDesign::DualWrite, FlashDesign::LazyCleaning]
@@ -586,7 +588,7 @@ fn threads_keep_records() {
             }
             restored += counter(&pager, "restored");
             work(&pager, &mut known, 3000, &mut random);
-            // Either way nothing but flash may have some of it.
+            // In both cases some of the changes may be on flash only.
             if round % 2 == 0 {
                 pager.shutdown().unwrap()
             } else {

@@ -19,7 +19,7 @@ use varve_pager::{
 /// Designs that a shutdown seals.
 const SEALED: [FlashDesign; 2] = [FlashDesign::DualWrite, FlashDesign::LazyCleaning];
 
-/// Shut down, with pages that only flash has under a seal.
+/// Returns a database that was shut down, with pages under a seal that only flash has.
 fn sealed(design: FlashDesign, seed: u64) -> (Rig, Known, Random) {
     let rig = rig(design, HomeLayout::InPlace, FlashRestart::LazyVerification);
     let pager = open(&rig.config);
@@ -30,7 +30,8 @@ fn sealed(design: FlashDesign, seed: u64) -> (Rig, Known, Random) {
     (rig, known, random)
 }
 
-/// The cache goes once its pages were gone on with; they are in the log, which was not read by then.
+/// The cache is lost after a start has used its pages. The changes of these pages are in the log, which that
+/// start did not read.
 #[test]
 fn what_was_sealed_is_redone_when_the_cache_is_lost_later() {
     for (design, steps) in SEALED.into_iter().flat_map(|design| [0, 1, 300].map(|steps| (design, steps))) {
@@ -45,7 +46,7 @@ fn what_was_sealed_is_redone_when_the_cache_is_lost_later() {
     }
 }
 
-/// Sealed again and again, with changes in between and without.
+/// The cache is sealed again and again, with and without changes in between.
 #[test]
 fn a_seal_follows_another() {
     for design in SEALED {
@@ -62,7 +63,7 @@ fn a_seal_follows_another() {
             pager.shutdown().unwrap();
         }
         let pager = open(&rig.config);
-        // Another design takes over when home has everything.
+        // Another design takes over as soon as home has everything.
         pager.set_flash_design(FlashDesign::CleanWrite).unwrap();
         assert_eq!(counter(&pager, "dirty"), 0);
         pager.shutdown().unwrap();
@@ -72,7 +73,7 @@ fn a_seal_follows_another() {
     }
 }
 
-/// A cache that is not as it was sealed, or a start that can't go on with it: redo has everything.
+/// The cache is not as it was sealed, or a start can't use it. Then redo repeats all changes.
 #[test]
 fn behind_a_seal_that_is_of_no_use_there_is_redo() {
     for design in SEALED {
@@ -90,10 +91,10 @@ fn behind_a_seal_that_is_of_no_use_there_is_redo() {
                 1 => rig.flash.remove(FLASH_FILE).unwrap(),
                 2 => flash.settings.design = FlashDesign::CleanWrite,
                 3 => flash.settings.restart = FlashRestart::None,
-                // A record; the seal.
+                // Case 4 damages a record, case 5 the seal.
                 4 => spoilt(4096 + 70),
                 5 => spoilt(48),
-                // A copy of the same start, from before its shutdown.
+                // The file becomes a copy that was taken in the same start, before its shutdown.
                 _ => {
                     let pager = open(&rig.config);
                     work(&pager, &mut known, 300, &mut random);
@@ -117,7 +118,7 @@ fn behind_a_seal_that_is_of_no_use_there_is_redo() {
             let told = warned(&pager).join("; ");
             match expected {
                 Some(expected) => assert!(told.contains(expected), "{design:?} {case}: {told}"),
-                // Somebody asked for it.
+                // The cache is missing or changed because the configuration says so, so there is no warning.
                 None => assert_eq!(told, "", "{design:?} {case}"),
             }
             check(&pager, &known);
@@ -127,7 +128,7 @@ fn behind_a_seal_that_is_of_no_use_there_is_redo() {
     }
 }
 
-/// Whether redo is needed or not, the log has to be there from the redo position on; a start that is refused
+/// Whether redo is needed or not, the log must exist from the redo position on. A start that is refused
 /// leaves the seal.
 #[test]
 fn behind_a_seal_a_log_with_a_gap_is_refused() {
@@ -161,8 +162,8 @@ fn behind_a_seal_a_log_with_a_gap_is_refused() {
     assert_eq!(refused, needed.count());
 }
 
-/// Frames that are not what was sealed: the database stops when it comes by one, if not at the start, and the
-/// next start redoes it.
+/// Some slots have other pages than when the cache was sealed. The start refuses the cache, or the database
+/// stops when it reads such a slot. The next start redoes these pages.
 #[test]
 fn a_sealed_frame_that_is_wrong_is_redone_by_the_next_start() {
     for design in SEALED {
@@ -183,9 +184,9 @@ fn a_sealed_frame_that_is_wrong_is_redone_by_the_next_start() {
     }
 }
 
-/// What is read first behind a seal is not in its frame: whether or not the reader goes on, the database is
-/// opened once more, with redo. What else stops a database is not tried again, also where the cache is lost
-/// behind it.
+/// The first page that is read after a start with a seal is not in its slot. Whether or not the reader
+/// ignores the error, the database is opened once more, with redo. If something else stops the database, it
+/// is not opened again, even if the cache is lost afterwards.
 #[test]
 fn only_a_lost_cache_is_a_reason_to_open_once_more() {
     let ways = [(true, false), (false, true), (true, true)];
@@ -242,7 +243,8 @@ fn only_a_lost_cache_is_a_reason_to_open_once_more() {
     }
 }
 
-/// An allocation map is in a frame only, and that is lost: the start itself needs it, and is made once more.
+/// An allocation map is only in a slot, which is lost. The start itself needs the map, so the database is
+/// opened once more.
 #[test]
 fn a_sealed_start_that_needs_a_lost_frame_is_made_once_more() {
     for design in SEALED {
@@ -266,8 +268,8 @@ fn a_sealed_start_that_needs_a_lost_frame_is_made_once_more() {
     }
 }
 
-/// As above, while the start is being made: an error of home is the caller's, and there is no second start on
-/// it.
+/// The same case as above, but during the start. An error of the data files goes to the caller, and there is
+/// no second start.
 #[test]
 fn a_home_that_fails_at_a_sealed_start_is_not_tried_again() {
     let whens = (1..=60).flat_map(|nth| [When::Nth(nth), When::From(nth)]);
@@ -281,8 +283,8 @@ fn a_home_that_fails_at_a_sealed_start_is_not_tried_again() {
         home.arm(Rule { operation: None, space: None, when, fault });
         drop(take_reached());
         let opened = Pager::open(config, Arc::new(crate::common::NoOps));
-        // Behind the seal's end, where a second start could go on; and behind the moment from which on this
-        // one goes on with the cache.
+        // Some refused starts ended after the seal's end, where a second start could continue. Others ended
+        // after the moment from which this start continues with the cache.
         let after = control_of(&rig);
         refused += u64::from(opened.is_err() && after.sealed.is_none());
         begun += u64::from(opened.is_err() && after.start != before.start);
@@ -299,8 +301,8 @@ fn control_of(rig: &Rig) -> Superblock {
     Control::open(&*rig.home).unwrap().unwrap().get()
 }
 
-/// A page that was mended at home may be as old as its copy: redo goes by all that the log has, and the start
-/// says so.
+/// A page that was repaired in the data files may be as old as its copy. So redo uses the whole log, and a
+/// warning says this.
 #[test]
 fn behind_a_seal_a_page_at_home_is_mended() {
     let (rig, known, _) = sealed(FlashDesign::LazyCleaning, 29);
@@ -321,7 +323,7 @@ fn behind_a_seal_a_page_at_home_is_mended() {
     assert!(known.iter().filter(is_mended).count() > 0);
 }
 
-/// The sum keeps out records of another moment than their seal: without it they are believed.
+/// The sum detects records of another moment than their seal. Without the sum, they are used.
 #[test]
 fn records_of_another_moment_are_believed_where_nobody_sums() {
     for fault in [None, Some("flash: any records are taken for sealed")] {

@@ -7,7 +7,7 @@ use crate::common::{SEGMENT_BYTES, add, config, end_with_the_segment, get, is_fu
 use varve_device::{Directory, ErrorKind, Fault, Faulty, MemoryDirectory, Operation, Rule, Space, When};
 use varve_pager::{PageId, Pager, PagerConfig, ProtectionKind, SpaceId};
 
-/// A configuration whose log device can be full.
+/// Returns a configuration whose log device can be full.
 fn with_log(directory: &Arc<MemoryDirectory>) -> (PagerConfig, Arc<Faulty>) {
     let faulty = Faulty::wrap(directory.clone());
     let mut config = config(directory, 64);
@@ -97,7 +97,7 @@ fn segments_that_redo_does_not_need_are_recycled_at_opening() {
     let (config, device) = with_log(&directory);
     let pager = open(&config);
     let ids = pages(&pager);
-    // Into the first part of a later segment, where the next one is not made yet.
+    // The log is filled into the first part of a later segment, where the next segment is not made yet.
     while pager.log().end().get() < 2 * SEGMENT_BYTES
         || pager.log().end().get() % SEGMENT_BYTES > SEGMENT_BYTES / 3
     {
@@ -137,9 +137,9 @@ fn a_log_of_two_segments_goes_on_for_ever_on_a_full_device() {
     assert!(log_files(&pager) > 2, "with room again the log grows as configured");
 }
 
-/// Found by the sweep: a file that got its name and could not be opened then carried the number of the
-/// segment that was made, or recycled, in its stead ("log.0004 claims to be segment 4, which another file is
-/// too").
+/// The making of a log file fails at each operation in turn. In an earlier version, a file that got its name
+/// and then could not be opened had the same number as the segment that was made in place of it ("log.0004
+/// claims to be segment 4, which another file is too").
 #[test]
 fn a_log_file_whose_making_breaks_off_anywhere_is_no_second_file_of_its_number() {
     let mut fired = 0;
@@ -166,8 +166,8 @@ fn a_log_file_whose_making_breaks_off_anywhere_is_no_second_file_of_its_number()
     assert!(fired > 2, "only {fired} openings were refused");
 }
 
-/// On a full device every mini-transaction tried to make the file longer, twice: a DELETE of 8,000 rows took
-/// a minute.
+/// In an earlier version, every mini-transaction tried twice to make the file longer on a full device. A
+/// DELETE of 8,000 rows took a minute.
 #[test]
 fn a_refused_growth_is_not_tried_again_by_every_mini_transaction() {
     let directory = MemoryDirectory::new();
@@ -194,8 +194,8 @@ fn a_refused_growth_is_not_tried_again_by_every_mini_transaction() {
     }
 }
 
-/// More page writers, or more slots, want a longer doublewrite file: the start ended with "no space left on
-/// the device", though nothing needed room.
+/// More page writers, or more slots, need a longer doublewrite file. In an earlier version, the start ended
+/// with "no space left on the device", although it did not need the longer file.
 #[test]
 fn a_doublewrite_file_that_has_no_room_to_grow_stays_as_it_is() {
     let directory = MemoryDirectory::new();
@@ -206,7 +206,7 @@ fn a_doublewrite_file_that_has_no_room_to_grow_stays_as_it_is() {
     let more = [
         PagerConfig { page_writers: 4, ..one.clone() },
         PagerConfig { page_writers: 3, protection: slots, ..one.clone() },
-        // More areas than the file has slots.
+        // This needs more areas than the file has slots.
         PagerConfig { page_writers: 12, ..one.clone() },
     ];
     let pager = open(&one);
@@ -238,7 +238,7 @@ fn a_doublewrite_file_that_has_no_room_to_grow_stays_as_it_is() {
     assert_numbers(&pager, &ids, 2000);
 }
 
-/// CHECKPOINT wrote no page: it noted how far the page writers had come.
+/// In an earlier version, CHECKPOINT wrote no page, and only recorded how far the page writers had come.
 #[test]
 fn a_checkpoint_of_all_makes_every_page_stable() {
     for background in [false, true] {

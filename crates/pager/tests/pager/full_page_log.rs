@@ -15,8 +15,8 @@ fn with(directory: &Arc<MemoryDirectory>, protection: ProtectionKind) -> PagerCo
     PagerConfig { protection, ..config(directory, 64) }
 }
 
-/// A page of which half is not zero, with the number 1, at home; nothing of it is in the log that redo would
-/// read.
+/// Returns a database with one page in the data file. Half of the page is not zero, and its number is 1. No
+/// change of it is in the part of the log that redo would read.
 fn one_page(protection: ProtectionKind) -> (Arc<MemoryDirectory>, PageId) {
     let directory = MemoryDirectory::new();
     let pager = open(&with(&directory, protection));
@@ -30,7 +30,8 @@ fn one_page(protection: ProtectionKind) -> (Arc<MemoryDirectory>, PageId) {
     (directory, id)
 }
 
-/// The machine fails in the middle of a write of the page: half of it is of another time.
+/// Returns the files after the machine failed in the middle of a write of the page: one half of the page is
+/// older than the other.
 fn torn(directory: &Arc<MemoryDirectory>, id: PageId) -> Arc<MemoryDirectory> {
     let mut bytes = stored(directory, id);
     bytes[2048..].fill(0xAA);
@@ -69,8 +70,8 @@ fn a_torn_page_is_made_whole_from_its_image() {
     assert_eq!(get(&pager, id).unwrap(), 2);
 }
 
-/// The rule (decision 0208): at every clean-to-dirty transition. An image that is older than the last time
-/// that the page was clean may lie before the redo position.
+/// An image is logged at each change from clean to dirty (decision 0208). An image from before the page was
+/// last clean may be before the redo position.
 #[test]
 fn each_change_of_a_clean_page_is_preceded_by_its_image() {
     let (directory, id) = one_page(IMAGES);
@@ -95,8 +96,8 @@ fn each_change_of_a_clean_page_is_preceded_by_its_image() {
     }
 }
 
-/// Redo may start between two dirty periods of a page. It applied the records of the first one to the page as
-/// it was stored, which a write in the second one had torn.
+/// Redo may start between two dirty periods of a page. In an earlier version, it applied the records of the
+/// first period to the stored page, which a write in the second period had torn.
 #[test]
 fn redo_does_not_read_a_page_that_an_image_makes_anew_later() {
     let (directory, id) = one_page(NONE);
@@ -109,8 +110,8 @@ fn redo_does_not_read_a_page_that_an_image_makes_anew_later() {
     assert_eq!(get(&open(&with(&torn(&directory, id), NONE)), id).unwrap(), 4);
 }
 
-/// An image behind another change of the same mini-transaction is no beginning: what comes before it in the
-/// group is done to the page first.
+/// If an image follows another change of the page in the same mini-transaction, redo must not begin with the
+/// image. It first applies the changes of the group before the image.
 #[test]
 fn an_image_within_a_group_does_not_hide_the_one_before() {
     let (directory, id) = one_page(IMAGES);
@@ -128,8 +129,8 @@ fn an_image_within_a_group_does_not_hide_the_one_before() {
     assert_eq!(get(&pager, id).unwrap(), 2);
 }
 
-/// A crashed database whose redo, with few frames, writes the page with the number 2 before it comes to the
-/// number 3; both changes are of one dirty period.
+/// Returns a crashed database. With few frames, its redo writes the page with the number 2 before it comes to
+/// the number 3. Both changes are of one dirty period.
 fn crashed_with_more_than_fits() -> (Arc<MemoryDirectory>, PageId) {
     let (directory, id) = one_page(IMAGES);
     let pager = open(&PagerConfig { protection: IMAGES, ..config(&directory, 256) });
@@ -138,9 +139,9 @@ fn crashed_with_more_than_fits() -> (Arc<MemoryDirectory>, PageId) {
     for number in 0..100 {
         add(&pager, owner, number).unwrap();
     }
-    // Into another block of the log than the image.
+    // The next change goes into another block of the log than the image.
     flush(&pager);
-    // Twice: used often, it is not the next page to leave.
+    // The page is changed twice. A page that is used often is not the next one to leave the pool.
     set(&pager, id, 3).unwrap();
     set(&pager, id, 3).unwrap();
     flush(&pager);
@@ -148,7 +149,8 @@ fn crashed_with_more_than_fits() -> (Arc<MemoryDirectory>, PageId) {
     (directory, id)
 }
 
-/// The policy is one under which the page leaves while redo goes on.
+/// Returns a configuration with few frames. Under its replacement policy, the page leaves the pool while redo
+/// runs.
 fn few_frames(directory: &Arc<MemoryDirectory>) -> PagerConfig {
     PagerConfig { protection: IMAGES, replacement: Replacement::Lru2, ..config(directory, 32) }
 }
@@ -157,8 +159,9 @@ fn number_stored(directory: &MemoryDirectory, id: PageId) -> u64 {
     u64::from_le_bytes(stored(directory, id)[100..108].try_into().unwrap())
 }
 
-/// Redo wrote a page, logged that the data file has it, and changed it again. A second torn write followed.
-/// The log record hid the only image of the page from the next redo, so the database did not open any more.
+/// Redo writes a page, logs that the data file has it, and changes it again. A second torn write follows. In
+/// an earlier version, the log record hid the only image of the page from the next redo, so the database did
+/// not open any more.
 #[test]
 fn a_page_that_redo_wrote_in_between_is_made_whole_in_spite_of_the_note() {
     let (directory, id) = crashed_with_more_than_fits();
@@ -171,7 +174,7 @@ fn a_page_that_redo_wrote_in_between_is_made_whole_in_spite_of_the_note() {
     assert_eq!(get(&open(&few_frames(&torn(&directory, id))), id).unwrap(), 3);
 }
 
-/// As above: after a checkpoint redo would have begun behind the image.
+/// The same case with a checkpoint. In an earlier version, redo would then have begun after the image.
 #[test]
 fn a_page_that_redo_wrote_in_between_holds_the_log_back_to_its_image() {
     let (directory, id) = crashed_with_more_than_fits();
@@ -182,7 +185,7 @@ fn a_page_that_redo_wrote_in_between_holds_the_log_back_to_its_image() {
     assert_eq!(number_stored(&directory, id), 2, "what the start itself changed is younger");
     pager.checkpoint().unwrap();
     assert_eq!(get(&open(&few_frames(&torn(&directory, id))), id).unwrap(), 3);
-    // When it is stable, the log before it can go.
+    // When the page is stable, the log before its image can go.
     let redo = |directory: &MemoryDirectory| Control::open(directory).unwrap().unwrap().get().redo;
     let held = redo(&directory);
     clean(&pager);
@@ -190,8 +193,8 @@ fn a_page_that_redo_wrote_in_between_holds_the_log_back_to_its_image() {
     assert!(redo(&directory) > held);
 }
 
-/// After a crash the start was refused, and a server that restarts by itself stayed down: the log holds
-/// changes without images. It goes on with what it had, and says so.
+/// After a crash the log has changes without images. An earlier version refused the start, and a server that
+/// restarts by itself stayed down. Now the database continues with its old protection, and a warning says so.
 #[test]
 fn it_begins_after_a_clean_shutdown_only() {
     let (directory, id) = one_page(NONE);

@@ -39,8 +39,8 @@ fn settle(pager: &Pager) {
     pager.checkpoint().unwrap();
 }
 
-/// Opens an image at many cuts with three kinds of fate each; `judge` gets the owners found and the last
-/// mark.
+/// Opens images at many cuts, with three kinds of fates for each cut. `judge` gets the owners that were
+/// found, and the last mark.
 fn at_every_cut(log: &RecordLog, cuts: u64, judge: impl Fn(BTreeMap<u32, u64>, u64)) {
     let mut timeline = Timeline::new(log.recording());
     let mut random = Random(0xA110C);

@@ -17,7 +17,7 @@ fn compressed(config: PagerConfig) -> PagerConfig {
     PagerConfig { compression: Compression::of(Algorithm::Lz4), ..config }
 }
 
-/// Gives a page so many bytes that don't compress, and a number.
+/// Gives a page `noise` bytes that don't compress, and a number.
 fn spoil(pager: &Pager, id: PageId, number: u64, noise: usize) {
     let mut random = Random(number + 1);
     let bytes: Vec<u8> = (0..noise).map(|_| random.next() as u8).collect();
@@ -30,7 +30,7 @@ fn spoil(pager: &Pager, id: PageId, number: u64, noise: usize) {
     mtr.commit();
 }
 
-/// Makes a page as short again as it can be.
+/// Makes a page as short as possible again.
 fn clear(pager: &Pager, id: PageId, number: u64, noise: usize) {
     let mut mtr = pager.begin().unwrap();
     let page = mtr.x(id).unwrap();
@@ -63,7 +63,7 @@ fn assert_numbers(pager: &Pager, ids: &[PageId], first: u64) {
     assert_eq!(pager.check().unwrap().damages, Vec::<String>::new());
 }
 
-/// Under any protection, pages that were long and get short leave nothing behind them.
+/// Under any protection, pages that were long and become short keep no blocks after them.
 #[test]
 fn what_is_behind_a_page_goes_under_every_protection() {
     let copies = ProtectionKind::NvmDoublewrite { batch_slots: 8, single_slots: 2 };
@@ -119,7 +119,7 @@ fn trim_is_switched_on_line() {
     assert_eq!(directory.accounting().punched(Space::Data), punched);
 }
 
-/// A device of so many bytes below a data space with pages of four blocks.
+/// Returns a configuration with a device of limited size below a data space with pages of four blocks.
 fn of_limited_size(kind: ProtectionKind) -> (PagerConfig, Arc<Emulated>) {
     let directory = MemoryDirectory::new();
     let capacity_bytes = 24 << 20;
@@ -143,8 +143,9 @@ fn fill(device: &Emulated) {
     }
 }
 
-/// Others took the room that pages gave back: a page that gets longer is refused, stays what it was, and goes
-/// to its place when there is room again; a crash meanwhile loses nothing.
+/// Another file has taken the room that pages gave back. The write of a page that becomes longer is refused,
+/// and the stored page stays as it was. When there is room again, the page is written to its place. A crash
+/// in between loses nothing.
 #[test]
 fn a_hole_that_finds_no_room_again_costs_no_page() {
     let twice = ProtectionKind::Doublewrite { batch_slots: 8, single_slots: 2 };
@@ -176,7 +177,7 @@ fn a_hole_that_finds_no_room_again_costs_no_page() {
     }
 }
 
-/// A full device takes the first half of a page that fills a hole again; then the process dies.
+/// A full device takes the first half of a page that fills a hole again. Then the process dies.
 #[test]
 fn a_hole_that_is_half_filled_is_mended() {
     let mut fired = 0;

@@ -1,8 +1,8 @@
 //! A database that was shut down cleanly moves to a device with larger sectors. The first log block after the
 //! move does not start where the log ended.
 //!
-//! A reviewer found this fault: after a run without log blocks the next opening failed ("it was read up to
-//! LSN .. a moment ago"), because the list of log lives had a gap.
+//! In an earlier version, the next opening after a run without log blocks failed ("it was read up to LSN .. a
+//! moment ago"), because the list of log lives had a gap.
 
 use std::sync::Arc;
 
@@ -49,7 +49,7 @@ fn a_clean_database_opens_any_number_of_times_on_larger_sectors() {
     }
 }
 
-/// Compression in place that can save nothing was taken without a word.
+/// In an earlier version, there was no warning about compression in place that can save nothing.
 #[test]
 fn a_page_of_one_sector_says_that_compression_saves_nothing() {
     for (sector_bytes, saves) in [(512, true), (4096, false)] {

@@ -26,7 +26,7 @@ fn flip(medium: &dyn Medium, at: u64) {
     file.write_at(start, &sector, Purpose::Log, Durability::Now).unwrap();
 }
 
-/// Three flushed notes, the second over several sectors.
+/// Makes a log with three flushed notes. The second note takes several sectors.
 fn three_blocks(medium: &dyn Medium) -> Vec<Note> {
     let log = create(medium);
     let note = |(i, bytes): (usize, &usize)| {
@@ -125,7 +125,7 @@ fn a_copied_segment_is_refused() {
     assert!(matches!(error, LogError::Twice { .. }), "{error}");
 }
 
-/// It was taken for a file without a number, to be written over.
+/// An earlier version took such a file for a file without a number, and overwrote it.
 #[test]
 fn a_segment_with_a_number_that_no_log_can_reach_is_refused() {
     on_both(|directory| {
@@ -150,7 +150,7 @@ fn a_shortened_segment_is_refused() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
-    /// Whatever is in a segment, reading it ends without a panic, and gives nothing that was not written.
+    /// Whatever is in a segment, reading it ends without a panic, and returns only groups that were written.
     #[test]
     fn arbitrary_bytes_are_never_taken_as_groups(
         bytes in proptest::collection::vec(any::<u8>(), 512..4096),
@@ -176,7 +176,7 @@ proptest! {
         }
     }
 
-    /// Groups with sealed blocks but arbitrary contents are an error at worst.
+    /// Groups with arbitrary contents in sealed blocks cause at most an error.
     #[test]
     fn arbitrary_records_do_not_panic(records in proptest::collection::vec(any::<u8>(), 0..300)) {
         let directory = MemoryDirectory::new();

@@ -15,7 +15,7 @@ fn faulty_log(directory: &Arc<MemoryDirectory>) -> (Arc<Faulty>, Log) {
     (faulty, log)
 }
 
-/// Commits until the first error; gives what was acknowledged.
+/// Commits until the first error. Returns the acknowledged commits.
 fn commit_until_error(log: &Log, most: usize) -> (Vec<Note>, Option<LogError>) {
     let mut acknowledged = Vec::new();
     for i in 0..most {
@@ -46,7 +46,8 @@ fn the_nth_failed_write_stops_the_log_for_good() {
             faulty.arm(rule.clone());
             let (acknowledged, error) = commit_until_error(&log, 40);
             if error.is_none() && rule.fault == Fault::Fails(ErrorKind::NoSpace) {
-                // It hit a segment in the making: the log goes on with those that it has.
+                // The fault hit a segment that was being made. The log continues with the segments that it
+                // has.
                 assert_eq!((acknowledged.len(), faulty.fired_count()), (40, 1), "{rule:?}");
                 continue;
             }

@@ -13,7 +13,7 @@ use varve_pager::{Pager, PagerConfig, SpaceId};
 
 const KEPT: [&str; 5] = ["log.txt", "log.old", "logs", "log.20261122", "log.0099"];
 
-/// The same files, and some that people keep.
+/// Returns the same files, and some files of users.
 fn with_kept(directory: &MemoryDirectory, kept: &[&str]) -> Arc<MemoryDirectory> {
     let mut text = MemoryImage::default();
     text.write(0, b"what somebody wrote");
@@ -21,7 +21,7 @@ fn with_kept(directory: &MemoryDirectory, kept: &[&str]) -> Arc<MemoryDirectory>
     MemoryDirectory::from_images(directory.images().into_iter().chain(kept))
 }
 
-/// The same files, and a log of another database; its file's name.
+/// Returns the same files with a log of another database, and the name of its file.
 fn with_foreign(directory: &MemoryDirectory) -> (Arc<MemoryDirectory>, String) {
     let (other, pager, _) = some_pages(IN_FILES);
     pager.shutdown().unwrap();
@@ -47,7 +47,7 @@ fn they_stay_when_the_log_moves_into_a_region() {
     }
 }
 
-/// One file of another database kept all of ours, for ever.
+/// In an earlier version, one file of another database prevented for ever that our files were removed.
 #[test]
 fn a_foreign_log_stays_when_ours_moves_away() {
     let (directory, pager, ids) = some_pages(IN_FILES);
@@ -69,7 +69,7 @@ fn a_log_is_not_moved_to_where_one_of_another_database_lies() {
     assert_numbers(&open(&with(&directory, IN_FILES)), &ids, "without it");
 }
 
-/// Only the very names that this program makes are its own.
+/// Only files with exactly the names that this program makes belong to it.
 #[test]
 fn they_bar_no_start_and_stay() {
     let (directory, pager, ids) = some_pages(IN_FILES);
@@ -83,7 +83,7 @@ fn they_bar_no_start_and_stay() {
     }
 }
 
-/// A log that gets longer passes over names that are taken.
+/// A log that becomes longer skips names that are taken.
 #[test]
 fn they_stay_where_the_next_segment_would_lie() {
     let (directory, pager, _) = some_pages(IN_FILES);
@@ -101,7 +101,7 @@ fn they_stay_where_the_next_segment_would_lie() {
     assert_eq!(directory.open(&taken, OpenHow::existing(Space::Log)).unwrap().len_bytes().unwrap(), 7);
 }
 
-/// Behind the last slot the first ones come again.
+/// After the last file number, the first ones are used again.
 #[test]
 fn a_log_at_the_last_slot_goes_on() {
     let (directory, pager, _) = some_pages(IN_FILES);
@@ -116,7 +116,7 @@ fn a_log_at_the_last_slot_goes_on() {
     all.iter().for_each(|ids| assert_numbers(&pager, ids, "after a crash"));
 }
 
-/// On a device of the log's own, where nobody looks whether it is empty.
+/// The log has a device of its own. No start checks whether this device is empty.
 #[test]
 fn they_stay_when_a_database_is_made_and_when_that_starts_over() {
     let (home, kept) = (MemoryDirectory::new(), ["log.txt", "log.old", "logs"]);
@@ -140,8 +140,8 @@ fn they_stay_when_a_database_is_made_and_when_that_starts_over() {
     assert_kept(&log, &kept);
 }
 
-/// Found by review: one that had its name and could not be opened was in no book, and the next try made
-/// another one.
+/// In an earlier version, a segment that had its name and could not be opened was in no list, and the next
+/// try made another file.
 #[test]
 fn a_segment_that_cannot_be_opened_leaves_no_file() {
     let (directory, pager, _) = some_pages(IN_FILES);
@@ -154,7 +154,8 @@ fn a_segment_that_cannot_be_opened_leaves_no_file() {
         || directory.list().unwrap().into_iter().filter(|name| name.starts_with("log.")).collect::<Vec<_>>();
     let before = slots();
     let fault = Fault::Fails(ErrorKind::NoSpace);
-    // The file without its number, and then the one that has its name.
+    // The first opening is that of the file without its number, and the second that of the file that has its
+    // name.
     faulty.arm(Rule { operation: Some(Operation::Open), space: Some(Space::Log), when: When::Nth(2), fault });
     let owner = pager.create_segment(SpaceId::DATA).unwrap();
     let refused = loop {

@@ -9,8 +9,8 @@ use varve_device::{Directory, Fate, MemoryDirectory, RecordLog, Recorder, Record
 use varve_pager::log::{FIRST_LSN, StoredLog, Tail};
 use varve_pager::{Log, Lsn};
 
-/// Marks of the recording: the log is there, a commit was acknowledged, the control file names a later redo
-/// position.
+/// The marks of the recording. This one says that the log exists. The two functions make marks that say that
+/// a commit was acknowledged, or that the control file names a later redo position.
 const READY: u64 = 0;
 const fn acknowledged(count: usize) -> u64 {
     1 << 56 | count as u64
@@ -19,7 +19,7 @@ const fn redo_from(lsn: Lsn) -> u64 {
     2 << 56 | lsn.get()
 }
 
-/// What a recording's marks say at a moment.
+/// The facts that the marks of a recording say at a moment.
 struct Known {
     is_ready: bool,
     acknowledged: usize,
@@ -43,7 +43,8 @@ fn log_on(device: Arc<dyn Directory>) -> Log {
     stored.resume(1, Tail::empty(), FIRST_LSN).unwrap()
 }
 
-/// Commits of these sizes, every `truncate`-th followed by a checkpoint, recorded; and what was committed.
+/// Records commits of these sizes, with a checkpoint after each `truncate`-th. Returns the recording, and the
+/// committed notes.
 fn record(sizes: &[usize], truncate: usize) -> (Recording, Vec<Note>) {
     let events = RecordLog::new();
     let log = log_on(Recorder::wrap(MemoryDirectory::new(), Arc::clone(&events)));
@@ -65,7 +66,7 @@ fn record(sizes: &[usize], truncate: usize) -> (Recording, Vec<Note>) {
     (events.recording(), written)
 }
 
-/// The fates to try: all lost, all there, and some choices of words.
+/// Returns the fates that are tried: all stores lost, all stores there, and some choices of words.
 fn fates(count: usize, cut: u64) -> Vec<Vec<Fate>> {
     let torn = |seed: u64| {
         let fate = |no: usize| match (seed ^ no as u64 ^ cut).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 62 {
@@ -114,7 +115,8 @@ fn every_cut(sizes: &[usize], truncate: usize) -> usize {
     images
 }
 
-/// Small commits: one to five lines each, all of them torn at words in all ways that the seeds make.
+/// The commits are small, with one to five lines each. They are torn at words in all ways that the seeds
+/// make.
 #[test]
 fn every_moment_of_thirty_commits() {
     let sizes: Vec<usize> = (0..30).map(|i| i * 37 % 250 + 1).collect();
@@ -122,7 +124,7 @@ fn every_moment_of_thirty_commits() {
     assert!(images > 1_000, "only {images} images");
 }
 
-/// Segments fill up, are given back and recycled: their old blocks lie behind the new ones.
+/// Segments become full, are released, and are recycled. So their old blocks are after the new ones.
 #[test]
 fn moments_around_recycled_segments() {
     let sizes: Vec<usize> = (0..16).map(|i| 21_000 + i * 977).collect();
@@ -144,7 +146,7 @@ fn moments_around_recycled_segments() {
     assert!(recycled && written.last().unwrap().0.get() > 5 * SEGMENT_BYTES);
 }
 
-/// Whoever reads a log after a kill makes it durable before anything is built on it.
+/// A start that reads the log after a killed process makes the log durable before it uses it.
 #[test]
 fn what_a_killed_process_left_in_caches_is_made_durable() {
     let events = RecordLog::new();
@@ -152,7 +154,8 @@ fn what_a_killed_process_left_in_caches_is_made_durable() {
     let log = log_on(Arc::clone(&device));
     log.flush(append(&log, b"one")).unwrap();
     drop(log);
-    // A commit that the killed process had stored, not written back: the caches live on with the machine.
+    // The killed process had stored a commit and not written it back. The caches survive, because the machine
+    // does.
     let region = device.map("nvm", 0).unwrap();
     region.store(FIRST_LSN.get() + 64 * 8, &[1; 64]);
     assert!(!pending_at_end(&events).is_empty());

@@ -16,7 +16,8 @@ use varve_pager::{Log, LogError};
 
 const FOLLOWERS: u64 = 3;
 
-/// A device with a bug: once armed, the next write waits until the followers have queued up, then panics.
+/// A device with a bug. If it is armed, the next write waits until the followers are in the queue, and then
+/// panics.
 struct Buggy {
     inner: Arc<MemoryDirectory>,
     armed: Arc<AtomicBool>,

@@ -58,7 +58,7 @@ fn the_tail_that_recovery_cut_off_does_not_come_back() {
         log.flush(append(&log, b"lost")).unwrap();
         log.flush(append(&log, b"behind it")).unwrap();
         drop(log);
-        // The second flush never arrived, the third did: cut the log off after the first.
+        // The second flush never arrived, the third did: the log is cut off after the first.
         let tail = read_all(&*before).unwrap().1;
         let stored = StoredLog::open(config(directory), DATABASE).unwrap();
         let start = stored.next_start(tail);
@@ -94,7 +94,7 @@ fn a_full_log_admits_nothing_until_it_is_truncated() {
             log.flush(append(&log, &payload(i, 2000))).unwrap();
             i += 1;
         }
-        // What is not admitted still fits: page writers and checkpoints go on.
+        // Groups that are not admitted still fit, so page writers and checkpoints continue.
         for i in 0..20 {
             log.flush(append(&log, &payload(i, 2000))).unwrap();
         }
@@ -134,7 +134,7 @@ fn a_life_that_the_control_file_does_not_know_is_damage() {
         log.flush(append(&log, b"two")).unwrap();
         let error = read_all(directory).unwrap_err();
         assert!(error.to_string().contains("incarnation 2"), "{error}");
-        // Nor behind a shutdown, where nothing else is looked for.
+        // A log that was shut down is refused, too, although nothing else is looked for after its end.
         for lsn in [tail.end, tail.next] {
             let error = read(directory, &first_life(), FIRST_LSN, shut_down(lsn)).unwrap_err();
             assert!(error.to_string().contains("incarnation 2"), "{error}");
@@ -146,7 +146,7 @@ fn shut_down(lsn: Lsn) -> Known<'static> {
     Known { lsn, why: "it was shut down at", is_end: true }
 }
 
-/// The files of a log on another medium.
+/// Returns the files of a log on another medium.
 fn moved(from: &dyn Medium, to: Box<dyn Medium>) -> Box<dyn Medium> {
     let (from, to_files) = (from.directory(), to.directory());
     for name in from.list().unwrap() {
@@ -162,8 +162,9 @@ fn moved(from: &dyn Medium, to: Box<dyn Medium>) -> Box<dyn Medium> {
     to
 }
 
-/// A life begins at a boundary of the sectors that its log has then, which are neither those of the life
-/// before nor those of today, where the log was moved; and in the next segment if there is none in this one.
+/// A life of the log begins at a boundary of the sectors of its device at that time. If the log was moved,
+/// these sectors differ from those of the previous life and of the present device. If the segment has no such
+/// boundary left, the life begins in the next segment.
 #[test]
 fn a_life_that_nobody_knows_is_found_whatever_sectors_its_log_had() {
     let media: [fn() -> Box<dyn Medium>; 3] = [
@@ -221,13 +222,13 @@ fn behind_a_shutdown_the_rest_of_a_segment_is_not_read() {
     assert!(read_bytes(shut_down(earlier)) >= SEGMENT_BYTES - FIRST_LSN.get(), "it went on behind that");
 }
 
-/// Found by review: any number of bytes was said to fit as soon as the next segment was there.
+/// In an earlier version, any number of bytes counted as fitting as soon as the next segment existed.
 #[test]
 fn several_groups_have_room_only_in_segments_that_exist() {
     on_both(|directory| {
         let log = create(directory);
         log.prepare_ahead().unwrap();
-        // Four of them fill the two segments.
+        // Four groups fill the two segments.
         let groups = [25_000; 5];
         assert!(log.has_segments_for(&groups[..4]) && log.has_segment_for(55_000));
         assert!(!log.has_segments_for(&groups));

@@ -29,8 +29,8 @@ fn unflushed_groups_are_absent() {
     });
 }
 
-/// A next life may be writing behind an end that is known, and what is being written in a region must not be
-/// read.
+/// A later life may be writing after an end that is known, and bytes that are being written in a region must
+/// not be read.
 #[test]
 fn nothing_is_read_behind_an_end_that_is_known() {
     on_both(|medium| {
@@ -122,7 +122,7 @@ proptest! {
         steps in proptest::collection::vec((0_usize..9_000, any::<bool>()), 1..60),
         sector_shift in 8_u32..13,
     ) {
-        // The smallest stands for a region, whose sectors are lines.
+        // The smallest size stands for a region, whose sectors are lines.
         let medium: Box<dyn Medium> = match sector_shift {
             8 => Box::new(OnRegion(MemoryDirectory::new())),
             shift => Box::new(MemoryDirectory::with_sector(1 << shift)),

@@ -10,11 +10,12 @@ use varve_pager::{Access, PageId, Pager, PagerConfig, SpaceId};
 
 use crate::common::{add, config, get, open, set, stored, with_stored};
 
-/// Frames of the pool in normal operation.
+/// The number of frames of the pool in normal operation.
 const MANY: usize = 256;
-/// Frames of the pool of a start.
+/// The number of frames of the pool at a start.
 const FEW: usize = 32;
-/// More pages than a start has frames. So redo writes changed pages before it comes to the end of the log.
+/// The number of other pages. A start has fewer frames, so redo writes changed pages before it comes to the
+/// end of the log.
 const OTHERS: u64 = 100;
 const COPIES: &str = "doublewrite.varve";
 /// Offsets of two numbers in the page.
@@ -37,7 +38,7 @@ fn number(pager: &Pager, id: PageId, offset: usize) -> u64 {
 /// A database that crashed, and a page that has changes before and after a record of its writing.
 struct Crashed {
     directory: Arc<MemoryDirectory>,
-    /// Its files when the page was written for the first time.
+    /// The files of the database when the page was written for the first time.
     earlier: Arc<MemoryDirectory>,
     id: PageId,
 }
@@ -68,7 +69,7 @@ fn crashed() -> Crashed {
     }
     write(&pager, id, EARLY, 7);
     write_oldest(&pager, &directory, id);
-    // With this change the record becomes durable which says that the page was written.
+    // With this change, the record that says that the page was written becomes durable.
     write(&pager, id, LATE, 8);
     Crashed { directory, earlier, id }
 }

@@ -7,7 +7,7 @@ use varve_device::{Directory, MemoryDirectory, OpenHow, Space};
 use varve_pager::control::Control;
 use varve_pager::{HomeLayout, PackedConfig, Pager, PagerConfig, SpaceId};
 
-/// The error of opening without the files whose names begin so.
+/// Returns the error of opening without the files whose names begin with `prefix`.
 fn without(layout: HomeLayout, prefix: &str) -> String {
     let directory = MemoryDirectory::new();
     let config = PagerConfig { layout, ..config(&directory, 64) };
@@ -26,7 +26,7 @@ fn without(layout: HomeLayout, prefix: &str) -> String {
     }
 }
 
-/// They said "cannot open rollback.varve: there is no such file or directory".
+/// In an earlier version, the error was "cannot open rollback.varve: there is no such file or directory".
 #[test]
 fn a_missing_space_says_which_files_to_bring_along() {
     for layout in [HomeLayout::InPlace, HomeLayout::Packed(PackedConfig::DEFAULT)] {
@@ -38,7 +38,7 @@ fn a_missing_space_says_which_files_to_bring_along() {
     }
 }
 
-/// It said that the log was damaged.
+/// In an earlier version, the error said that the log was damaged.
 #[test]
 fn a_log_that_is_not_there_is_not_called_damaged() {
     let said = without(HomeLayout::InPlace, "log.");
@@ -46,7 +46,8 @@ fn a_log_that_is_not_there_is_not_called_damaged() {
     assert!(said.contains("move the files log.0000, log.0001 and so on there"), "{said}");
 }
 
-/// It was made anew in silence, and pages that the crash had torn could not be mended any more.
+/// An earlier version silently made a new doublewrite file, and pages that the crash had torn could not be
+/// repaired any more.
 #[test]
 fn a_doublewrite_file_that_a_crash_made_necessary_is_not_made_anew() {
     let directory = MemoryDirectory::new();
@@ -69,7 +70,8 @@ fn a_doublewrite_file_that_a_crash_made_necessary_is_not_made_anew() {
     }
     assert_eq!(noted(), before, "a refused start changes nothing");
     assert!(!crashed.exists("doublewrite.varve").unwrap());
-    // The file of that moment mends, and a person who has lost it can say so.
+    // With the file of that moment, the page is repaired. A person who has lost the file can say so by making
+    // an empty one.
     assert_eq!(get(&open(&config(&MemoryDirectory::from_images(directory.images()), 64)), id).unwrap(), 7);
     crashed.open("doublewrite.varve", OpenHow::or_create(Space::Data)).unwrap();
     assert_eq!(get(&open(&config(&crashed, 64)), id).unwrap(), 7);
@@ -78,8 +80,8 @@ fn a_doublewrite_file_that_a_crash_made_necessary_is_not_made_anew() {
     assert_eq!(get(&open(&config(&lost(), 64)), id).unwrap(), 7);
 }
 
-/// Found by a new user: it was taken without a word, and what the crash had torn could not be mended any
-/// more.
+/// An earlier version used the file of another database without a warning, and pages that the crash had torn
+/// could not be repaired any more.
 #[test]
 fn a_doublewrite_file_of_another_database_mends_nothing() {
     let of_one = |number: u64| {
@@ -99,16 +101,16 @@ fn a_doublewrite_file_of_another_database_mends_nothing() {
     let crashed = mixed();
     let Err(error) = Pager::open(config(&crashed, 64), Arc::new(NoOps)) else { panic!("opens") };
     assert!(error.to_string().contains("/doublewrite.varve belongs to another database"), "{error}");
-    // With the right one beside the rest it opens.
+    // With its own file the database opens.
     assert_eq!(get(&open(&config(&MemoryDirectory::from_images(directory.images()), 64)), id).unwrap(), 7);
-    // After a clean shutdown nobody needs it, and it is made anew.
+    // After a clean shutdown nothing needs the file, and it is made anew.
     pager.shutdown().unwrap();
     let stopped = mixed();
     drop(open(&config(&stopped, 64)));
     assert_eq!(get(&open(&config(&stopped, 64)), id).unwrap(), 7);
 }
 
-/// The pages are missing, too: that is said.
+/// The file with the pages is missing, too, and the error names it.
 #[test]
 fn a_data_device_that_is_not_there_is_named_before_its_doublewrite_file() {
     let directory = MemoryDirectory::new();

@@ -22,7 +22,8 @@ fn in_nvm(directory: &Arc<MemoryDirectory>) -> PagerConfig {
     with_log(directory, SIZE_BYTES, LOG_BYTES)
 }
 
-/// A page with the number 2, which only the log has, and the directory as a crash leaves it.
+/// Returns a directory as a crash leaves it, and a page in it. The page has the number 2, which only the log
+/// has.
 fn crashed() -> (Arc<MemoryDirectory>, PageId) {
     let directory = MemoryDirectory::new();
     let pager = open(&in_nvm(&directory));
@@ -59,7 +60,7 @@ fn commits_in_the_region_survive_a_crash_and_a_shutdown() {
     }
 }
 
-/// All segments are used again and again: the log goes round in its area.
+/// The log uses all segments of its area again and again.
 #[test]
 fn the_log_goes_round_in_its_area() {
     let (directory, id) = crashed();
@@ -82,7 +83,8 @@ fn the_log_goes_round_in_its_area() {
     assert_eq!(get(&open(&in_nvm(&crashed)), id).unwrap(), 2999);
 }
 
-/// A crash between the region's stamp and the control file leaves the region ahead.
+/// A crash after the write of the region's stamp and before the write of the control file leaves the region
+/// ahead of the control file.
 #[test]
 fn a_region_that_is_ahead_by_a_checkpoint_is_taken() {
     let (directory, id) = crashed();
@@ -97,12 +99,13 @@ fn a_region_that_is_ahead_by_a_checkpoint_is_taken() {
 
 const COPIES: ProtectionKind = ProtectionKind::NvmDoublewrite { batch_slots: 8, single_slots: 2 };
 
-/// Doublewrite copies in the region, with or without the log.
+/// Returns a configuration with doublewrite copies in the region, with or without the log.
 fn with_copies(directory: &Arc<MemoryDirectory>, log_bytes: u64) -> PagerConfig {
     PagerConfig { protection: COPIES, ..with_log(directory, SIZE_BYTES, log_bytes) }
 }
 
-/// A page that a crash tore while it was written home with the number 2, its log cut behind the number 1.
+/// Returns a page that a crash tore while it was written to the data file with the number 2. The log is cut
+/// after the change to the number 1.
 fn torn(log_bytes: u64) -> (Arc<MemoryDirectory>, PageId) {
     let directory = MemoryDirectory::new();
     let pager = open(&with_copies(&directory, log_bytes));
@@ -129,7 +132,7 @@ fn a_torn_page_is_mended_from_its_copy_in_the_region() {
     }
 }
 
-/// A creation that was cut off anywhere starts over, and its region is its own.
+/// A creation that was interrupted anywhere begins again, and its region belongs to it.
 #[test]
 fn a_creation_that_was_cut_off_starts_over() {
     let (directory, _) = crashed();

@@ -15,7 +15,7 @@ const LOG_BYTES: u64 = 512 << 10;
 const DOUBLEWRITE: ProtectionKind = ProtectionKind::Doublewrite { batch_slots: 8, single_slots: 2 };
 const COPIES: ProtectionKind = ProtectionKind::NvmDoublewrite { batch_slots: 8, single_slots: 2 };
 
-/// All parts of a database on this machine.
+/// Returns a configuration with all parts of a database on this machine.
 fn on(machine: &Arc<VolatileMachine>, protection: ProtectionKind, log_bytes: u64) -> PagerConfig {
     over(machine.clone(), protection, log_bytes)
 }
@@ -38,7 +38,7 @@ fn all_of_it(machine: &Arc<VolatileMachine>) -> PagerConfig {
     on(machine, ProtectionKind::Nvm, LOG_BYTES)
 }
 
-/// A database whose page has the number 1, all of it in the region alone.
+/// Returns a database whose page has the number 1. The page is only in the region.
 fn changed(machine: &Arc<VolatileMachine>) -> (Pager, PageId) {
     let pager = open(&all_of_it(machine));
     let owner = pager.create_segment(SpaceId::DATA).unwrap();
@@ -63,7 +63,7 @@ fn a_killed_process_loses_nothing_and_a_power_failure_is_told() {
     assert_lost(&machine.after_power_loss());
 }
 
-/// The region is brought to its file before the control file says that everything was shut down.
+/// The region is written to its file before the control file records the clean shutdown.
 #[test]
 fn a_clean_shutdown_survives_the_machine() {
     let machine = VolatileMachine::new();
@@ -75,14 +75,14 @@ fn a_clean_shutdown_survives_the_machine() {
     assert_eq!(get(&pager, id).unwrap(), 2);
     set(&pager, id, 3).unwrap();
     pager.flush_log(pager.log().end()).unwrap();
-    // That start noted itself in the region: it is that one which a crash is compared with.
+    // That start noted itself in the region. After a crash, the region is compared with that start.
     let killed = later.after_process_death();
     assert_eq!(get(&open(&all_of_it(&killed)), id).unwrap(), 3);
     assert_lost(&later.after_power_loss());
 }
 
-/// A lazy flash cache keeps changed pages over a shutdown, which is no clean one then: with the log, or with
-/// copies, in such a region that would be the end of the database when the machine is turned off.
+/// A lazy flash cache may keep changed pages at a shutdown, which is not clean then. If the log or the copies
+/// were in such a region, the database would be lost when the machine is turned off.
 #[test]
 fn a_shutdown_with_a_lazy_flash_cache_survives_the_machine() {
     let designs = [FlashDesign::LazyCleaning, FlashDesign::Rotating, FlashDesign::Exclusive];
@@ -118,7 +118,7 @@ fn a_shutdown_with_a_lazy_flash_cache_survives_the_machine() {
     }
 }
 
-/// An existing database without a region, with a page that has the number 1.
+/// Returns an existing database without a region, with a page that has the number 1.
 fn in_files(machine: &Arc<VolatileMachine>) -> PageId {
     let config = PagerConfig { nvm: None, ..on(machine, DOUBLEWRITE, 0) };
     let pager = open(&config);
@@ -128,7 +128,8 @@ fn in_files(machine: &Arc<VolatileMachine>) -> PageId {
     id
 }
 
-/// The power fails while a database gets a region: until it needs the region it opens, and gets one again.
+/// The power fails while a database gets a region. As long as it does not need the region, the database
+/// opens, and gets a region again.
 #[test]
 fn the_power_fails_while_a_region_comes() {
     let (mut at, mut needed) = (1, 0);
@@ -157,7 +158,8 @@ fn the_power_fails_while_a_region_comes() {
     assert!(needed > 0 && at - needed > 8, "{needed} of {at} times the region was needed already");
 }
 
-/// Or while it leaves one: either it needs the region, which is lost, or nothing of it.
+/// The power fails while a database leaves its region. Either it still needs the region, which is lost, or it
+/// needs nothing in the region.
 #[test]
 fn the_power_fails_behind_leaving_a_region() {
     let machine = VolatileMachine::new();
@@ -168,7 +170,7 @@ fn the_power_fails_behind_leaving_a_region() {
     let later = machine.after_power_loss();
     let config = PagerConfig { nvm: None, ..on(&later, DOUBLEWRITE, 0) };
     assert_eq!(get(&open(&config), id).unwrap(), 2);
-    // Or with another region on the same machine, which has nothing of the one before.
+    // The same is right with another region on the same machine, which has nothing of the region before.
     let pager = open(&all_of_it(&machine));
     assert_eq!(get(&pager, id).unwrap(), 2);
     pager.shutdown().unwrap();
@@ -179,8 +181,8 @@ fn survives(rows: &[DurabilityRow], part: &str) -> Option<&'static str> {
     rows.iter().find(|row| row.part == part).map(|row| row.survives)
 }
 
-/// Pages in the region were said to survive the loss of power, as the data files do, though their log is cut;
-/// copies were not told of at all.
+/// In an earlier version, the report said that pages in the region survive a loss of power as the data files
+/// do, although their log is cut. It did not mention copies at all.
 #[test]
 fn each_part_survives_what_its_place_survives() {
     const POWER: Option<&str> = Some("the loss of power");
@@ -203,7 +205,7 @@ fn each_part_survives_what_its_place_survives() {
     }
 }
 
-/// What the region's file would hold if the process died now, and if the power failed.
+/// Returns the contents that the region's file would have if the process died now, and if the power failed.
 fn region(machine: &VolatileMachine) -> [Vec<u8>; 2] {
     [machine.after_process_death(), machine.after_power_loss()].map(|machine| {
         let region = machine.map("nvm.varve", 1 << 20).unwrap();
@@ -213,8 +215,8 @@ fn region(machine: &VolatileMachine) -> [Vec<u8>; 2] {
     })
 }
 
-/// Slots of a dropped table were freed behind the word that everything was shut down, where no loss of power
-/// may come.
+/// In an earlier version, slots of a dropped table were freed after the clean shutdown was recorded. A loss
+/// of power at that moment would have been harmful.
 #[test]
 fn nothing_is_stored_behind_a_clean_shutdown() {
     let machine = VolatileMachine::new();

@@ -17,7 +17,7 @@ use varve_device::{
 use varve_pager::control::{Control, InForce, State};
 use varve_pager::{HomeLayout, PackedConfig, PageId, Pager, PagerConfig, ProtectionKind};
 
-/// The database is changed, crashes, and has the change.
+/// Changes the database, crashes it, and checks that it has the change.
 fn goes_on(directory: &Arc<MemoryDirectory>, config: &PagerConfig, id: PageId, what: &str) {
     let pager = open(config);
     set(&pager, id, 77).unwrap();
@@ -63,8 +63,8 @@ fn a_database_leaves_its_region_for_every_other_kind() {
     }
 }
 
-/// There and back several times: positions in the log go on growing, and nothing of an earlier log is taken
-/// for the newest one.
+/// A database moves into a region and back several times. Positions in the log keep growing, and no part of
+/// an earlier log is taken for the newest log.
 #[test]
 fn a_database_goes_in_and_out() {
     let (directory, pager, ids) = some_pages(IN_FILES);
@@ -94,7 +94,7 @@ fn a_database_goes_in_and_out() {
     }
 }
 
-/// Segments may have another size when the log begins anew.
+/// When the log begins again, its segments may have another size.
 #[test]
 fn a_log_that_begins_anew_has_the_configured_segments() {
     let (directory, pager, ids) = some_pages(NVM_ALL);
@@ -109,11 +109,11 @@ fn a_log_that_begins_anew_has_the_configured_segments() {
     assert_numbers(&open(&with(&directory, IN_FILES)), &ids, "as they are, whatever is configured");
 }
 
-/// What a start says that leaves the log in files because it may be needed there.
+/// The warning of a start that leaves the log in files because it may be needed there.
 const MOVES_LATER: &str = "moves into persistent memory behind a shutdown that leaves nothing to redo";
 
-/// The log of a crash is needed where it is: the database goes on without a region, says so, and gets it
-/// after a clean shutdown.
+/// After a crash, the log is needed where it is. So the database continues without a region, and a warning
+/// says so. It gets the region after a clean shutdown.
 #[test]
 fn a_log_does_not_move_after_a_crash() {
     for parts in [NVM_ALL, NVM_LOG, NVM_COPIES_LOG] {
@@ -136,8 +136,8 @@ fn a_log_does_not_move_after_a_crash() {
     }
 }
 
-/// Found by review: the log moved into segments too small for images of pages, and every start from then on
-/// was refused.
+/// In an earlier version, the log moved into segments that were too small for images of pages, and every
+/// later start was refused.
 #[test]
 fn a_log_that_is_too_small_for_images_is_refused_before_it_moves() {
     let (directory, pager, ids) = some_pages(IN_FILES);
@@ -149,7 +149,8 @@ fn a_log_that_is_too_small_for_images_is_refused_before_it_moves() {
     assert_numbers(&open(&with(&directory, IN_FILES)), &ids, "afterwards");
 }
 
-/// A database whose making was cut off has nothing to bring home: it is to be started.
+/// A database whose creation was interrupted has no pages to write to the data files. The error says that it
+/// must be started first.
 #[test]
 fn an_unfinished_database_is_told() {
     let (directory, _, _) = some_pages(NVM_ALL);
@@ -159,7 +160,7 @@ fn an_unfinished_database_is_told() {
     assert!(why.contains("was not finished: start it"), "{why}");
 }
 
-/// A device that refuses things while a region is left: whatever was refused, nothing is lost, and `shutdown`
+/// A device refuses an operation while a region is left. Whatever it refuses, nothing is lost, and `shutdown`
 /// can be called again.
 #[test]
 fn what_is_refused_while_leaving_can_be_tried_again() {
@@ -187,7 +188,8 @@ fn what_is_refused_while_leaving_can_be_tried_again() {
             faulty.disarm();
             if first.is_err() {
                 refusals += 1;
-                // What was refused may have stopped it; else it goes on where it was.
+                // The refused operation may have stopped the pager. Otherwise the shutdown continues where it
+                // was.
                 if let Err(again) = pager.shutdown() {
                     assert!(!again.is_no_space(), "{what}, again: {again}");
                 }
@@ -203,8 +205,8 @@ fn what_is_refused_while_leaving_can_be_tried_again() {
     }
 }
 
-/// What a killed shutdown left of a region is no hindrance, whatever its length is: with the header as it
-/// was, and with the word that it was left.
+/// The remains of a region that a killed shutdown has left do not prevent a new region, whatever their length
+/// is. The header may be the old one, or may say that the region was left.
 #[test]
 fn what_is_left_of_a_region_makes_room() {
     for says_left in [false, true] {
@@ -222,7 +224,7 @@ fn what_is_left_of_a_region_makes_room() {
     }
 }
 
-/// A page that is torn at home, and whole in its slot only.
+/// A page is torn in the data file, and whole only in its slot.
 #[test]
 fn leaving_mends_what_only_the_region_has() {
     let (directory, pager, ids) = some_pages(NVM_PAGES);
@@ -269,7 +271,7 @@ fn what_is_found_is_told() {
     assert!(with(&MemoryDirectory::new(), IN_FILES).as_found().unwrap().is_none());
 }
 
-/// The next start's configuration is judged by what the database has.
+/// The configuration of the next start is compared with the region that the database has.
 #[test]
 fn another_division_is_refused_beforehand() {
     let (directory, pager, _) = some_pages(NVM_ALL);
@@ -282,7 +284,7 @@ fn another_division_is_refused_beforehand() {
     }
     let (directory, pager, _) = some_pages(IN_FILES);
     pager.check_next(&with(&directory, NVM_ALL)).unwrap();
-    // Segments have the size that they have, whatever is configured.
+    // Segments keep their size, whatever is configured.
     let large_pages =
         PagerConfig { page_size: 65536, log_segment_bytes: 64 << 20, ..with(&directory, IN_FILES) };
     pager.check_next(&large_pages).unwrap();
@@ -291,7 +293,7 @@ fn another_division_is_refused_beforehand() {
 const PACKED: HomeLayout =
     HomeLayout::Packed(PackedConfig { extent_bytes: 256 << 10, held_pages_max: 64, ..PackedConfig::DEFAULT });
 
-/// What is done between two moments, recorded: leaving, moving, going on.
+/// Records `work`, such as leaving a region or moving to another one.
 fn recorded(before: Arc<MemoryDirectory>, work: impl FnOnce(Arc<dyn Directory>, &RecordLog)) -> Recording {
     let record = RecordLog::new();
     let recorder: Arc<dyn Directory> = Recorder::wrap(before, record.clone());
@@ -299,7 +301,7 @@ fn recorded(before: Arc<MemoryDirectory>, work: impl FnOnce(Arc<dyn Directory>, 
     record.recording()
 }
 
-/// Moments around everything that happened to files, and some of those between stores to the region.
+/// Returns the moments around all events of files, and some of the moments between stores to the region.
 fn moments(recording: &Recording) -> BTreeSet<u64> {
     let mut moments: BTreeSet<u64> = (0..=recording.end).step_by(1 + recording.end as usize / 20).collect();
     for event in &recording.events {
@@ -313,8 +315,8 @@ fn moments(recording: &Recording) -> BTreeSet<u64> {
     moments
 }
 
-/// Calls `verify` with the images of crashes at many moments, in several fates of what was on its way, and
-/// the largest number that was durable.
+/// Calls `verify` with the images of crashes at many moments, with several fates of the pending events, and
+/// with the largest number that was durable.
 fn at_every_crash(recording: Recording, verify: impl Fn(Arc<MemoryDirectory>, u64, &str)) {
     let moments = moments(&recording);
     let mut timeline = Timeline::new(recording);
@@ -335,7 +337,7 @@ fn at_every_crash(recording: Recording, verify: impl Fn(Arc<MemoryDirectory>, u6
     }
 }
 
-/// Opens what a crash left, goes on working, crashes again, and leaves: nothing is lost.
+/// Opens a crash image, continues to work, crashes again, and leaves the region. Checks that nothing is lost.
 fn survives(image: Arc<MemoryDirectory>, config: &PagerConfig, ids: &[PageId], least: u64, what: &str) {
     let pager =
         Pager::open(config.clone(), Arc::new(NoOps)).unwrap_or_else(|error| panic!("{what}: {error}"));
@@ -353,7 +355,7 @@ fn survives(image: Arc<MemoryDirectory>, config: &PagerConfig, ids: &[PageId], l
     assert_numbers(&open(&with(&image, IN_FILES)), ids, what);
 }
 
-/// Leaves the region and goes on elsewhere, with a crash at every moment.
+/// Leaves the region and continues with other parts, with a crash at every moment.
 fn crash_while_leaving(from: Parts, to: Parts, layout: HomeLayout) {
     let directory = MemoryDirectory::new();
     let first = PagerConfig { layout, ..with(&directory, from) };
@@ -375,7 +377,8 @@ fn crash_while_leaving(from: Parts, to: Parts, layout: HomeLayout) {
     });
     let what = |what: &str| format!("{from:?} to {to:?}, {what}");
     at_every_crash(recording, |image, least, cut| {
-        // Where the person was going, if the database had come to say that it needs nothing of the region.
+        // The database opens with the new configuration if its control file already said that it needs
+        // nothing of the region.
         let copy = MemoryDirectory::from_images(image.images());
         let elsewhere = with(&copy, to);
         if noted(&*copy).attached.is_none() {
@@ -421,7 +424,7 @@ fn a_crash_while_the_log_moves_into_a_region_loses_nothing() {
             pager.checkpoint().unwrap();
         });
         at_every_crash(recording, |image, least, what| {
-            // Either way: as it was when the crash came, or as it was going to be.
+            // The database opens with the old configuration and with the new one.
             let copy = MemoryDirectory::from_images(image.images());
             let config = with(&copy, to);
             drop(open(&config));
@@ -430,7 +433,8 @@ fn a_crash_while_the_log_moves_into_a_region_loses_nothing() {
                 "{what}: a log is left"
             );
             survives(copy, &config, &ids, least, &format!("to {to:?}, {what}"));
-            // Or with a region of another length, where the one that was being made is not needed yet.
+            // It also opens with a region of another length, if the region that was being made is not needed
+            // yet.
             let copy = MemoryDirectory::from_images(image.images());
             if noted(&*copy).attached.is_none() {
                 let config = with(&copy, LARGER);
@@ -442,7 +446,7 @@ fn a_crash_while_the_log_moves_into_a_region_loses_nothing() {
     }
 }
 
-/// No page is torn after it: what protects next begins with files of its own.
+/// After a region was left, no page is torn, so the next protection begins with files of its own.
 #[test]
 fn protection_in_force_is_none_of_the_region_afterwards() {
     for from in IN_REGION {

@@ -7,12 +7,12 @@ use crate::common::{add, config, get, open, set};
 use varve_device::MemoryDirectory;
 use varve_pager::{Access, NvmConfig, PageId, Pager, PagerConfig, ProtectionKind, SpaceId};
 
-/// Pages that redo changes and that have no slot, before the page at hand and after it. Before it they are
-/// more than frames and free slots together, so that slots are written home; after it more than frames alone,
-/// so that the page is put.
+/// The number of pages without a slot that redo changes before the tested page. It exceeds the number of
+/// frames and free slots together, so that slots are written to the data files. The next constant is the
+/// number of such pages after the tested page. It exceeds the number of frames, so that the page is put.
 const EARLY: u64 = 100;
 const LATE: u64 = 45;
-/// Pages that fill slots, in two halves.
+/// The number of pages that fill slots, in two halves.
 const FILLING: u64 = 180;
 
 fn in_nvm(directory: &Arc<MemoryDirectory>, frames: usize) -> PagerConfig {
@@ -26,7 +26,7 @@ fn counter(pager: &Pager, name: &str) -> u64 {
     nvm.counters.iter().find(|(found, _)| *found == name).unwrap().1
 }
 
-/// A crash of what is durable.
+/// Returns the files that a crash leaves after a flush of the log.
 fn crash(directory: &Arc<MemoryDirectory>, pager: &Pager) -> Arc<MemoryDirectory> {
     pager.flush_log(pager.log().end()).unwrap();
     MemoryDirectory::from_images(directory.images())
@@ -45,7 +45,8 @@ fn second(pager: &Pager, id: PageId) -> u64 {
     u64::from_le_bytes(page[200..208].try_into().unwrap())
 }
 
-/// Makes temporary pages, so that changed ones are put, until most slots are used; `latched` can't be put.
+/// Makes temporary pages, so that changed pages are put, until most slots are used. The pages in `latched`
+/// can't be put.
 fn fill_slots(pager: &Pager, latched: &[PageId]) {
     let extents: Vec<_> = (0..20).map(|_| pager.take_temporary().unwrap()).collect();
     let mut holder = pager.begin().unwrap();
@@ -69,7 +70,8 @@ fn fill_slots(pager: &Pager, latched: &[PageId]) {
     std::thread::scope(|scope| scope.spawn(put_pages).join()).unwrap();
 }
 
-/// A page whose format record, first number and second number are in the log, and whose slot has the first.
+/// Returns a database and a page. The log has the page's format record, its first number and its second
+/// number. The page's slot has the first number.
 fn before_redo() -> (Arc<MemoryDirectory>, PageId) {
     let directory = MemoryDirectory::new();
     let pager = open(&in_nvm(&directory, 1024));
@@ -98,9 +100,9 @@ fn before_redo() -> (Arc<MemoryDirectory>, PageId) {
     (crash(&directory, &pager), page)
 }
 
-/// Redo rebuilt a page from its format record. Meanwhile the newer image in the page's slot was written to
-/// the data files, and the log recorded this. Then redo put an early state of the page. After the next crash
-/// the record hid the changes that this state lacked.
+/// In an earlier version, redo rebuilt a page from its format record. Meanwhile the newer image in the page's
+/// slot was written to the data files, and the log recorded this. Then redo put an early state of the page.
+/// After the next crash, the record hid the changes that this state lacked.
 #[test]
 fn a_page_is_not_begun_anew_whose_newer_image_goes_home_in_redo() {
     let (directory, page) = before_redo();

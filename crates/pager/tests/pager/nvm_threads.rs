@@ -8,7 +8,7 @@ use crate::common::{add, config, get, open, set};
 use varve_device::MemoryDirectory;
 use varve_pager::{NvmConfig, NvmFlush, PageId, Pager, PagerConfig, ProtectionKind, SpaceId, Times, Timing};
 
-/// 64 slots and twice as many frames.
+/// Returns a configuration with 64 slots and twice as many frames.
 fn in_nvm(directory: &Arc<MemoryDirectory>) -> PagerConfig {
     let nvm = NvmConfig { directory: directory.clone(), size_bytes: 800 << 10, log_bytes: 512 << 10 };
     let mut config = config(directory, 128);
@@ -56,7 +56,8 @@ fn many_threads_over_few_slots_end_with_every_last_change() {
     }
 }
 
-/// Pages go home ahead of need, though nobody puts any more: without the threads most slots stay dirty.
+/// Threads write pages to the data files ahead of need, although no more pages are put. Without the threads,
+/// most slots would stay dirty.
 #[test]
 fn threads_keep_slots_free() {
     let directory = MemoryDirectory::new();
@@ -71,7 +72,8 @@ fn threads_keep_slots_free() {
     pager.shutdown().unwrap();
 }
 
-/// Below the marks, too, when nothing is done; and not where that is switched off.
+/// While the database is idle, pages are also written to the data files below the marks. This does not happen
+/// if it is switched off.
 #[test]
 fn pages_go_home_when_nothing_is_done() {
     let directory = MemoryDirectory::new();
@@ -92,8 +94,8 @@ fn pages_go_home_when_nothing_is_done() {
     pager.shutdown().unwrap();
 }
 
-/// The next start would redo what is in the pool alone, so that goes first; and notes of what is home are no
-/// work that keeps it from going.
+/// The next start would redo pages that are only in the pool, so these are written first. Log records of
+/// pages that the data files have do not count as work, so they don't prevent this.
 #[test]
 fn the_pool_is_clean_before_pages_go_home_for_want_of_work() {
     let directory = MemoryDirectory::new();
@@ -118,7 +120,7 @@ fn the_pool_is_clean_before_pages_go_home_for_want_of_work() {
     pager.shutdown().unwrap();
 }
 
-/// Threads go by marks that are changed while they run.
+/// Threads use marks that are changed while they run.
 #[test]
 fn threads_go_by_new_marks() {
     let directory = MemoryDirectory::new();
@@ -140,8 +142,8 @@ fn threads_go_by_new_marks() {
     pager.shutdown().unwrap();
 }
 
-/// "Time by function" of the variant that has pages in NVM said nothing of puts, and nothing told whether
-/// transactions waited for the drive after all.
+/// In an earlier version, "time by function" of the variant with pages in NVM did not include puts, and no
+/// counter showed whether transactions waited for the drive.
 #[test]
 fn puts_and_what_they_wait_for_show_in_the_times() {
     let directory = MemoryDirectory::new();

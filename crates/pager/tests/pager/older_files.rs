@@ -36,7 +36,8 @@ fn doublewrite(directory: &Arc<MemoryDirectory>) -> PagerConfig {
     with(directory, IN_FILES)
 }
 
-/// Under doublewrite, packed, with the newest pages in persistent memory, and with the log there, too.
+/// The configurations: in place, packed, with the newest pages in persistent memory, packed below persistent
+/// memory, and with doublewrite.
 const HOWS: [How; 5] = [in_place, packed, nvm_pages, packed_below_nvm, doublewrite];
 
 fn new_database(how: How) -> (Arc<MemoryDirectory>, Vec<PageId>) {
@@ -48,17 +49,17 @@ fn new_database(how: How) -> (Arc<MemoryDirectory>, Vec<PageId>) {
     (directory, ids)
 }
 
-/// How a life ends.
+/// The end of a life of the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Shutdown,
-    /// A crash behind a checkpoint.
+    /// A crash after a checkpoint.
     Checkpoint,
-    /// A crash before the first one.
+    /// A crash before the first checkpoint.
     Crash,
 }
 
-/// A life in which every page changes.
+/// Runs a life of the database in which every page changes.
 fn live(directory: &Arc<MemoryDirectory>, how: How, ids: &[PageId], more: u64, end: End) {
     let pager = open(&how(directory));
     for (id, number) in ids.iter().zip(NUMBERS) {
@@ -82,7 +83,7 @@ fn expect(directory: &Arc<MemoryDirectory>, how: How, ids: &[PageId], more: u64)
     }
 }
 
-/// Nothing wrong in silence.
+/// Checks that each page has its number, or that reading it gives an error.
 fn expect_or_damage(directory: &Arc<MemoryDirectory>, how: How, ids: &[PageId], more: u64) {
     let pager = open(&how(directory));
     for (id, number) in ids.iter().zip(NUMBERS) {
@@ -97,14 +98,14 @@ fn refusal(directory: &Arc<MemoryDirectory>, how: How) -> Option<String> {
     Pager::open(how(directory), Arc::new(NoOps)).err().map(|error| error.to_string())
 }
 
-/// Files of `new`, but those whose names begin so from `old`.
+/// Returns the files of `new`, but those whose names begin with `stem` come from `old`.
 fn with_old(stem: &str, new: &Files, old: &Files) -> Arc<MemoryDirectory> {
     let is_of = |(name, _): &&(String, MemoryImage)| name.starts_with(stem);
     let files = new.iter().filter(|file| !is_of(file)).chain(old.iter().filter(is_of));
     MemoryDirectory::from_images(files.cloned())
 }
 
-/// The rows of a day were gone, and `varve check` found no damage.
+/// In an earlier version, the rows of a day were gone, and `varve check` found no damage.
 #[test]
 fn an_older_file_is_refused_and_the_newer_one_still_opens() {
     for (index, how) in HOWS.into_iter().enumerate() {
@@ -121,8 +122,8 @@ fn an_older_file_is_refused_and_the_newer_one_still_opens() {
                 let said = refusal(&mixed, how);
                 let is_unneeded = stem == "log" && end == End::Shutdown;
                 if said.is_none() && (is_unneeded || stem != "control" && index == 3) {
-                    // A checkpoint may end behind all that the log has. And where the log says that the
-                    // header is the older file has something else, which may be unneeded damage.
+                    // A checkpoint may end after all that the log has. Where the log says that the header is,
+                    // the older file has something else, which may be unneeded damage.
                     expect_or_damage(&mixed, how, &ids, 1000);
                     continue;
                 }
@@ -131,7 +132,7 @@ fn an_older_file_is_refused_and_the_newer_one_still_opens() {
                 let named = if stem == "control" { stem.into() } else { format!("{stem}.varve") };
                 let expected = format!("{named} is an older copy than");
                 assert!(!is_plain || said.contains(&expected), "{index} {end:?} {stem}: {said}");
-                // Put back: whatever the refused start left does no harm.
+                // The newer file is put back. Whatever the refused start left does no harm.
                 let mended = with_old(stem, &mixed.images(), &new);
                 expect(&mended, how, &ids, 1000);
             }
@@ -139,7 +140,7 @@ fn an_older_file_is_refused_and_the_newer_one_still_opens() {
     }
 }
 
-/// Two copies that went on from one backup, by the same steps.
+/// Two copies continue from one backup, with the same steps.
 #[test]
 fn a_file_of_another_copy_of_the_database_is_refused() {
     for (index, how) in HOWS.into_iter().enumerate() {
@@ -160,7 +161,7 @@ fn a_file_of_another_copy_of_the_database_is_refused() {
     }
 }
 
-/// A log whose last records redo needs.
+/// Redo needs the last records of the log.
 #[test]
 fn the_log_of_another_copy_of_the_database_is_refused() {
     let (directory, ids) = new_database(in_place);
@@ -174,8 +175,9 @@ fn the_log_of_another_copy_of_the_database_is_refused() {
     assert!(said.contains("the log"), "{said}");
 }
 
-/// One file of the log, also the last one that has something: gone, or from when it was another segment. (One
-/// from when it was prepared and had nothing is the same as one in which nothing was written.)
+/// One file of the log is missing, or has the contents of an earlier segment. It may be the last file that
+/// has records. (A file from the time when it was prepared and empty is the same as a file to which nothing
+/// was written.)
 #[test]
 fn a_log_with_an_older_or_a_missing_file_loses_no_commit_in_silence() {
     let (directory, ids) = new_database(in_place);
@@ -207,7 +209,7 @@ fn a_log_with_an_older_or_a_missing_file_loses_no_commit_in_silence() {
     }
 }
 
-/// A backup is of all files of a moment: an older one of all of them is no mistake.
+/// A backup has all files of one moment. So it is no mistake if all files are older.
 #[test]
 fn a_backup_of_all_files_is_taken() {
     for how in HOWS {
@@ -220,7 +222,7 @@ fn a_backup_of_all_files_is_taken() {
     }
 }
 
-/// An older program knows nothing of it, and writes zeros there.
+/// An older program does not know this number, and writes zeros in its place.
 #[test]
 fn nothing_is_known_of_a_database_that_an_older_program_had_open() {
     let (directory, ids) = new_database(in_place);
@@ -231,13 +233,13 @@ fn nothing_is_known_of_a_database_that_an_older_program_had_open() {
     drop(control);
     let mixed = with_old("data", &directory.images(), &old);
     open(&in_place(&mixed)).shutdown().unwrap();
-    // Since then it is known again.
+    // Since that start, the marks are known again.
     let said = refusal(&with_old("data", &mixed.images(), &old), in_place).unwrap();
     assert!(said.contains("data.varve is an older copy"), "{said}");
 }
 
-/// Starts and ends without anything between them are told, too; a database that is only opened doesn't grow
-/// by that.
+/// Starts without any changes have marks, too. A database that is only opened doesn't become larger by its
+/// marks.
 #[test]
 fn each_start_has_a_mark_of_its_own() {
     for how in HOWS {
@@ -259,7 +261,7 @@ fn each_start_has_a_mark_of_its_own() {
     }
 }
 
-/// That start begins the log anew, and removes what is left of the one before.
+/// That start begins a new log, and removes the remains of the old one.
 #[test]
 fn a_control_file_from_when_a_region_was_left_costs_nothing() {
     let hows: [(How, How); 2] =
@@ -280,7 +282,7 @@ fn a_control_file_from_when_a_region_was_left_costs_nothing() {
     }
 }
 
-/// The mark stays announced: headers may have it, or the one before.
+/// The mark stays announced, so the headers may have this mark or the previous one.
 #[test]
 fn a_full_device_takes_no_mark_and_bars_no_start() {
     for (how, space) in HOWS.into_iter().flat_map(|how| [(how, Space::Data), (how, Space::Rollback)]) {
@@ -304,8 +306,8 @@ fn a_full_device_takes_no_mark_and_bars_no_start() {
             fault,
         });
         for _ in 0..2 {
-            // After a clean shutdown and without one: pages that a full device refuses stay in the log or in
-            // persistent memory.
+            // This is done after a clean shutdown and without one. Pages that a full device refuses stay in
+            // the log or in persistent memory.
             drop(Pager::open(on(true), Arc::new(NoOps)).map(|pager| pager.shutdown()));
             assert!(device.fired_count() > 0 && told().mark == before && told().next_mark != 0);
         }

@@ -20,7 +20,7 @@ const PROTECTIONS: [ProtectionKind; 6] = [
     COPIES,
     ProtectionKind::Nvm,
 ];
-/// Lengths of a region and of the log in it, in KiB; the last ones have segments of 64 pages.
+/// Lengths of a region and of the log in it, in KiB. The last ones have segments of 64 pages.
 const SIZES: [(u64, u64); 7] =
     [(0, 0), (64, 0), (112, 0), (640, 512), (768, 512), (2176, 2048), (4096, 2048)];
 
@@ -37,7 +37,7 @@ fn all() -> impl Iterator<Item = Parts> {
     })
 }
 
-/// It is open with these parts and has these pages.
+/// Checks that an open database with these parts and pages opens again.
 fn opens_again(directory: &Arc<MemoryDirectory>, pager: Pager, parts: Parts, ids: &[PageId], what: &str) {
     set(&pager, ids[0], 1).unwrap();
     pager.tick_write(5).unwrap();

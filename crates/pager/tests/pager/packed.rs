@@ -24,7 +24,7 @@ fn open(config: &PagerConfig) -> Pager {
     crate::common::open(config)
 }
 
-/// Changes pages at random, and remembers.
+/// Changes pages at random, and records their numbers in `ids`.
 fn work(pager: &Pager, ids: &mut Vec<(PageId, u64)>, owner: u32, steps: u64, random: &mut Random) {
     for step in 0..steps {
         if ids.len() < 20 || random.below(4) == 0 {
@@ -68,8 +68,8 @@ fn pages_survive_shutdowns_and_crashes() {
     }
 }
 
-/// A compressed page takes as many sectors as it needs, wherever it goes; pages written before stay as they
-/// are.
+/// A compressed page takes as many sectors as it needs, at any place. Pages that were written earlier stay as
+/// they are.
 #[test]
 fn compressed_pages_take_less_room() {
     for algorithm in [Algorithm::Lz4, Algorithm::Zstd] {
@@ -131,7 +131,7 @@ fn open_in_place() -> Pager {
     open(&crate::common::config(&MemoryDirectory::new(), 40))
 }
 
-/// Whoever opens it need not know how it was made.
+/// The configuration of a later opening need not name the layout with which the database was created.
 #[test]
 fn the_layout_was_settled_at_creation() {
     let directory = MemoryDirectory::new();
@@ -148,8 +148,7 @@ fn the_layout_was_settled_at_creation() {
     assert_eq!(counter(&open(&config(&in_place)), "extents"), 0);
 }
 
-/// What is dropped gives its slots back, and files do not grow while the same pages are written again and
-/// again.
+/// Dropped pages give their slots back. Files do not grow while the same pages are written again and again.
 #[test]
 fn slots_are_used_again() {
     let directory = MemoryDirectory::new();
@@ -176,8 +175,9 @@ fn slots_are_used_again() {
     assert!(counter(&pager, "live_bytes") + 150 * 4096 < live, "{live} {}", counter(&pager, "live_bytes"));
 }
 
-/// A space that is cut has pages that no note speaks of: the allocation's own. Before their slots are given
-/// to others, a note says that they mean nothing, or a crash would find two pages in one place.
+/// A space that is cut has pages of the allocation, which no log record discards. Before other pages get
+/// their slots, a log record says that they are not needed. Otherwise a crash would find two pages in one
+/// place.
 #[test]
 fn slots_of_a_cut_are_given_to_others_behind_a_note() {
     let directory = MemoryDirectory::new();
@@ -191,7 +191,8 @@ fn slots_of_a_cut_are_given_to_others_behind_a_note() {
     let before = counter(&pager, "live_bytes");
     pager.reserve(SpaceId::DATA, 300_000).unwrap();
     assert!(counter(&pager, "live_bytes") > before, "no page of the allocation was written");
-    // A space is cut behind the start of redo, and that is not moved beyond the last copy of the map.
+    // A space is cut only after the start of redo has moved on. The start of redo is not moved beyond the
+    // last copy of the map.
     for _ in 0..100 {
         for (id, _) in &kept {
             let mut mtr = pager.begin().unwrap();
@@ -220,7 +221,7 @@ fn slots_of_a_cut_are_given_to_others_behind_a_note() {
     check(&open(&config), &kept);
 }
 
-/// A slot begins in the middle of a larger sector; it is read with what is around it.
+/// A slot begins in the middle of a larger sector. It is read together with the bytes around it.
 #[test]
 fn a_clean_database_moves_to_larger_sectors() {
     let small = MemoryDirectory::with_sector(512);
@@ -304,7 +305,7 @@ fn what_is_damaged_is_named() {
     let file = directory.open("data.varve", OpenHow::existing(Space::Data)).unwrap();
     file.set_len(64 << 10).unwrap();
     assert!(refusal(&directory).contains("outside of any extent"), "{}", refusal(&directory));
-    // Slots that are damaged concern their pages.
+    // A damaged slot concerns only its page.
     let (directory, ids) = shut_down_database();
     let file = directory.open("data.varve", OpenHow::existing(Space::Data)).unwrap();
     for offset in (64 << 10..file.len_bytes().unwrap()).step_by(4096) {
@@ -316,7 +317,7 @@ fn what_is_damaged_is_named() {
     assert!(error.contains("is damaged") && error.contains("data:"), "{error}");
 }
 
-/// Of the first directory, but for those files of the second.
+/// Returns the files of the first directory, but the files with these names come from the second one.
 fn mixed(
     directory: &Arc<MemoryDirectory>,
     other: &Arc<MemoryDirectory>,
@@ -328,7 +329,7 @@ fn mixed(
     MemoryDirectory::from_images(of(directory, false).chain(of(other, true)))
 }
 
-/// Two states of a database that was shut down.
+/// Returns two states of a database that was shut down.
 fn two_states() -> [Arc<MemoryDirectory>; 2] {
     let (directory, _) = shut_down_database();
     let before = MemoryDirectory::from_images(directory.images());
@@ -341,7 +342,7 @@ fn two_states() -> [Arc<MemoryDirectory>; 2] {
     [before, directory]
 }
 
-/// A map from before a shutdown: the log that leads from there to now is gone.
+/// A page map from before a shutdown is put back. The log since that map does not exist any more.
 #[test]
 fn an_older_map_that_was_put_back_is_refused() {
     let [before, after] = two_states();
@@ -352,7 +353,7 @@ fn an_older_map_that_was_put_back_is_refused() {
     }
 }
 
-/// A map that comes from behind the end of the log.
+/// The page map is newer than the end of the log.
 #[test]
 fn a_newer_map_than_the_log_is_refused() {
     let [before, after] = two_states();
@@ -360,7 +361,7 @@ fn a_newer_map_than_the_log_is_refused() {
     assert!(error.contains("data.varve goes with a log that reaches to"), "{error}");
 }
 
-/// `check` reads every slot, also those of pages that nobody uses.
+/// `check` reads every slot, also slots of pages that are not in use.
 #[test]
 fn a_damaged_slot_is_found_by_the_check() {
     let (directory, ids) = shut_down_database();
@@ -368,7 +369,7 @@ fn a_damaged_slot_is_found_by_the_check() {
     assert_eq!(pager.check().unwrap().damages, Vec::<String>::new());
     let images = directory.images();
     let (_, file) = images.iter().find(|(name, _)| name == "data.varve").unwrap();
-    // The number that the page has, behind its header.
+    // The page's number follows its header.
     let (id, number) = ids[ids.len() - 1];
     let mut bytes = vec![0; file.len_bytes() as usize];
     file.read(0, &mut bytes);
@@ -381,7 +382,8 @@ fn a_damaged_slot_is_found_by_the_check() {
     assert!(damages.iter().any(|damage| damage.contains(&named)), "{damages:?}");
 }
 
-/// Extents are as long as when the database was made; the configuration of the open pager says how long.
+/// Extents keep the length that they got when the database was made. The configuration of the open pager has
+/// this length.
 #[test]
 fn extents_stay_as_long_as_they_are() {
     let mut config = config(&MemoryDirectory::new());

@@ -9,7 +9,8 @@ use crate::common::{KIND, NoOps, add, end_with_the_segment, get, is_full, note, 
 use varve_device::{Directory, ErrorKind, Fault, Faulty, MemoryDirectory, Operation, Rule, Space, When};
 use varve_pager::{HomeLayout, PackedConfig, PageId, Pager, PagerConfig, SpaceId};
 
-/// A packed database over a device that can be full; the control file is elsewhere.
+/// Returns a configuration of a packed database over a device that can be full. The control file is on
+/// another device.
 fn full_config(directory: &Arc<MemoryDirectory>) -> (PagerConfig, Arc<Faulty>) {
     let device = Faulty::wrap(directory.clone());
     let files: Arc<dyn Directory> = device.clone();
@@ -28,8 +29,8 @@ fn refuse(device: &Faulty, operation: Operation, space: Space, when: When) {
     device.arm(Rule { operation: Some(operation), space: Some(space), when, fault });
 }
 
-/// Moves the last copy of the maps, and with it the start of redo, beyond everything that the ledger doesn't
-/// know of.
+/// Moves the last checkpoint of the page maps, and the start of redo, past all changes that are not in the
+/// dirty-page table.
 fn go_on(pager: &Pager) {
     for _ in 0..60 {
         note(pager, 10_000).unwrap();
@@ -37,13 +38,13 @@ fn go_on(pager: &Pager) {
     }
 }
 
-/// The pages are changed once more, and the pager dies.
+/// Changes the pages once more, ends the pager, and checks that the changes survive.
 fn assert_changes_survive(config: &PagerConfig, pager: Pager, ids: &[PageId]) {
     for (id, number) in ids.iter().zip(1000..) {
         set(&pager, *id, number).unwrap();
     }
     pager.flush_log(pager.log().end()).unwrap();
-    // What the ledger has; its oldest change would keep all of the log.
+    // This writes what the ledger has. The ledger's oldest change would keep all of the log.
     pager.tick_write(1000).unwrap();
     go_on(&pager);
     drop(pager);
@@ -68,9 +69,9 @@ fn rollback_page(pager: &Pager, owner: u32) -> PageId {
     id
 }
 
-/// Found by review: pages of two spaces in one put, one space is refused, the pages of the other are stable
-/// in one slot and refused another one. They stayed changed in the pool, and the ledger had been told that
-/// they are stable: their next change was lost by a crash.
+/// A put has pages of two spaces, and the pages of one space are refused. In an earlier version, the pages of
+/// the other space became stable in one slot, and then another slot for them was refused. They stayed changed
+/// in the pool, but the dirty-page table had removed them. So a crash lost their next change.
 #[test]
 fn a_put_of_two_spaces_is_not_refused_as_one() {
     let directory = MemoryDirectory::new();
@@ -90,9 +91,9 @@ fn a_put_of_two_spaces_is_not_refused_as_one() {
     assert_changes_survive(&config, pager, &ids);
 }
 
-/// Found by review: the slots were written, the log had no room for the note of them. The put was refused,
-/// and the pages stayed held: what was settled later was told to the ledger while they were changed in the
-/// pool.
+/// The slots are written, but the log has no room for the record of them. In an earlier version, the put was
+/// refused, and the pages stayed held. A later settle reported them to the dirty-page table as stable while
+/// they were changed in the pool.
 #[test]
 fn pages_that_can_not_be_noted_are_held_and_lose_nothing() {
     let directory = MemoryDirectory::new();
@@ -114,15 +115,15 @@ fn pages_that_can_not_be_noted_are_held_and_lose_nothing() {
     assert_changes_survive(&config, pager, &ids);
 }
 
-/// The result, if it comes in time.
+/// Returns the result of `work`. Fails if it does not come in time.
 fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || sender.send(work()));
     receiver.recv_timeout(Duration::from_secs(60)).expect("it waits for ever")
 }
 
-/// Found by review: no copy of the map could be made, so the log could not be cut, and every change waited
-/// for ever.
+/// No checkpoint of the page map can be made, so the log cannot be cut. In an earlier version, every change
+/// then waited for ever.
 #[test]
 fn who_waits_for_a_log_that_the_map_holds_back_hears_why() {
     for background in [false, true] {
@@ -154,7 +155,7 @@ fn who_waits_for_a_log_that_the_map_holds_back_hears_why() {
     }
 }
 
-/// What a refused copy of the map would have said is in the next one.
+/// If a checkpoint of the page map is refused, the next one has its changes.
 #[test]
 fn a_copy_of_the_map_that_was_refused_is_made_again() {
     let directory = MemoryDirectory::new();

@@ -13,12 +13,13 @@ use varve_pager::{HomeLayout, PackedConfig, PageId, Pager, PagerConfig, SpaceId}
 const EXTENT_BYTES: u64 = 64 << 10;
 const MIB: u64 = 1 << 20;
 
-/// A device of this size that takes no time.
+/// Returns a device of this size whose operations take no time.
 fn sized(below: Arc<dyn Directory>, capacity_bytes: u64) -> Arc<Emulated> {
     Emulated::sized(below, Profile::shipped("nvme").unwrap(), 1e-6, capacity_bytes)
 }
 
-/// A packed database whose data lie there, and everything else elsewhere.
+/// Returns a configuration of a packed database whose data files are in `data`, and all other files in other
+/// directories.
 fn config(data: Arc<dyn Directory>, fill_percent: u8) -> PagerConfig {
     let mut config = crate::common::config(&MemoryDirectory::new(), 40);
     let packed = PackedConfig {
@@ -39,7 +40,7 @@ fn counter(pager: &Pager, name: &str) -> u64 {
 
 type Known = Vec<(PageId, u64)>;
 
-/// New pages of an owner of its own, written.
+/// Makes pages of a new owner, and writes them.
 fn fill(pager: &Pager, pages: u64) -> (u32, Known) {
     let owner = pager.create_segment(SpaceId::DATA).unwrap();
     let known = (0..pages)
@@ -82,7 +83,7 @@ fn check(pager: &Pager, known: &Known) {
     assert_eq!(pager.check().unwrap().damages, Vec::<String>::new());
 }
 
-/// Another file of the device, which takes all that it has left.
+/// Makes another file on the device, which takes all space that is left.
 fn take_the_rest(device: &Emulated) -> Arc<dyn BlockFile> {
     let other = device.open("other", OpenHow::or_create(Space::Temporary)).unwrap();
     let mut bytes = other.len_bytes().unwrap();
@@ -94,7 +95,7 @@ fn take_the_rest(device: &Emulated) -> Arc<dyn BlockFile> {
     other
 }
 
-/// Adds pages until the device is full, which must show where they are added.
+/// Adds pages until the device is full. The error must come when a page is added.
 fn fill_up(pager: &Pager, owner: u32) -> Known {
     let mut known = Vec::new();
     loop {
@@ -115,8 +116,8 @@ fn fill_up(pager: &Pager, owner: u32) -> Known {
     known
 }
 
-/// Found by review: punched extents counted as room for pages that a space got, and on a device that others
-/// had filled meanwhile those could be added, and not be written.
+/// In an earlier version, punched extents counted as room for new pages of a space. If another file had
+/// filled the device in the meantime, such pages could be added, but not written.
 #[test]
 fn pages_over_holes_are_refused_when_they_are_added() {
     let device = sized(MemoryDirectory::new(), 64 * MIB);
@@ -149,7 +150,7 @@ fn pages_over_holes_are_refused_when_they_are_added() {
     check(&pager, &again);
 }
 
-/// The same where the file cannot get longer at all.
+/// The same is tested with a file that cannot become longer at all.
 #[test]
 fn pages_that_a_space_gets_back_are_granted_before_they_are_written() {
     let device = Faulty::wrap(MemoryDirectory::new());
@@ -159,7 +160,7 @@ fn pages_that_a_space_gets_back_are_granted_before_they_are_written() {
     drop_segment(&pager, gone);
     (0..3).for_each(|_| pager.checkpoint().unwrap());
     let fault = Fault::Fails(ErrorKind::NoSpace);
-    // That is the rule for the room of holes, too.
+    // The same rule holds for the room of holes.
     device.arm(Rule {
         operation: Some(Operation::SetLen),
         space: Some(Space::Data),

@@ -17,7 +17,7 @@ fn flush(pager: &Pager) {
     pager.flush_log(pager.log().end()).unwrap();
 }
 
-/// Whether calls are refused since the database has stopped.
+/// Returns whether calls are refused because the database has stopped.
 fn has_stopped(pager: &Pager) -> bool {
     let Err(refused) = pager.begin().map(drop) else { return false };
     let said = refused.to_string();
@@ -71,7 +71,7 @@ fn outside_of_mini_transactions_it_is_an_error_of_its_statement() {
     pager.shutdown().unwrap();
 }
 
-/// What a destructor does during a panic that came from elsewhere is no panic of the pager.
+/// A destructor may use the pager during a panic of other code. Then this panic is no panic of the pager.
 #[test]
 fn a_destructor_may_use_the_pager_while_its_thread_panics() {
     struct RollsBack<'p>(&'p Pager, u32);
@@ -101,7 +101,7 @@ fn a_step_that_is_watched_stops_it() {
     assert!(!pager.is_sound() && has_stopped(&pager));
 }
 
-/// Each thread of the pager, by what it does to a device.
+/// Each thread of the pager panics in turn. The test recognizes a thread by its operation on a device.
 #[test]
 fn in_a_thread_of_the_pager_it_leaves_nobody_waiting() {
     let operations = [
@@ -124,7 +124,7 @@ fn in_a_thread_of_the_pager_it_leaves_nobody_waiting() {
             Rule { operation: Some(operation), space: Some(space), when: When::Nth(3), fault: Fault::Panics };
         faulty.arm(rule);
         let until = Instant::now() + WAIT;
-        // Work goes on until it is refused; that it panics in this thread is right, too.
+        // The work continues until it is refused. A panic in this thread is right, too.
         while Instant::now() < until && pager.is_sound() {
             let _refused = catch_unwind(AssertUnwindSafe(|| {
                 let _added = add(&pager, owner, 7);

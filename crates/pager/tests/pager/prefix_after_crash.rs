@@ -1,6 +1,6 @@
 //! After any crash the database has a prefix of the mini-transactions, at least those that were flushed.
-//! Pages, allocation and dropped segments are tested, with lost, torn and garbled writes. Recovery is crashed
-//! again.
+//! Pages, allocation and dropped segments are tested, with lost, torn and garbled writes. Recovery is
+//! crashed, too.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::common::{NoOps, Random, add, config, get, open, set};
 use varve_device::{Directory, Fate, MemoryDirectory, RecordLog, Recorder, Timeline};
 use varve_pager::{PageId, Pager, PagerConfig, SpaceId};
 
-/// A state that a crash may leave: owner -> page -> number.
+/// A state that a crash may leave: for each owner, its pages with their numbers.
 type State = BTreeMap<u32, BTreeMap<PageId, u64>>;
 
 struct History {
@@ -27,7 +27,7 @@ fn recording_config(directory: Arc<dyn Directory>) -> PagerConfig {
     config
 }
 
-/// Runs a workload; marks the recording with the number of the newest flushed state.
+/// Runs a workload, and marks the recording with the number of the newest flushed state.
 fn workload(pager: &Pager, log: &RecordLog, seed: u64, steps: u64) -> History {
     let mut random = Random(seed);
     let mut states = vec![State::new()];
@@ -75,7 +75,7 @@ fn workload(pager: &Pager, log: &RecordLog, seed: u64, steps: u64) -> History {
     History { states, first_owner }
 }
 
-/// What is in the database, as far as the workload's owners go.
+/// Returns the pages of the workload's owners, as the database has them.
 fn observe(pager: &Pager, first_owner: u32) -> State {
     let mut found = State::new();
     for owner in pager.owners(SpaceId::DATA).unwrap().into_keys().filter(|owner| *owner >= first_owner) {

@@ -23,7 +23,7 @@ fn config(path: &std::path::Path) -> PagerConfig {
     config
 }
 
-/// Log and pages in a region that a file emulates.
+/// Returns a configuration with log and pages in a region that a file emulates.
 fn in_nvm(path: &std::path::Path) -> PagerConfig {
     let config = config(path);
     let nvm = NvmConfig { directory: config.data.clone(), size_bytes: 800 << 10, log_bytes: 512 << 10 };
@@ -67,7 +67,8 @@ fn survives_restarts(config: fn(&std::path::Path) -> PagerConfig) {
     }
 }
 
-/// Bytes that the file system has given to the file of the data space, after a shutdown.
+/// Returns the number of bytes that the file system has given to the file of the data space, after a
+/// shutdown.
 fn room_of_compressed_pages(trim: Trim) -> Option<u64> {
     let path = tempfile::tempdir().unwrap();
     let mut config = config(path.path());

@@ -14,7 +14,7 @@ use varve_pager::{
 };
 
 const EXTENT_BYTES: u64 = 64 << 10;
-/// Longest file of a bounded device.
+/// The length of the longest file on a bounded device.
 const FULL_BYTES: u64 = 8 << 20;
 
 fn config(directory: &Arc<MemoryDirectory>) -> PagerConfig {
@@ -29,7 +29,7 @@ fn config(directory: &Arc<MemoryDirectory>) -> PagerConfig {
     config
 }
 
-/// A database whose data have no more room than this; everything else has.
+/// Returns a database whose data files have only this room. All other files have enough.
 fn bounded(full_bytes: u64) -> (PagerConfig, Arc<MemoryDirectory>) {
     let data = MemoryDirectory::with_capacity(full_bytes);
     let mut config = config(&MemoryDirectory::new());
@@ -59,7 +59,7 @@ fn fill(pager: &Pager, owner: u32, pages: u64) -> Known {
     known
 }
 
-/// Adds pages until there are so many, or the device is full.
+/// Adds pages until there are `pages` pages, or the device is full.
 fn fill_up(pager: &Pager, owner: u32, pages: u64) -> Known {
     let mut known = Vec::new();
     for number in 0..pages {
@@ -79,7 +79,7 @@ fn fill_up(pager: &Pager, owner: u32, pages: u64) -> Known {
     known
 }
 
-/// Writes pages again and again: most of the writes are of a fifth of them.
+/// Writes pages again and again. Most of the writes go to a fifth of the pages.
 fn churn(pager: &Pager, known: &mut Known, writes: u64, random: &mut Random) {
     for step in 0..writes {
         let count = known.len() as u64;
@@ -108,14 +108,15 @@ fn file_bytes(directory: &MemoryDirectory) -> u64 {
     images.iter().find(|(name, _)| name == "data.varve").unwrap().1.len_bytes()
 }
 
-/// Nearly nine tenths of a file that can grow no further are pages, and they are written again and again,
-/// over shutdowns and kills.
+/// A file cannot grow any more, and nearly nine tenths of it are pages. These are written again and again,
+/// with shutdowns and kills in between.
 #[test]
 fn a_file_that_is_nearly_full_takes_writes_for_ever() {
     stays_nearly_full(90, 4);
 }
 
-/// The same if it would be filled less on a device with more room: such a one is no reason to refuse.
+/// The same is tested with a lower limit for filling files. On a full device, this limit is no reason to
+/// refuse a write.
 #[test]
 fn a_full_device_has_its_file_filled_beyond_the_default_fill() {
     stays_nearly_full(PackedConfig::DEFAULT.fill_percent, 2);
@@ -153,7 +154,7 @@ fn stays_nearly_full(fill_percent: u8, rounds: u32) {
     assert!(file_bytes(&directory) <= FULL_BYTES);
 }
 
-/// While there is room below the configured fill, nothing is moved but to keep the file from growing.
+/// While the file is filled less than its limit, pages are moved only to prevent that the file grows.
 #[test]
 fn a_file_grows_to_its_fill_and_no_further() {
     let directory = MemoryDirectory::new();
@@ -173,12 +174,13 @@ fn a_file_grows_to_its_fill_and_no_further() {
     let bytes = file_bytes(&directory);
     churn(&pager, &mut known, 3000, &mut random);
     check(&pager, &known);
-    // What lives, with what is being written twice for a moment, at a fill of a half; and one step of growth.
+    // The files hold the live pages, and pages that are written twice for a moment, at a fill of a half. One
+    // step of growth is added.
     assert!(file_bytes(&directory) <= bytes + 8 * EXTENT_BYTES, "{bytes}, then {}", file_bytes(&directory));
     assert!(bytes > 3 * 250 * 4096 && bytes < 5 * 500 * 4096, "{bytes}");
 }
 
-/// Another fill counts from the next extent on.
+/// Another limit is used from the next extent on.
 #[test]
 fn the_fill_changes_on_line() {
     let directory = MemoryDirectory::new();
@@ -203,8 +205,7 @@ fn the_fill_changes_on_line() {
     }
 }
 
-/// New pages are refused while there is still room to change those that are there; a drop makes room for new
-/// ones.
+/// New pages are refused while there is still room to change existing pages. A drop makes room for new pages.
 #[test]
 fn a_full_device_refuses_new_pages_changes_old_ones_and_goes_on_after_a_drop() {
     let (config, _) = bounded(FULL_BYTES);
@@ -232,7 +233,8 @@ fn a_full_device_refuses_new_pages_changes_old_ones_and_goes_on_after_a_drop() {
     check(&pager, &again);
 }
 
-/// A device that has no room for a write, at any moment of reclamation, costs nothing but the answer.
+/// If a device has no room for a write at any moment of reclamation, the caller gets an error, and nothing is
+/// lost.
 #[test]
 fn want_of_room_in_the_middle_of_reclamation_loses_nothing() {
     for seed in 1..8 {
@@ -275,7 +277,7 @@ fn spoil(directory: &MemoryDirectory, offset: u64) {
     file.write_at(offset, &rubbish, Purpose::DataPage, Durability::Now).unwrap();
 }
 
-/// A slot that cannot be read is no reason to lose others: it stays, and so does the word of its damage.
+/// If a slot cannot be read, no other slot is lost. The damaged slot stays, and its damage is still reported.
 #[test]
 fn a_damaged_slot_stays_and_the_others_move() {
     let (config, directory) = bounded(FULL_BYTES / 2);
@@ -284,7 +286,7 @@ fn a_damaged_slot_stays_and_the_others_move() {
     let mut known = fill(&pager, owner, 700);
     pager.shutdown().unwrap();
     drop(pager);
-    // The page is written no more: it is the last, and only the first are.
+    // The page is not written any more, because it is the last one, and only the first pages are written.
     let (lost, number) = known.pop().unwrap();
     let images = directory.images();
     let (_, file) = images.iter().find(|(name, _)| name == "data.varve").unwrap();
@@ -307,8 +309,8 @@ fn a_damaged_slot_stays_and_the_others_move() {
     }
 }
 
-/// What a drop leaves is punched, in pieces of a megabyte, and written again later; the file's free end is
-/// cut off.
+/// The extents that a drop frees are punched, in pieces of a megabyte, and written again later. The free end
+/// of the file is cut off.
 #[test]
 fn free_room_goes_back_to_the_device() {
     let directory = MemoryDirectory::new();
@@ -350,7 +352,7 @@ fn free_room_goes_back_to_the_device() {
     check(&pager, &again);
 }
 
-/// A device that cannot punch is asked once.
+/// If a device cannot punch holes, this is tried only once.
 #[test]
 fn a_device_that_cannot_punch_keeps_the_room() {
     let directory = MemoryDirectory::new();
@@ -400,7 +402,7 @@ fn compressed_pages_are_moved_on_larger_sectors() {
     check(&open(&with_lz4(&large)), &known);
 }
 
-/// Threads write and read while pages are moved from under them.
+/// Threads write and read pages while reclamation moves these pages.
 #[test]
 fn readers_and_writers_meet_reclamation() {
     let path = tempfile::tempdir().unwrap();
@@ -410,7 +412,7 @@ fn readers_and_writers_meet_reclamation() {
     (config.data, config.log, config.rollback) = (directory.clone(), directory.clone(), directory.clone());
     (config.temporary, config.control) = (directory.clone(), directory);
     (config.background, config.page_writers, config.checkpoint.interval_ms) = (true, 2, 20);
-    // Also where much is free: trim takes its time.
+    // Pages are also moved if much is free, because trim takes its time.
     let packed =
         PackedConfig { extent_bytes: EXTENT_BYTES, held_pages_max: 16, fill_percent: 90, moves_always: true };
     config.layout = HomeLayout::Packed(packed);
@@ -424,7 +426,7 @@ fn readers_and_writers_meet_reclamation() {
         for writer in 0..3 {
             scope.spawn(move || {
                 let mut random = Random(writer + 1);
-                // Where threads seldom meet a full pool, few pages are written twice.
+                // If threads seldom meet a full pool, few pages are written twice.
                 let goes_on = |step| step % 100 > 0 || step < 50_000 && counter(pager, "moved_pages") == 0;
                 for step in (0..).take_while(|step| *step < 2500 || goes_on(*step)) {
                     let own = random.below(known.len() as u64 / 3) * 3 + writer;

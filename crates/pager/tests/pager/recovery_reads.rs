@@ -8,7 +8,7 @@ use varve_device::{Directory, MemoryDirectory, Purpose, Space};
 use varve_pager::{PageId, Pager, PagerConfig, SpaceId};
 
 const PAGES: u64 = 300;
-/// That an allocation map describes, of 4096 bytes each.
+/// The number of pages of 4096 bytes that one descriptor page describes.
 const GROUP_PAGES: u32 = 8192;
 
 fn pages_read(pager: &Pager) -> u64 {
@@ -59,7 +59,8 @@ fn new_pages_are_not_read() {
     }
 }
 
-/// More pages than frames, in an order that comes by each of them again when it is long gone.
+/// Crashes a database after changes of more pages than frames. The changes return to each page when it has
+/// left the pool long ago.
 fn crash_in_a_small_pool(config: &PagerConfig) -> Vec<PageId> {
     let pager = open(config);
     let owner = pager.create_segment(SpaceId::DATA).unwrap();
@@ -82,7 +83,8 @@ fn redo_in_a_small_pool_reads_ahead_and_writes_in_batches() {
         let ids = crash_in_a_small_pool(&config);
         let pager = open(&PagerConfig { background, ..config.clone() });
         if !background {
-            // A device that is as fast as memory has redo meet its threads.
+            // With threads these numbers are not checked, because on a device that is as fast as memory, redo
+            // meets its threads.
             let stats = pager.stats();
             assert!(stats.evict_writes >= 4 * PAGES / 2, "changed pages leave several times: {stats:?}");
             assert!(stats.inline_writes <= stats.evict_writes / 10, "one by one: {stats:?}");
@@ -92,7 +94,7 @@ fn redo_in_a_small_pool_reads_ahead_and_writes_in_batches() {
     }
 }
 
-/// Redo ends at the first page that it can't go on with, and so do those who work ahead of it.
+/// Redo ends at the first page with which it can't continue. The threads that work ahead of redo end, too.
 #[test]
 fn redo_that_fails_ends_its_threads() {
     let directory = MemoryDirectory::new();
@@ -106,7 +108,8 @@ fn redo_that_fails_ends_its_threads() {
     }
 }
 
-/// Allocation maps are all over home: a start reads ahead, and waits for none of them alone.
+/// Descriptor pages are spread over the whole data file. A start reads them ahead, and does not wait for each
+/// of them separately.
 #[test]
 fn allocation_maps_are_read_ahead() {
     let directory = MemoryDirectory::new();
@@ -125,12 +128,13 @@ fn allocation_maps_are_read_ahead() {
     pager.check().unwrap();
 }
 
-/// What analysis read redo has from memory; where the pool is too small for that, the last part of it.
+/// Redo gets the log that analysis has read from memory. If the pool is too small for the whole log, redo
+/// gets the last part of it from memory.
 #[test]
 fn the_log_is_read_once() {
     let directory = MemoryDirectory::new();
-    // A segment is longer than what stays in memory: the proof of the log's end, which goes through the rest
-    // of them, must not drive it out.
+    // A segment is longer than the part of the log that stays in memory. The proof of the log's end reads the
+    // rest of the segments, and must not drive that part out.
     let with = |directory: &Arc<MemoryDirectory>, frames: usize| PagerConfig {
         log_capacity_bytes: 16 << 20,
         log_segment_bytes: 4 << 20,

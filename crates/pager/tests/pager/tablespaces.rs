@@ -18,7 +18,7 @@ use varve_pager::{
 /// The files of a directory in memory, by name.
 type Files = Vec<(String, MemoryImage)>;
 
-/// Directories by their locations.
+/// The directories of tablespaces, by their locations.
 struct Places(Vec<(&'static str, Arc<dyn Directory>)>);
 
 impl Locations for Places {
@@ -63,7 +63,7 @@ fn new(name: &str) -> NewTablespace {
     }
 }
 
-/// A new page of `owner` in a space, with a number in it.
+/// Returns a new page of `owner` in a space, with a number in it.
 fn add(pager: &Pager, space: SpaceId, owner: u32, number: u64) -> PageId {
     pager.reserve(space, 1).unwrap();
     let mut mtr = pager.begin().unwrap();
@@ -141,7 +141,7 @@ fn what_cannot_be_a_tablespace_is_refused() {
     }
     pager.create_tablespace(&new("a")).unwrap();
     refused(&NewTablespace { name: "b".into(), ..new("a") }, "is at a already");
-    // The directory of another database.
+    // This directory belongs to another database.
     let other = MemoryDirectory::new();
     drop(open(&of(&[other.clone(), MemoryDirectory::new(), MemoryDirectory::new()])));
     let config = of(&[devices[0].clone(), devices[1].clone(), other]);
@@ -152,7 +152,7 @@ fn what_cannot_be_a_tablespace_is_refused() {
     assert_eq!(pager.tablespaces().len(), 1);
 }
 
-/// A start that refuses changes nothing: afterwards the right directories open.
+/// A start that is refused changes nothing. Afterwards the database opens with the right directories.
 #[test]
 fn a_missing_or_older_tablespace_is_refused_and_nothing_is_lost() {
     let devices = in_memory();
@@ -246,7 +246,7 @@ fn a_tablespace_has_its_own_compression() {
     }
 }
 
-/// What the steps of a run did.
+/// The steps of a run.
 #[derive(Default)]
 struct History {
     owner: u32,
@@ -255,14 +255,14 @@ struct History {
 }
 
 impl History {
-    /// The pages after the first steps, each with the step that wrote it last.
+    /// Returns the pages after the first steps, each with the step that wrote it last.
     fn pages_after(&self, count: u64) -> BTreeMap<PageId, u64> {
         let steps = (1..=count).zip(&self.steps);
         steps.flat_map(|(number, pages)| pages.iter().map(move |id| (*id, number))).collect()
     }
 }
 
-/// One mini-transaction over the data space and the tablespace. It always writes the first page.
+/// Runs one mini-transaction over the data space and the tablespace. It always writes the first page.
 fn step(pager: &Pager, spaces: &[SpaceId], history: &History, random: &mut Random) -> Vec<PageId> {
     let number = history.steps.len() as u64 + 1;
     let space = spaces[random.below(spaces.len() as u64) as usize];
@@ -286,7 +286,7 @@ fn step(pager: &Pager, spaces: &[SpaceId], history: &History, random: &mut Rando
     pages
 }
 
-/// Makes or drops the tablespace `b`, with pages in it that nobody needs.
+/// Makes or drops the tablespace `b`, which has pages that are not needed.
 fn change_b(pager: &Pager) {
     match pager.tablespaces().iter().find(|one| one.name == "b") {
         None => {
@@ -330,7 +330,7 @@ fn run(pager: &Pager, record: &RecordLog, seed: u64, steps: u64) -> History {
     history
 }
 
-/// Opens an image. It has a prefix of the steps, in all spaces alike.
+/// Opens an image. Checks that it has a prefix of the steps, and the same prefix in all spaces.
 fn verify(config: &PagerConfig, history: &History, acknowledged: u64, what: &str) -> u64 {
     let pager = open(config);
     let first = history.steps[0][0];
@@ -442,7 +442,7 @@ fn compressed(devices: Devices) -> PagerConfig {
     PagerConfig { compression: Compression::of(Algorithm::Lz4), ..plain(devices) }
 }
 
-/// Changed pages stay on flash, and a start finds them there.
+/// Returns a configuration in which changed pages stay on flash, and a start finds them there.
 fn with_flash(devices: Devices) -> PagerConfig {
     let settings = FlashSettings {
         design: FlashDesign::LazyCleaning,
@@ -505,8 +505,8 @@ fn failed_writes_of_the_list_lose_nothing() {
     assert!(stopped > 2 && refused > 2, "{stopped} stopped, {refused} refused");
 }
 
-/// A start takes away the files of a tablespace whose drop was not finished, but not those of another database
-/// that has come into the directory since.
+/// A start removes the files of a tablespace whose drop was not finished. It does not remove files of another
+/// database that has come into the directory since then.
 #[test]
 fn files_of_another_database_are_not_removed() {
     let devices = in_memory();

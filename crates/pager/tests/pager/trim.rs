@@ -50,7 +50,8 @@ fn fill(pager: &Pager, pages: u64) -> (u32, Known) {
     (owner, known)
 }
 
-/// A segment that goes, with one that stays behind it: without, the file would be cut.
+/// Makes a segment that will be dropped, and after it a segment that stays. Without the second segment, the
+/// file would be cut.
 fn fill_before_others(pager: &Pager, pages: u64, known: &mut Known) -> (u32, Known) {
     let gone = fill(pager, pages);
     known.extend(fill(pager, 10).1);
@@ -77,8 +78,8 @@ fn punched(directory: &MemoryDirectory) -> u64 {
     directory.accounting().punched(Space::Data).bytes
 }
 
-/// In place an extent is punched when redo starts behind all that touched it, and not as long as an older
-/// change is not stable.
+/// In place, an extent is punched when redo starts after all log records that touched it. It is not punched
+/// as long as an older change is not stable.
 #[test]
 fn extents_in_place_are_punched_when_redo_is_past_them() {
     for one_by_one in [false, true] {
@@ -98,15 +99,15 @@ fn extents_in_place_are_punched_when_redo_is_past_them() {
         assert_eq!(punched(&directory), 0, "redo begins before they were free");
         settle(&pager);
         pager.checkpoint().unwrap();
-        // Nine extents stay as they are for whoever allocates next.
+        // Nine extents stay as they are, for the next allocations.
         let extents = punched(&directory) / (64 * 4096);
         assert!((13..=24).contains(&extents), "{extents}");
         assert_eq!(counter(&pager, "trimmed_bytes"), punched(&directory));
         check(&pager, &known);
-        // A crash finds nothing that it misses.
+        // A start after a crash misses nothing.
         let crashed = MemoryDirectory::from_images(directory.images());
         check(&crate::common::open(&config(&crashed, Trim::On)), &known);
-        // They are used again, and punched again when they are free again.
+        // The extents are used again, and are punched again when they are free again.
         let (owner, again) = fill_before_others(&pager, 1500, &mut known);
         check(&pager, &known);
         check(&pager, &again);
@@ -136,7 +137,7 @@ fn what_is_trimmed_follows_the_setting() {
         settle(&pager);
         pager.checkpoint().unwrap();
         assert_eq!(punched(&directory) > before + (1 << 20), goes, "{trim:?}, {compression:?}");
-        // What was free before it was switched on goes then.
+        // When trim is switched on, the extents that were free before go, too.
         pager.set_trim(Trim::On);
         settle(&pager);
         pager.checkpoint().unwrap();
@@ -144,7 +145,7 @@ fn what_is_trimmed_follows_the_setting() {
     }
 }
 
-/// A device with so much room, on which only what is there takes any.
+/// Returns a configuration with a device of this size, on which holes take no room.
 fn sized(bytes: u64) -> (PagerConfig, Arc<Emulated>) {
     let profile = Profile::shipped("sata-ssd-2014").unwrap();
     let device = Emulated::sized(MemoryDirectory::new(), profile, 1e-6, bytes);
@@ -203,7 +204,7 @@ fn a_hole_that_others_filled_is_refused_at_allocation() {
         pager = crate::common::open(&config);
         check(&pager, &known);
     }
-    // With room again it goes on, in the holes first.
+    // When there is room again, the space continues, first in the holes.
     let pages = device.open("data.varve", OpenHow::existing(Space::Data)).unwrap().len_bytes().unwrap();
     other.set_len(0).unwrap();
     for number in 0..1000 {
@@ -215,8 +216,8 @@ fn a_hole_that_others_filled_is_refused_at_allocation() {
     assert_eq!(now, pages, "holes are filled before the file grows");
 }
 
-/// Found by review: whether free extents may have holes was asked of the setting, not of what an earlier
-/// process had done.
+/// In an earlier version, the setting decided whether free extents may have holes, and not the record of what
+/// an earlier process had done.
 #[test]
 fn holes_are_known_after_a_start_without_trim() {
     for trim in [Trim::Off, Trim::Auto] {
@@ -238,7 +239,8 @@ fn holes_are_known_after_a_start_without_trim() {
     }
 }
 
-/// Found by review: what was reserved was not durable when it was handed out, and a crash gave it to others.
+/// In an earlier version, reserved blocks were not durable when their extent was allocated, and a crash gave
+/// these blocks to other files.
 #[test]
 fn room_of_holes_is_durable_before_it_is_handed_out() {
     let (config, device) = sized(64 << 20);
@@ -259,8 +261,8 @@ fn room_of_holes_is_durable_before_it_is_handed_out() {
     check(&pager, &known);
 }
 
-/// The control file has to say that there are holes before there is one; without room for that nothing is
-/// trimmed before the next checkpoint.
+/// The control file has to record that there are holes before the first hole is punched. If there is no room
+/// for this write, nothing is trimmed before the next checkpoint.
 #[test]
 fn a_control_file_without_room_delays_trim() {
     let directory = MemoryDirectory::new();
@@ -272,7 +274,7 @@ fn a_control_file_without_room_delays_trim() {
     let (gone, _) = fill_before_others(&pager, 1500, &mut known);
     pager.drop_segment(SpaceId::DATA, gone).unwrap();
     while pager.tick_write(1000).unwrap() > 0 {}
-    // A checkpoint writes there once, and the next write is that word.
+    // A checkpoint writes to this file once, and the next write is the word.
     while faulty.fired_count() == 0 {
         faulty.disarm();
         let (when, fault) = (When::From(2), Fault::Fails(ErrorKind::NoSpace));
@@ -287,7 +289,7 @@ fn a_control_file_without_room_delays_trim() {
     check(&pager, &known);
 }
 
-/// What a device refuses once is asked again, and costs nothing but room.
+/// A hole that a device refuses once is tried again. Only disk space is lost.
 #[test]
 fn a_device_that_refuses_holes_keeps_the_room() {
     for (kind, times) in [(ErrorKind::Unsupported, 1), (ErrorKind::Io(5), u64::MAX)] {
@@ -311,7 +313,8 @@ fn a_device_that_refuses_holes_keeps_the_room() {
     }
 }
 
-/// A failure may come after a part of the hole; that a device has none says that it made none.
+/// An error may come after a part of the hole was made. Only if the device reports that it does not support
+/// holes, there is certainly no hole.
 #[test]
 fn a_hole_that_failed_in_a_packed_file_may_be_one() {
     for (kind, is_hollow) in [(ErrorKind::Unsupported, false), (ErrorKind::Io(5), true)] {
@@ -334,8 +337,7 @@ fn a_hole_that_failed_in_a_packed_file_may_be_one() {
     }
 }
 
-/// Found by a new user: what was free and not yet given back when the database went down stayed the file's
-/// for good.
+/// In an earlier version, free space that was not given back before a shutdown was never given back.
 #[test]
 fn what_was_free_at_the_end_goes_back_after_the_start() {
     let directory = MemoryDirectory::new();
@@ -360,9 +362,9 @@ fn what_was_free_at_the_end_goes_back_after_the_start() {
     check(&pager, &known);
 }
 
-/// If the device refuses to make a packed file shorter, the database goes on with the long file.
+/// If the device refuses to make a packed file shorter, the database continues with the long file.
 ///
-/// Before, it stopped, or the file was longer than the pager's count of its extents said.
+/// In an earlier version, the database stopped, or the file was longer than the pager's number of extents.
 #[test]
 fn a_packed_file_that_stays_long_costs_only_room() {
     for kind in [ErrorKind::NoSpace, ErrorKind::Io(5)] {
@@ -375,14 +377,14 @@ fn a_packed_file_that_stays_long_costs_only_room() {
         let (gone, _) = fill(&pager, 2000);
         let bytes =
             || faulty.open("data.varve", OpenHow::existing(Space::Data)).unwrap().len_bytes().unwrap();
-        // The rollback space is packed, too, and stays as long as it is.
+        // The rollback space is packed, too, and keeps its length.
         let rollback_extents = counter(&pager, "extents") - bytes() / (64 << 10);
         let extents = || counter(&pager, "extents") - rollback_extents;
         let fault = Fault::Fails(kind.clone());
         faulty.arm(Rule { operation: Some(Operation::SetLen), space: None, when: When::From(1), fault });
         pager.drop_segment(SpaceId::DATA, gone).unwrap();
         let long = bytes();
-        // What lives at the end moves to the beginning when it is written again.
+        // Live pages at the end of the file move to its beginning when they are written again.
         let until = |known: &mut Known, is_done: &dyn Fn() -> bool| {
             for round in 0..40 {
                 if is_done() {
@@ -408,7 +410,7 @@ fn a_packed_file_that_stays_long_costs_only_room() {
     }
 }
 
-/// Pages that were freed one by one are forgotten: they take no room, and nobody moves them.
+/// Pages that were freed one by one are discarded. They take no room, and are not moved.
 #[test]
 fn freed_pages_of_packed_spaces_stop_living() {
     let directory = MemoryDirectory::new();
@@ -421,7 +423,7 @@ fn freed_pages_of_packed_spaces_stop_living() {
     for _ in 0..4 {
         settle(&pager);
     }
-    // Pages beside them in extents that are in use, and those of the spaces themselves.
+    // What is left are pages beside them in extents that are in use, and the pages of the spaces themselves.
     let live = counter(&pager, "live_bytes");
     assert!(live < 250 * 4096, "{live}");
     assert!(counter(&pager, "trimmed_bytes") > 4 << 20, "{:?}", pager.stats());
@@ -444,7 +446,7 @@ fn freed_pages_of_packed_spaces_stop_living() {
     check(&crate::common::open(&packed(&directory)), &known);
 }
 
-/// What was free and not forgotten when a database went down is found at the next start.
+/// Pages that were free and not discarded yet at a shutdown are found at the next start.
 #[test]
 fn dead_pages_of_before_a_start_are_forgotten_after_it() {
     let directory = MemoryDirectory::new();
@@ -464,8 +466,8 @@ fn dead_pages_of_before_a_start_are_forgotten_after_it() {
     check(&pager, &known);
 }
 
-/// A space that gets shorter leaves no page behind its end: the note of the cut is durable before the length
-/// is.
+/// A space that becomes shorter leaves no page after its end, because the log record of the cut is durable
+/// before the new length.
 #[test]
 fn pages_behind_a_cut_are_gone_after_any_end() {
     for shuts_down in [false, true] {
@@ -474,7 +476,7 @@ fn pages_behind_a_cut_are_gone_after_any_end() {
         let (_, known) = fill(&pager, 100);
         pager.shutdown().unwrap();
         drop(pager);
-        // A copy of the map that has them: nothing but the note of the cut says that they are gone.
+        // This copy of the map has the pages. Only the note of the cut says that they are gone.
         let pager = crate::common::open(&packed(&directory));
         let (_, gone) = fill(&pager, 3000);
         pager.shutdown().unwrap();
@@ -499,7 +501,7 @@ fn pages_behind_a_cut_are_gone_after_any_end() {
     }
 }
 
-/// The buffer in persistent memory forgets the pages before their places are punched.
+/// The buffer in persistent memory discards the pages before their places are punched.
 #[test]
 fn pages_in_persistent_memory_go_with_their_extents() {
     let directory = MemoryDirectory::new();
@@ -525,8 +527,8 @@ fn pages_in_persistent_memory_go_with_their_extents() {
     check(&crate::common::open(&config), &known);
 }
 
-/// Found by review: home had never had the pages, so it noted nothing when they were forgotten, and redo met
-/// changes of pages that were nowhere: the next start was refused.
+/// The data files never had the pages. In an earlier version, nothing was logged when these pages were
+/// discarded. So redo found changes of pages that did not exist, and the next start was refused.
 #[test]
 fn redo_does_not_come_by_pages_that_only_persistent_memory_had() {
     let directory = MemoryDirectory::new();
@@ -553,15 +555,15 @@ fn redo_does_not_come_by_pages_that_only_persistent_memory_had() {
     drop(pager);
     let pager = crate::common::open(&config);
     check(&pager, &known);
-    // What was freed goes when redo is past it.
+    // Freed pages go when redo is past their freeing.
     let held = || counter(&pager, "dirty") + counter(&pager, "clean") + counter(&pager, "doomed");
     assert!(held() > 1000, "{}", held());
 }
 
-/// With threads one of them trims, also while nobody does anything else.
+/// If there are threads, one of them trims, even if the database is idle.
 #[test]
 fn a_thread_trims_while_nothing_is_done() {
-    // Where an owner has a compression of its own, the log's note of that is behind the freed extents, too.
+    // If an owner has a compression of its own, the log's note of that follows the freed extents, too.
     for (is_packed, is_noted) in [(false, false), (false, true), (true, false), (true, true)] {
         let directory = MemoryDirectory::new();
         let mut config = if is_packed { packed(&directory) } else { config(&directory, Trim::On) };
@@ -574,8 +576,8 @@ fn a_thread_trims_while_nothing_is_done() {
             pager.prepare_compression(lz4).unwrap();
             pager.set_compression(SpaceId::DATA, &[(owner, Some(lz4))]);
         }
-        // Compressed pages that are packed take an eighth of their size. So many of them that runs of free
-        // extents lie between those that are still used, wherever these are.
+        // Compressed pages that are packed take an eighth of their size. There are so many of them that runs
+        // of free extents lie between the extents that are still used, wherever these are.
         let (count, share) = if is_packed && is_noted { (8000, 1 << 18) } else { (2000, 4 << 20) };
         let mut known: Known =
             (0..count + 100).map(|number| (add(&pager, owner, number).unwrap(), number)).collect();
@@ -633,7 +635,7 @@ fn the_pages_of_a_large_segment_are_free_at_once() {
         }
         mtr.commit();
     }
-    // Without a page behind it the file would be cut.
+    // Without a page after the segment, the file would be cut.
     let behind = pager.create_segment(SpaceId::DATA).unwrap();
     add(&pager, behind, 0).unwrap();
     let began = Instant::now();

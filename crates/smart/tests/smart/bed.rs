@@ -1,4 +1,4 @@
-//! Helpers: a database in memory with a device that reads its data file, and tables.
+//! Helpers of the tests: a database in memory, a device that reads its data file, and tables.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -65,7 +65,7 @@ impl Bed {
         Bed { database, server: Some(server), device, _socket: socket }
     }
 
-    /// `CREATE TABLE t (id int PRIMARY KEY, v int, note text) WITH (layout = ...)`
+    /// Runs `CREATE TABLE t (id int PRIMARY KEY, v int, note text) WITH (layout = ...)`.
     pub fn table(&self, layout: LeafLayout) -> Arc<TableDef> {
         let columns = vec![
             ColumnDef::new("id", ColumnType::Int4),
@@ -101,13 +101,14 @@ impl Bed {
         txn.commit().unwrap();
     }
 
-    /// Lets the data file have all pages, and raises the floor past the finished transactions.
+    /// Writes all pages to the data file, and raises the floor past the finished transactions.
     pub fn settle(&self) {
         self.database.tick().unwrap();
         self.database.checkpoint_all().unwrap();
     }
 
-    /// Leaves read by the device, and leaves read by the host, since the start.
+    /// Returns the number of leaves that the device has read, and of leaves that the host has read, since the
+    /// start.
     pub fn leaves(&self) -> (u64, u64) {
         let counts = self.device.counts();
         (counts.leaves.load(Ordering::Relaxed), counts.deferred.load(Ordering::Relaxed))
@@ -130,7 +131,7 @@ impl Bed {
         batches
     }
 
-    /// (id, v) of all rows, by the device.
+    /// Returns (id, v) of all rows. The device scans the table.
     pub fn scanned(&self, txn: &mut Transaction, def: &TableDef) -> BTreeMap<i32, i32> {
         pairs(&self.run(txn, def, program(def, None, Output::Columns(vec![0, 1]))))
     }
@@ -141,7 +142,7 @@ pub fn program(def: &TableDef, condition: Option<Condition>, output: Output) -> 
     Program { columns, condition, output }
 }
 
-/// The first two columns of batches. Panics if an id comes twice.
+/// Returns the first two columns of batches. Panics if an id comes twice.
 pub fn pairs(batches: &[RecordBatch]) -> BTreeMap<i32, i32> {
     let mut all = BTreeMap::new();
     for batch in batches {
@@ -156,7 +157,7 @@ pub fn pairs(batches: &[RecordBatch]) -> BTreeMap<i32, i32> {
     all
 }
 
-/// (id, v) of all rows, by the host alone, in the statement that runs.
+/// Returns (id, v) of all rows. The host scans the table alone, in the statement that runs.
 pub fn by_host(txn: &mut Transaction, def: &TableDef) -> BTreeMap<i32, i32> {
     let table = txn.table(def).unwrap();
     let mut all = BTreeMap::new();

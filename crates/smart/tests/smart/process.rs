@@ -13,7 +13,7 @@ use varve_smart::{Address, HostScan, Output, SmartDevice, SmartScan};
 
 use crate::bed::{Bed, KEY, RR, by_host, key, pairs, program, set};
 
-/// A device, killed when it is dropped.
+/// The process of a device. It is killed when this value is dropped.
 struct Device(Child);
 
 impl Device {

@@ -15,7 +15,7 @@ use varve_smart::{
 
 use crate::bed::{Bed, RC, program};
 
-/// A small generator (xorshift64*), so that tests repeat.
+/// A small generator of random numbers (xorshift64*), so that tests are repeatable.
 pub struct Random(pub u64);
 
 impl Random {
@@ -45,7 +45,7 @@ pub fn columns() -> Vec<ColumnDef> {
     .into()
 }
 
-/// A value for a column; every fifth is NULL, except in the key.
+/// Returns a value for a column. Every fifth value is NULL, except in the key.
 pub fn value(random: &mut Random, column: usize, id: usize) -> Value {
     if column > 0 && random.below(5) == 0 {
         return Value::Null;
@@ -78,7 +78,7 @@ fn constant(value: &Value) -> Constant {
     }
 }
 
-/// A condition, and the same as a function of a row.
+/// A condition as a function of a row.
 pub type Test = Box<dyn Fn(&[Value]) -> Option<bool>>;
 
 fn order(row: &[Value], column: usize, with: &Value) -> Option<Ordering> {
@@ -176,7 +176,7 @@ fn filled(layout: LeafLayout) -> Filled {
     Filled { bed, def, rows }
 }
 
-/// The ids, and the values of a column as text, of kept rows.
+/// Returns the ids, and the values of a column as text, of kept rows.
 fn texts(batches: &[RecordBatch], kind: ColumnKind) -> BTreeMap<i32, String> {
     let mut all = BTreeMap::new();
     for batch in batches {
@@ -332,7 +332,7 @@ fn aggregates_without_rows_are_one_group() {
     assert!(batches[0].column(1).is_null(0));
 }
 
-/// A table with a key, numeric(10, 2) in which every tenth value is NaN, and numeric(30, 2).
+/// Returns a table with a key, numeric(10, 2) in which every tenth value is NaN, and numeric(30, 2).
 fn with_numerics(bed: &Bed, layout: LeafLayout) -> std::sync::Arc<TableDef> {
     let numeric = |digits| ColumnType::Numeric { precision: Some((digits, 2)) };
     let columns = [("id", ColumnType::Int4), ("n", numeric(10)), ("wide", numeric(30))];
@@ -417,7 +417,7 @@ fn kept_strings_count_in_the_memory_of_groups() {
     (0..20).for_each(|id| push(&mut evaluator, &program, id, &long(25)));
     let error = evaluator.evaluate().unwrap_err().to_string();
     assert!(error.contains("groups take") && error.contains("100000"), "{error}");
-    // The same for strings in sent states.
+    // Strings in sent states do not count either.
     let mut whole = Evaluator::new(&program, 1 << 20).unwrap();
     (0..20).for_each(|id| push(&mut whole, &program, id, &long(25)));
     let states = whole.finish().unwrap().unwrap();

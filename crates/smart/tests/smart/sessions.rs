@@ -123,7 +123,7 @@ fn unknown_sessions_are_errors() {
     is_well(&bed, &def);
 }
 
-/// Every page of the file as a leaf of every kind: nothing of it is a leaf of that tree.
+/// The host lists every page of the file as a leaf of another tree. The device defers all of them.
 #[test]
 fn pages_that_are_no_leaves_are_deferred() {
     let (bed, _) = filled();
@@ -149,7 +149,7 @@ fn garbage_is_answered_with_an_error() {
     for bytes in [&b""[..], b"\0", b"\x09abc", b"\x02\x01", b"\x02\x01\0\0\0 more", b"\x01\xff\xff"] {
         assert!(matches!(client.ask_bytes(bytes), Err(SmartError::Device(_))), "{bytes:?}");
     }
-    // Each prefix, and each changed byte, of a request.
+    // Each prefix of a request is tried, and the request with each byte changed.
     let sound = Request::Open(Box::new(request(2))).encode().unwrap();
     for cut in 0..sound.len() {
         assert!(client.ask_bytes(&sound[..cut]).is_err(), "{cut} bytes");
@@ -286,7 +286,7 @@ pub fn rows_between(
     arrow_array::RecordBatch::try_from_iter([("0", column(ids)), ("1", column(values))]).unwrap()
 }
 
-/// A false device that answers with its own bytes, also in place of the proof.
+/// A false device answers with bytes of its own, also in place of the proof.
 #[test]
 fn a_false_device_does_no_harm() {
     let (mut bed, def) = filled();
@@ -321,7 +321,7 @@ fn a_device_is_reached_over_tcp() {
     assert_eq!((part.is_end, part.deferred), (true, vec![0, 1, 2]));
 }
 
-/// Only a socket that nobody listens on is replaced.
+/// Only a socket on which no process listens is replaced.
 #[test]
 fn a_device_replaces_no_file_and_no_socket_in_use() {
     let folder = tempfile::tempdir().unwrap();
@@ -361,7 +361,7 @@ fn a_device_replaces_no_file_and_no_socket_in_use() {
     assert!(!path.exists(), "the server left its own socket");
 }
 
-/// A host that sends its proof slowly: each byte comes in time, but the proof does not.
+/// A host sends its proof slowly: each byte comes in time, but the whole proof does not.
 #[test]
 fn the_proof_as_a_whole_has_a_time_limit() {
     let bed = Bed::with(Limits { proof_time: Duration::from_millis(400), ..Limits::default() });
@@ -399,7 +399,7 @@ fn connections_end_with_the_server() {
     assert!(matches!(client.get(session), Err(SmartError::Connection(_))));
 }
 
-/// Pages of 64 KiB with long texts: the rows of a part come from few leaves.
+/// In pages of 64 KiB with long texts, the rows of a part come from few leaves.
 #[test]
 fn the_bytes_of_a_part_are_bounded() {
     let bed = Bed::with_pages(Limits::default(), 65536);

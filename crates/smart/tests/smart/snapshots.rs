@@ -106,8 +106,8 @@ fn large_rows_are_read_by_the_host() {
     assert!(bed.leaves().0 > 0 && bed.leaves().1 > 0);
 }
 
-/// Leaves are listed, then split, merged and written, then read: the device defers all that changed, and the
-/// rows of the others are those of the listing.
+/// Leaves are listed. Then they are split, merged and written, and then the device reads them. It defers all
+/// leaves that changed. The rows of the others are the same as when the list was made.
 #[test]
 fn leaves_that_changed_since_the_list_was_made_are_deferred() {
     let bed = Bed::new();
@@ -166,7 +166,7 @@ fn leaves_that_changed_since_the_list_was_made_are_deferred() {
     assert!(!deferred.contains(&(count * 9 / 10)) && deferred.len() < count * 3 / 4, "{count}: {deferred:?}");
 }
 
-/// The device keeps to the bound, and to delete marks, whatever else the page says.
+/// The device defers leaves above the bound, and does not return deleted rows, whatever else the page says.
 #[test]
 fn leaves_above_the_bound_are_deferred_and_deleted_rows_are_not_returned() {
     for layout in LAYOUTS {
@@ -270,7 +270,8 @@ fn write(bed: &Bed, def: &varve_engine::TableDef, stop: &AtomicBool, part: i32) 
     }
 }
 
-/// Lists of one leaf each, with a merge of leaves between the first two. Together they have each row once.
+/// The lists have one leaf each, and leaves are merged between the first two lists. Together the lists have
+/// each row once.
 #[test]
 fn a_list_begins_where_the_list_before_ended_though_leaves_were_merged() {
     let bed = Bed::new();

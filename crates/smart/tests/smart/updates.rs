@@ -18,11 +18,11 @@ use crate::programs::{Random, columns, condition, value};
 
 /// The environment variable that sets the number of programs for each layout.
 const PROGRAMS: &str = "VARVE_SMART_SCANS";
-/// The number without it.
+/// The number of programs if the variable is not set.
 const FEW_PROGRAMS: usize = 100;
 /// The rows of the table at the beginning.
 const ROWS: usize = 500;
-/// The columns by which rows are grouped, whose sum is built, and whose least value is found.
+/// The columns by which rows are grouped, that are summed, and whose least value is found.
 const KEYS: [usize; 4] = [1, 2, 6, 7];
 const SUMS: [usize; 3] = [2, 3, 5];
 const ORDERED: [usize; 6] = [0, 2, 3, 5, 6, 7];
@@ -43,7 +43,7 @@ fn change(txn: &mut Transaction, def: &TableDef, random: &mut Random, id: usize)
         .unwrap();
 }
 
-/// All rows of the transaction's statement, read by the host alone.
+/// Returns all rows of the transaction's statement, read by the host alone.
 fn rows(txn: &mut Transaction, def: &TableDef) -> Vec<Vec<Value>> {
     let table = txn.table(def).unwrap();
     let mut all = Vec::new();
@@ -55,7 +55,7 @@ fn rows(txn: &mut Transaction, def: &TableDef) -> Vec<Vec<Value>> {
     all
 }
 
-/// A value as a text.
+/// Returns a value as a text.
 fn text(value: &Value) -> String {
     match value {
         Value::Null => "NULL".into(),
@@ -69,7 +69,7 @@ fn text(value: &Value) -> String {
     }
 }
 
-/// A row of states as texts.
+/// Returns a row of states as texts.
 fn state_texts(states: &RecordBatch, row: usize) -> Vec<String> {
     let cell = |column: &Arc<dyn Array>| match column.data_type() {
         _ if column.is_null(row) => "NULL".into(),
@@ -88,7 +88,7 @@ fn whole(value: &Value) -> Option<i128> {
     if matches!(value, Value::Null) { None } else { Some(text(value).parse().unwrap()) }
 }
 
-/// The states of an aggregate over these rows, as texts.
+/// Returns the states of an aggregate over these rows, as texts.
 fn aggregated(aggregate: Aggregate, rows: &[&Vec<Value>]) -> Vec<String> {
     let some = |column: usize| {
         let values = rows.iter().map(move |row| &row[column]);

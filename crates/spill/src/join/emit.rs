@@ -34,14 +34,14 @@ pub trait JoinOutput: Send {
     /// Is called when the first phase has ended: both inputs were read, and were divided or sorted.
     fn second_phase(&mut self) {}
 
-    /// Returns whether the output accepts no more rows in this step. After this, each loop of the join may
-    /// still add one row.
+    /// Returns whether the output accepts no more rows in this step. After a result of true, each loop of the
+    /// join may still add one row.
     fn is_full(&mut self) -> Result<bool> {
         Ok(false)
     }
 
-    /// Says that the inputs, or a pair of partitions, were divided into so many partitions of the temporary
-    /// space.
+    /// Is called when the inputs, or a pair of partitions, were divided into this number of partitions in the
+    /// temporary space.
     fn divided(&mut self, _partitions: usize) {}
 
     /// Returns the condition of the join, if it has one beside the equality of keys. It is the same in all

@@ -49,7 +49,7 @@ pub enum JoinMethod {
     SortMerge,
     /// Divides both inputs into partitions and joins these one by one.
     Grace,
-    /// Like Grace, with one partition that stays in memory.
+    /// Divides and joins as Grace does, but one partition stays in memory.
     Hybrid,
 }
 

@@ -1,6 +1,6 @@
 //! Block nested loops. The build input is loaded in chunks, each with a hash table, and the probe input is
-//! scanned once for each chunk. This is also the second phase of hash joins, where each partition is usually
-//! one chunk.
+//! scanned once for each chunk. The second phase of hash joins uses the same code, and each partition is
+//! usually one chunk.
 //!
 //! Invariants
 //! 1. If the build input is one chunk, the probe input is read once, and its rows are returned at once.
@@ -47,7 +47,7 @@ pub(super) async fn return_chunk(chunk: &HashChunk, emitter: &mut Emitter<'_>) -
     return_rows(chunk, chunk.end(), emitter).await
 }
 
-/// Does the same for the rows that were loaded before `end`.
+/// Does the same as [`return_chunk`], but only for the rows that were loaded before `end`.
 pub(super) async fn return_rows(chunk: &HashChunk, end: Cell, emitter: &mut Emitter<'_>) -> Result<()> {
     let mut next = if emitter.marks_build() { chunk.first_cell() } else { None };
     while let Some(cell) = next.filter(|cell| *cell < end) {

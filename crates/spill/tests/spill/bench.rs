@@ -1,4 +1,4 @@
-//! What the tests share: random rows, a space in memory, and budgets.
+//! Helpers of the tests: random rows, a space in memory, and budgets.
 
 use std::sync::Arc;
 
@@ -58,7 +58,7 @@ impl RowShape {
     }
 }
 
-/// Random rows. Each payload begins with the row's number.
+/// Returns random rows. Each payload begins with the row's number.
 pub fn rows(shape: RowShape, seed: u64) -> Vec<OwnedRow> {
     let mut random = Random(seed);
     let one_of = |random: &mut Random, share: u64| share > 0 && random.below(share) == 0;
@@ -77,7 +77,7 @@ pub fn rows(shape: RowShape, seed: u64) -> Vec<OwnedRow> {
 pub struct Source<'a> {
     rows: &'a [OwnedRow],
     next: usize,
-    /// How often it may still be rewound.
+    /// The number of times that the source may still be rewound.
     rewinds: u32,
 }
 
@@ -86,7 +86,7 @@ impl<'a> Source<'a> {
         Source { rows, next: 0, rewinds: u32::MAX }
     }
 
-    /// A source that fails when it is rewound for the second time.
+    /// Returns a source that fails when it is rewound for the second time.
     pub fn once(rows: &'a [OwnedRow]) -> Source<'a> {
         Source { rewinds: 1, ..Source::new(rows) }
     }
@@ -129,7 +129,7 @@ impl Bench {
         Bench { device, space }
     }
 
-    /// Checks that nothing is left behind.
+    /// Checks that the operators have left no file in the space.
     pub fn check_empty(&self) {
         self.device.disarm();
         assert!(self.device.list().unwrap().is_empty(), "temporary files are left");
@@ -137,7 +137,7 @@ impl Bench {
     }
 }
 
-/// The name of an error, for tests that expect several.
+/// Returns the name of an error, for tests that expect several.
 pub fn kind(error: &SpillError) -> &'static str {
     match error {
         SpillError::Device(_) => "device",

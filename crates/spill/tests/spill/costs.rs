@@ -1,4 +1,5 @@
-//! Predicted requests and bytes against those that the joins really make, and the choice of an algorithm.
+//! The tests compare predicted requests and bytes with those that the joins really make. They also check the
+//! choice of an algorithm.
 
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ fn space() -> Arc<TemporarySpace> {
     TemporarySpace::open(directory, u64::MAX).unwrap()
 }
 
-/// A heap file with pages that are 80 % full; keys are random numbers below `keys`.
+/// Returns a heap file with pages that are 80 % full. The keys are random numbers below `keys`.
 fn heap_file(space: &Arc<TemporarySpace>, rows: u64, payload_bytes: usize, keys: u64) -> Spool {
     let settings = SpoolSettings { page_bytes: PAGE_BYTES, write_pages: 16, fill_percent: 80 };
     let mut writer = SpoolWriter::new(space, &MemoryBudget::new(1 << 20), settings).unwrap();
@@ -34,7 +35,7 @@ fn size(spool: &Spool) -> InputSize {
     InputSize { rows: spool.rows(), bytes: spool.bytes() }
 }
 
-/// What a join predicted and did.
+/// The predicted requests and bytes of a join, and those that it really made.
 struct Outcome {
     predicted: (IoCount, IoCount, IoCount),
     inputs: SpillTally,

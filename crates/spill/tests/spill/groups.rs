@@ -1,4 +1,4 @@
-//! Aggregation against a map in memory: counts, minima of any length, skew, budgets, faults.
+//! The tests compare aggregation with a map in memory: counts, minima of any length, skew, budgets, faults.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ impl MergeStates for CountAndMax {
 
 type Groups = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Keys and first states.
+/// Returns the keys and first states.
 fn input(shape: RowShape, seed: u64) -> Vec<(Vec<u8>, Vec<u8>)> {
     let state = |payload: &[u8]| [&1_u64.to_le_bytes()[..], payload].concat();
     rows(shape, seed).into_iter().map(|row| (row.key, state(&row.payload[8..]))).collect()
@@ -120,7 +120,7 @@ impl MergeStates for Appended {
     }
 }
 
-/// Lengths of the states of `keys` groups that each get `rows` rows of 8 bytes, by key.
+/// Returns the lengths of the states of `keys` groups, by key. Each group gets `rows` rows of 8 bytes.
 fn appended(keys: u64, rows: u64, budget: usize) -> Result<BTreeMap<Vec<u8>, usize>> {
     let bench = Bench::new();
     let memory = MemoryBudget::new(budget);

@@ -1,4 +1,5 @@
-//! The four joins against a join in memory: kinds, skew, empty inputs, budgets, wrong expectations, faults.
+//! The tests compare the four joins with a join in memory: kinds, skew, empty inputs, budgets, wrong
+//! expectations, faults.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -19,7 +20,7 @@ fn are_partners(left: &[u8], right: &[u8]) -> bool {
     (left.len() + right.len()).is_multiple_of(3)
 }
 
-/// The join by a table in memory.
+/// Returns the join by a table in memory.
 fn model(kind: JoinKind, has_condition: bool, left: &[OwnedRow], right: &[OwnedRow]) -> Pairs {
     let mut table: HashMap<&[u8], Vec<usize>> = HashMap::new();
     for (n, row) in right.iter().enumerate().filter(|(_, row)| !row.never_matches) {
@@ -60,7 +61,7 @@ struct Case {
     page_bytes: usize,
     /// The probe input can be read only once.
     is_once: bool,
-    /// What is expected, as a factor of the true size.
+    /// The expected size of the inputs, as a factor of the true size.
     expected: f64,
     has_condition: bool,
     /// The join runs step by step: the inputs wait, and the output is full, now and then.
@@ -104,7 +105,7 @@ fn size(rows: &[OwnedRow], factor: f64) -> InputSize {
     InputSize { rows: (rows.len() as f64 * factor) as u64, bytes: (bytes as f64 * factor) as u64 }
 }
 
-/// Rows that the output takes in a step.
+/// The number of rows that the output takes in a step.
 const OUTPUT_ROOM: usize = 7;
 
 /// Collects the result.
@@ -196,7 +197,7 @@ fn run(bench: &Bench, case: Case, left_rows: &[OwnedRow], right_rows: &[OwnedRow
     run_noting(bench, case, left_rows, right_rows, &Arc::default())
 }
 
-/// Also notes how many candidates each batch had.
+/// Does the same as `run`, and also records how many candidates each batch had.
 fn run_noting(
     bench: &Bench,
     case: Case,
@@ -503,7 +504,7 @@ fn a_full_space_is_an_error() {
     }
 }
 
-/// However little memory there is.
+/// Methods other than nested loops read the probe input once, however little memory there is.
 #[test]
 fn other_methods_read_the_probe_input_once() {
     let (left, right) = (rows(shape(400, 300), 18), rows(shape(500, 300), 19));

@@ -1,4 +1,5 @@
-//! The external sort against a sort in memory; budgets, faults, a full space, and the length of runs.
+//! The tests compare the external sort with a sort in memory. They also check budgets, faults, a full space,
+//! and the length of runs.
 
 use varve_device::{ErrorKind, Fault, Operation, Rule, When};
 use varve_spill::{MemoryBudget, Result, RunMethod, SortSettings, Sorter, SpillPurpose};

@@ -1,4 +1,4 @@
-//! Shared by the device tests: a list of all kinds of directories.
+//! Helpers of the device tests: a list of all kinds of directories.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
 use std::sync::Arc;
@@ -8,27 +8,27 @@ use varve_device::{
     NvmProfile, Profile, RecordLog, Recorder, VolatileMachine,
 };
 
-/// A directory, and what keeps it alive.
+/// A directory, with the temporary directory that it is in, if there is one.
 pub struct Fixture {
     pub what: &'static str,
     pub directory: Arc<dyn Directory>,
     _scratch: Option<tempfile::TempDir>,
 }
 
-/// A real directory with these options.
+/// Returns a real directory with these options.
 pub fn on_files(what: &'static str, options: FileOptions) -> Fixture {
     let scratch = tempfile::tempdir().expect("a scratch directory");
     let directory = FileDirectory::open(scratch.path(), options).expect("it opens");
     Fixture { what, directory, _scratch: Some(scratch) }
 }
 
-/// The same behind something.
+/// Returns a real directory inside a wrapper.
 fn behind(what: &'static str, wrap: impl FnOnce(Arc<dyn Directory>) -> Arc<dyn Directory>) -> Fixture {
     let files = on_files(what, FileOptions::default());
     Fixture { directory: wrap(files.directory), ..files }
 }
 
-/// One directory of each kind.
+/// Returns one directory of each kind.
 pub fn all_kinds() -> Vec<Fixture> {
     let plain = FileOptions { direct_io: false, io_uring: false, read_only: false };
     let in_memory = |what, directory| Fixture { what, directory, _scratch: None };
@@ -47,7 +47,7 @@ pub fn all_kinds() -> Vec<Fixture> {
     ]
 }
 
-/// An aligned buffer filled with one byte.
+/// Returns an aligned buffer filled with one byte.
 pub fn filled(len_bytes: usize, byte: u8) -> AlignedBuf {
     let mut buf = AlignedBuf::new(len_bytes);
     buf.fill(byte);

@@ -1,4 +1,5 @@
-//! What the open batch of `nvm_cow` has made: tuples that it changes in place, and more than its images hold.
+//! The tests change tuples in place that the open batch of `nvm_cow` has made. They also make more nodes and
+//! tuples than the images of the batch have room for.
 
 use std::sync::Arc;
 

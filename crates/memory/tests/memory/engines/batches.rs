@@ -1,4 +1,5 @@
-//! Batches of the copy-on-write engines: what they cost, and what a start finds of them. Counts are exact.
+//! Batches of the copy-on-write engines: the fences and stores that they cost, and their state after a start.
+//! Counts are exact.
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use crate::life::{DATABASE, REGION};
 
 /// A table with a primary index only.
 const TABLE: TableNo = TableNo::new(1);
-/// As the rows of YCSB: ten fields of 100 bytes.
+/// The bytes of a row of YCSB: ten fields of 100 bytes.
 const ROW_BYTES: u64 = 1000;
 const FIELD_BYTES: u64 = 100;
 const NODE_BYTES: u64 = 4096;
@@ -31,7 +32,7 @@ fn open(engine: &Engine, region: Arc<dyn Region>) -> Opened {
     Opened { region, store: store.unwrap_or_else(|error| panic!("{}: {error}", engine.name)) }
 }
 
-/// A table with this many rows, all durable.
+/// Returns a table with this many rows, all durable.
 fn with_rows(engine: &Engine, rows: u64) -> Opened {
     let directory = life::with_table(engine, 32 << 20);
     let region = directory.map(REGION, 4096).unwrap_or_else(|error| panic!("{error}"));
@@ -58,7 +59,7 @@ impl Opened {
         self.store.get(TABLE, 0, &number.to_be_bytes(), &mut Vec::new()) == Ok(true)
     }
 
-    /// Bytes that a change stores.
+    /// Returns the number of bytes that a change stores.
     fn stored(&mut self, change: impl FnOnce(&mut Opened)) -> u64 {
         let before = self.region.tally().stored_bytes;
         change(self);
@@ -104,7 +105,8 @@ fn a_start_finds_whole_batches() {
     }
 }
 
-/// Table 3 of Arulraj and others (2015). T is a tuple, F a field, B a node, p a pointer. Two levels are copied.
+/// Table 3 of Arulraj and others (2015). T is a tuple, F a field, B a node, p a pointer. Two levels of nodes
+/// are copied.
 #[test]
 fn bytes_stored_are_near_the_cost_model() {
     for engine in engines() {

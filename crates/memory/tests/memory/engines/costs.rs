@@ -1,4 +1,5 @@
-//! What changes cost in fences, and that a start reads the same whatever is stored. Counts are exact.
+//! The tests count the fences of changes. They also check that the loads of a start do not depend on the
+//! stored data. Counts are exact.
 
 use std::sync::Arc;
 
@@ -70,7 +71,7 @@ fn a_patch_of_nvm_inplace_writes_few_lines() {
     assert_eq!(lines(100), 2 + 3 + 1);
 }
 
-/// Loads of opening a store with this number of rows and an open transaction.
+/// Returns the number of loads when a store with this number of rows and an open transaction is opened.
 fn loads_of_a_start(rows: u64) -> u64 {
     let directory = life::with_table(&ENGINES[0], 8 << 20);
     let mut store = life::open(&ENGINES[0], &directory).unwrap_or_else(|error| panic!("{error}"));

@@ -1,5 +1,5 @@
-//! Crash images of a store before every store, write-back and fence; recovery is crashed again. Two threads
-//! work in turn, one transaction each.
+//! Crash images of a table store, made before every store instruction, write-back and fence. Recovery on an
+//! image is crashed, too. Two threads work in turn, with one transaction each.
 
 use std::sync::Arc;
 
@@ -16,20 +16,20 @@ use crate::removal::in_two_threads;
 use crate::rng::Rng;
 use crate::traced::Calls;
 
-/// Images whose recovery is crashed, for each life.
+/// The number of images of each life whose recovery is crashed.
 const AGAIN: u64 = 3;
 /// One of this many images is recovered in a life of its own.
 const AGAIN_ONE_IN: u64 = 40;
-/// At most one of this many cuts is looked at. `many_images.rs` looks at more.
+/// At most one in this number of cuts is checked. `many_images.rs` checks more of them.
 const STRIDE: usize = 3;
-/// Cuts of a life, and of a recovery. Building an image of thousands of pending stores takes long, so engines
-/// with files have few.
+/// The number of cuts of a life, and of a recovery. An image with thousands of pending stores takes long to
+/// build, so there are few cuts for engines with files.
 const CUTS: usize = 80;
 const CUTS_WITH_FILES: usize = 40;
 const CUTS_OF_RECOVERY: usize = 15;
 
-/// The state of an image if it is one that a crash may leave: the last one that is durable, one that is
-/// committed behind it, or the one of the commit under way.
+/// Returns the state of an image, if a crash may leave this state. It may leave the last durable state, a
+/// state that was committed after it, or the state of the commit that was in progress.
 pub fn state_of(
     engine: &Engine,
     image: &MemoryDirectory,
@@ -55,13 +55,13 @@ pub fn state_of(
     Err(errors.join("; "))
 }
 
-/// The most cuts of a life: engines with files copy whole pages or blocks, so their lives have many
-/// thousands of stores, most of them pending.
+/// Returns the largest number of cuts of a life. Engines with files copy whole pages or blocks. So their
+/// lives have many thousands of stores, most of them pending.
 fn cuts_max(engine: &Engine) -> usize {
     if engine.name.starts_with("nvm_") { usize::MAX } else { 200 }
 }
 
-/// Looks at images at every `stride`-th cut of a life; `each` gets those that are right.
+/// Checks images at every `stride`-th cut of a life. Calls `each` with the images that are right.
 pub fn search(
     engine: &Engine,
     life: &Life,
@@ -93,7 +93,7 @@ pub fn search(
     Ok(seen)
 }
 
-/// A life from a store that has had `before` operations.
+/// Returns a life from a store that has had `before` operations.
 pub fn recorded(engine: &Engine, before: usize, plan: &Plan) -> Result<Life, String> {
     let directory = life::with_table(engine, 3 << 20);
     let region = directory.map(REGION, 4096).map_err(|error| error.to_string())?;
@@ -104,7 +104,7 @@ pub fn recorded(engine: &Engine, before: usize, plan: &Plan) -> Result<Life, Str
     life::live(engine, directory, state, plan)
 }
 
-/// The stride of the short search.
+/// Returns the stride of the short search.
 fn stride(life: &Life, cuts_max: usize) -> usize {
     cuts(&life.recording).len().div_ceil(cuts_max).max(STRIDE)
 }
@@ -140,8 +140,8 @@ fn every_crash_leaves_what_was_acknowledged() {
 }
 
 /// At each mark of a life whose threads work in turn, a crash keeps durable stores only. A fence waits for
-/// the write-backs of its own thread. So this finds lines that one thread writes back and only another one
-/// fences. The result is the numbers of images and of pending stores.
+/// the write-backs of its own thread. So this finds lines that one thread writes back, and for which only
+/// another thread makes a fence. Returns the number of images and the number of pending stores.
 fn keep_durable_stores_only(engine: &Engine, life: &Life) -> Result<(u64, usize), String> {
     let mut timeline = Timeline::new(in_two_threads(life.recording.clone()));
     let marks = life.recording.events.iter().filter(|event| matches!(event.change, Change::Mark(_)));
@@ -184,7 +184,7 @@ fn a_transaction_that_is_handed_over_may_change_its_thread() {
     }
 }
 
-/// The images find a transaction that changes its thread and is not handed over. The other engines write
+/// The images show the fault if a transaction changes its thread without `hand_over`. The other engines write
 /// nothing back before the commit.
 #[test]
 fn two_engines_need_to_be_handed_over() {

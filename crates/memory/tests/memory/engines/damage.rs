@@ -1,5 +1,5 @@
-//! Bytes of an engine's chunks are damaged: its calls then return errors or wrong rows, and never panic or
-//! loop.
+//! Bytes of an engine's chunks are damaged. Then the calls of the engine return errors or wrong rows, and
+//! never panic or loop.
 
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,15 +18,15 @@ use crate::life::{DATABASE, REGION};
 use crate::rng::Rng;
 use crate::traced::Calls;
 
-/// Calls of the region in one trial: far more than any trial without a loop needs. If a skip list has a circle,
-/// a lookup passes as many nodes as the region has space for before it gives up, and a trial has more than a
-/// hundred lookups.
+/// The largest number of calls of the region in one trial. It is far more than any trial without a loop
+/// needs. If a skip list has a circle, a lookup passes as many nodes as the region has space for before it
+/// gives up, and a trial has more than a hundred lookups.
 const CALLS_MAX: u64 = 60_000_000;
 /// Rows of one scan, likewise.
 const ROWS_MAX: usize = 100_000;
 const TRIALS: u64 = 150;
 
-/// A region that panics when it is called without end.
+/// A region that panics after too many calls.
 struct Bounded {
     inner: Arc<dyn Region>,
     calls: AtomicU64,
@@ -126,7 +126,7 @@ fn damage(stored: &Stored, region: &dyn Region, rng: &mut Rng) -> Option<()> {
     Some(())
 }
 
-/// Opens the store, reads everything, and changes something; whether an error was met.
+/// Opens the store, reads everything, and changes something. Returns whether there was an error.
 fn use_it(engine: &Engine, region: Arc<dyn Region>) -> bool {
     let Ok(allocator) = Allocator::open(region, DATABASE) else { return true };
     let allocator = Arc::new(allocator);
@@ -168,7 +168,7 @@ fn trial(engine: &Engine, stored: &Stored, seed: u64) -> std::result::Result<boo
     })
 }
 
-/// Trials of one engine; how many met an error, and what was wrong in the others.
+/// Runs trials of one engine. Returns the number of trials with an error, and what was wrong in the others.
 fn trials(engine: &Engine, seeds: std::ops::Range<u64>) -> (u64, Vec<String>) {
     let stores =
         [false, true].map(|is_open| stored(engine, is_open).unwrap_or_else(|error| panic!("{error}")));
@@ -197,15 +197,15 @@ fn damaged_bytes_are_an_error_and_never_a_panic_or_a_loop() {
     check(TRIALS);
 }
 
-/// As above with `TRIALS` regions of each engine.
+/// Does the same as the test above, with `TRIALS` regions of each engine.
 #[test]
 #[ignore = "a long search, which `make crash` runs"]
 fn many_damaged_regions() {
     check(std::env::var("TRIALS").ok().and_then(|value| value.parse().ok()).unwrap_or(5000));
 }
 
-/// A checkpoint with a damaged number names a log file that is not there. A start once took the true log for
-/// an unfinished file, removed it, and lost the changes since the checkpoint.
+/// A checkpoint with a damaged number names a log file that does not exist. In an earlier version, a start
+/// took the true log for an unfinished file and removed it. So the changes since the checkpoint were lost.
 #[test]
 fn a_start_removes_no_log_if_the_checkpoint_names_another_one()
 -> std::result::Result<(), Box<dyn std::error::Error>> {

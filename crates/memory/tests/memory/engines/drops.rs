@@ -1,4 +1,4 @@
-//! Tables are made and dropped, also by crashes in between.
+//! Tables are made and dropped, also with crashes in between.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ fn rows_count(store: &dyn Store, table: TableNo) -> usize {
     store_rows(store, table).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Every active chunk is one that the store has.
+/// Checks that every active chunk belongs to the store.
 fn check_chunks(allocator: &Allocator, store: &dyn Store) {
     no_chunk_is_lost(allocator, store).unwrap_or_else(|error| panic!("{error}"));
 }
@@ -94,15 +94,17 @@ fn a_thousand_tables() {
     }
 }
 
-/// Rows of the new table. They are long, so that each takes several free segments together.
+/// The number of rows of the new table. The rows are long, so that each of them takes several neighbouring
+/// free segments.
 const NEW_ROWS: u32 = 3;
 const NEW_ROW_BYTES: usize = 100_000;
-/// Moments of a crash that are looked at.
+/// The number of moments of a crash that are checked.
 const CUTS: usize = 250;
 
-/// What each call leaves: owner and rows of the tables by number. Table 0 (owner 2) is dropped, then table 1
-/// (owner 3). A new table gets the number of the one and the owner of the other, and then long rows. It is
-/// dropped too, and the next table gets its number at once. This one is dropped without rows.
+/// The state after each call: the owner and the number of rows of each table, in the order of their numbers.
+/// Table 0 (owner 2) is dropped, then table 1 (owner 3). A new table gets the number of one of them and the
+/// owner of the other, and then long rows. It is dropped, too, and the next table gets its number at once.
+/// This next table is dropped without rows.
 const STATES: [&[(u16, u16, usize)]; 8] = [
     &[(0, 2, 40), (1, 3, 40)],
     &[(1, 3, 40)],
@@ -120,12 +122,12 @@ fn check_image(engine: &Engine, image: &Arc<MemoryDirectory>, mark: u64) -> Resu
     let allocator = Arc::new(Allocator::open(region, DATABASE).map_err(|error| error.to_string())?);
     let mut store = (engine.open)(Arc::clone(&allocator)).map_err(|error| error.to_string())?;
     let tables = tables_of(&*store)?;
-    // What the calls that have returned leave, and what the next one may.
+    // This is what the calls that have returned leave, and what the next one may leave.
     if !STATES.iter().skip(mark as usize).take(2).any(|state| **state == tables) {
         return Err(format!("tables {tables:?} behind {mark} calls"));
     }
     no_chunk_is_lost(&allocator, &*store)?;
-    // The store goes on. A new table must not share anything with the others.
+    // The store continues. A new table must not share anything with the others.
     let new = store.create_table(owner(5), INDEXES).map_err(|error| error.to_string())?;
     let key = 7_u64.to_be_bytes();
     let inserted = store.insert(new, &[&key, &key, &key], &[1; 80_000]);
@@ -138,7 +140,7 @@ fn check_image(engine: &Engine, image: &Arc<MemoryDirectory>, mark: u64) -> Resu
     }
 }
 
-/// The number, owner and rows of each table.
+/// Returns the number, owner and rows of each table.
 fn tables_of(store: &dyn Store) -> Result<Vec<(u16, u16, usize)>, String> {
     let with_rows = |table: &StoreTable| {
         let rows = store_rows(store, table.number)?;
@@ -158,7 +160,7 @@ fn store_rows(store: &dyn Store, table: TableNo) -> Result<usize, String> {
     scanned.map(|()| count).map_err(|error| error.to_string())
 }
 
-/// A table is dropped, and another one is made: recorded.
+/// Records a life in which a table is dropped, and another one is made.
 pub fn recorded(engine: &'static Engine) -> Subject<'static> {
     let directory = life::with_table(engine, REGION_BYTES);
     let log = RecordLog::new();
@@ -224,7 +226,7 @@ fn many_crashes_of_drops_leave_whole_tables() {
     }
 }
 
-/// Tables 0 (owner 2) and 1 (owner 3) were there; table 1 is dropped, and made again for owner 4.
+/// Tables 0 (owner 2) and 1 (owner 3) existed. Table 1 is dropped, and made again for owner 4.
 fn check_first_image(engine: &Engine, image: &Arc<MemoryDirectory>) {
     let region = image.map(REGION, 4096).unwrap_or_else(|error| panic!("{error}"));
     let (allocator, store) = open(engine, region);

@@ -17,12 +17,12 @@ use crate::life::{DATABASE, REGION};
 use crate::rng::Rng;
 use crate::traced::Calls;
 
-/// Transactions of a life, and changes of a transaction.
+/// The number of transactions of a life. The next constant is the number of changes of a transaction.
 const TRANSACTIONS: u64 = 12;
 const CHANGES: u64 = 6;
 const KEYS: u64 = 40;
 /// The number of lives in a row without an error after which the search ends. A single life without an error
-/// does not show that all calls were tried: an engine can continue after a failed call, and ask for less.
+/// does not show that all calls were tried: an engine can continue after a failed call, and make fewer calls.
 const SILENT: u64 = 20;
 /// More calls than a life has.
 const CALLS_MAX: u64 = 5_000;
@@ -46,13 +46,13 @@ fn open_failing(name: &str, allocator: Arc<Allocator>, failing_call: u64) -> Sto
     })
 }
 
-/// A store at work, with what it has acknowledged.
+/// A store in use, with the states that it has acknowledged.
 struct Life {
     store: Box<dyn Store>,
-    /// The states after commits. The first ones may be lost by a crash from the durable one on.
+    /// The states after commits.
     states: Vec<Model>,
     durable: usize,
-    /// What the open transaction sees.
+    /// The rows that the open transaction sees.
     model: Model,
     failed: u64,
 }
@@ -103,7 +103,8 @@ impl Life {
         Ok(())
     }
 
-    /// One transaction. `false`: a commit has failed, and what the store shows is not known until a start.
+    /// Runs a transaction. Returns `false` if a commit has failed. Then the contents of the store are not
+    /// known until the next start.
     fn transaction(&mut self, rng: &mut Rng) -> Result<bool, String> {
         for _ in 0..CHANGES {
             self.change(rng)?;
@@ -125,7 +126,7 @@ impl Life {
         Ok(true)
     }
 
-    /// Compares what readers see. A read may be the call that fails.
+    /// Compares the store with the rows that readers should see. A read may be the call that fails.
     fn compare(&mut self) -> Result<(), String> {
         match self.model.compare(&*self.store) {
             Err(error) if error.contains("failed on a file") => {
@@ -137,7 +138,8 @@ impl Life {
     }
 }
 
-/// A life in which one call fails; whether it did. The life goes on behind the error, or ends there.
+/// Runs a life in which one call fails. Returns whether the call failed. The life continues after the error,
+/// or ends there.
 fn live(engine: &Engine, image: &MemoryDirectory, state: &Model, nth: u64) -> Result<bool, String> {
     let directory = MemoryDirectory::from_images(image.images());
     let map = || directory.map(REGION, 4096).map_err(|error| error.to_string());

@@ -13,13 +13,13 @@ use crate::life::{DATABASE, REGION};
 use crate::traced::Calls;
 
 const TABLE: TableNo = TableNo::new(0);
-/// The smallest region of the sweep, and how much larger the next one is: a segment.
+/// The size of the smallest region of the sweep. Each further region is a segment larger.
 const REGION_BYTES_MIN: u64 = 700_000;
 const STEP_BYTES: u64 = 65_536;
-/// Lives, one behind the other, with a start before each.
+/// The number of lives in one region, one after the other, with a start before each.
 const LIVES: u64 = 4;
 
-/// Lives in one region; how often a change was refused.
+/// Runs several lives in one region. Returns how often a change was refused.
 fn live_again_and_again(engine: &Engine, region_bytes: u64, seed: u64) -> u64 {
     let directory = life::with_table(engine, region_bytes);
     let mut state = Model::default();
@@ -55,7 +55,7 @@ fn insert(store: &mut dyn Store, number: u32, bytes: usize) -> Result<(), StoreE
     store.insert(TABLE, &keys, &vec![number as u8; bytes])
 }
 
-/// Adds rows, and commits each, until the region is full; how many.
+/// Adds rows, and commits each, until the region is full. Returns the number of rows.
 fn fill(store: &mut dyn Store, first: u32, bytes: usize) -> u32 {
     for number in first.. {
         match insert(store, number, bytes) {
@@ -67,7 +67,7 @@ fn fill(store: &mut dyn Store, first: u32, bytes: usize) -> u32 {
     0
 }
 
-/// The engine `inplace` makes commits durable later. What they removed has to be kept until then.
+/// The engine `inplace` makes commits durable later. The rows that they removed have to be kept until then.
 #[test]
 fn a_start_finds_room_for_rows_whose_removal_is_not_durable() {
     for engine in ENGINES.iter().filter(|engine| engine.name == "inplace") {
@@ -95,7 +95,7 @@ fn a_start_finds_room_for_rows_whose_removal_is_not_durable() {
     }
 }
 
-/// Adds rows until the region is full, also when all commits are durable; how many.
+/// Adds rows until the region is full, also when all commits are durable. Returns the number of rows.
 fn fill_whole(store: &mut dyn Store) -> u32 {
     let mut count = 0;
     loop {
@@ -110,7 +110,8 @@ fn fill_whole(store: &mut dyn Store) -> u32 {
 
 const ROW_BYTES: usize = 900;
 
-/// A full region, from which all rows are deleted in transactions of this many. Then half as many find room.
+/// Fills a region, and deletes all rows in transactions of `portion` deletes. Then there is room for half of
+/// the rows.
 fn deletes_make_room(engine: &Engine, portion: usize) {
     let directory = life::with_table(engine, 4 << 20);
     let mut store = life::open(engine, &directory).unwrap_or_else(|error| panic!("{error}"));

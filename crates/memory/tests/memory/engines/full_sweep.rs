@@ -1,5 +1,5 @@
-//! The region is full at each allocation in turn: a change is refused and nothing is changed, or it succeeds.
-//! The files of an engine are in the same region, so their calls fail in the same way.
+//! The region is full at each allocation in turn. Then a change is refused and nothing is changed, or the
+//! change succeeds. The files of an engine are in the same region, so their calls fail in the same way.
 
 use std::sync::Arc;
 
@@ -11,22 +11,22 @@ use super::{ENGINES, Engine, owner};
 use crate::life::{DATABASE, REGION};
 use crate::traced::{Calls, Traced};
 
-/// The owners of a store, of its table, and of nothing else.
+/// The owner of a store and the owner of its table. `OTHER` is an owner without a store.
 const STORE_OWNERS: [u16; 2] = [1, 2];
 const OTHER: u16 = 9;
-/// Allocations of a call that fail in turn, for each size class and for segments.
+/// The number of allocations of a call that fail in turn, for each size class and for segments.
 const ALLOCATIONS: usize = 4;
 
-/// What an allocation can still get.
+/// The chunks or segments that allocations can still get.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Left {
-    /// This many chunks of each size class of each owner, as far as slabs have them; no segment.
+    /// This many chunks of each size class of each owner, as far as slabs have them, and no segment.
     Chunks(usize),
-    /// This many segments; no chunk of a slab.
+    /// This many segments, and no chunk of a slab.
     Segments(usize),
 }
 
-/// Reserves all free chunks but those that are left, until it is dropped.
+/// Holds all free chunks except those in `Left`, until it is dropped.
 pub struct Taken {
     allocator: Arc<Allocator>,
     chunks: Vec<Pointer>,
@@ -51,7 +51,8 @@ impl Taken {
         taken
     }
 
-    /// Takes chunks of one length until the region is full, and gives some back; the length of its class.
+    /// Takes chunks of one length until the region is full, and gives `left` of them back. Returns the length
+    /// of their class.
     fn take(&mut self, of: u16, len_bytes: u64, left: usize) -> u64 {
         let before = self.chunks.len();
         loop {
@@ -74,8 +75,8 @@ impl Drop for Taken {
     }
 }
 
-/// A life in which each operation meets a full region at its first allocation, then at its second, and so on,
-/// until it succeeds. How often an operation was refused.
+/// Runs a life in which the region is full at the first allocation of each operation, then at the second one,
+/// and so on, until the operation succeeds. Returns how often an operation was refused.
 fn sweep(engine: &Engine, seed: u64) -> Result<u64, String> {
     let directory = life::with_table(engine, 900_000);
     // The pages of `cow` and the arenas of the log-structured engines have room in advance. So few of their

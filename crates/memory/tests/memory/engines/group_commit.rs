@@ -1,4 +1,4 @@
-//! What the group commit and the checkpoints of `inplace` do and cost. Counts are exact.
+//! The effects and the costs of the group commit and of the checkpoints of `inplace`. Counts are exact.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ fn a_group_of_commits_costs_two_fences() {
     let directory = with_table(&ENGINES[1], 8 << 20);
     let region = region_of(&directory);
     let mut store = open(&region);
-    // Room in the log and slabs is there behind this one.
+    // After this commit there is room in the log, and there are slabs.
     insert(&mut store, 0);
     assert_eq!(store.sync(), Ok(()));
     let (before, calls) = (region.tally(), store.file_calls());

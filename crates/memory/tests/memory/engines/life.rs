@@ -1,4 +1,5 @@
-//! A life of a store: random transactions beside the model, recorded if a test wants images.
+//! A *life* of a store is a run of random transactions. A model makes the same changes, and the store is
+//! compared with it. The life is recorded if a test needs crash images.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -14,16 +15,16 @@ use crate::rng::Rng;
 use crate::skipping::Call;
 use crate::traced::{Calls, Site, Traced};
 
-/// In a store with more rows, one of this many reads compares a range.
+/// In a store with more rows than this, only one in this number of reads compares a range.
 const ROWS_OFTEN: usize = 100;
 const RANGES_ONE_IN: u64 = 6;
 
 /// A recorded life.
 pub struct Life {
     pub recording: Recording,
-    /// The committed states; the first one is that of the beginning.
+    /// The committed states. The first one is the state at the beginning.
     pub states: Vec<Model>,
-    /// Where write-backs and fences come from, if the plan says so.
+    /// The lines of code that made the write-backs and fences, if the plan asks for them.
     pub sites: BTreeMap<u64, Site>,
     pub rows_count: usize,
     pub full_count: u64,
@@ -36,11 +37,11 @@ pub struct Plan {
     pub operations: usize,
     /// Different keys.
     pub keys: u64,
-    /// Calls whose write-backs and fences are noted: slow.
+    /// The calls whose write-backs and fences are recorded. The recording is slow.
     pub traced: Calls,
 }
 
-/// A region whose free segments hold garbage, as those of a region that was in use do.
+/// Returns a region whose free segments hold garbage, as those of a region that was in use do.
 fn used(region_bytes: u64) -> Arc<MemoryDirectory> {
     let directory = empty(region_bytes);
     let region = directory.map(REGION, 4096).unwrap_or_else(|error| panic!("{error}"));
@@ -54,7 +55,7 @@ fn used(region_bytes: u64) -> Arc<MemoryDirectory> {
     directory
 }
 
-/// A region with an empty table.
+/// Returns a region with an empty table.
 pub fn with_table(engine: &Engine, region_bytes: u64) -> Arc<MemoryDirectory> {
     let directory = used(region_bytes);
     let mut store = open(engine, &directory).unwrap_or_else(|error| panic!("{}: {error}", engine.name));
@@ -63,12 +64,12 @@ pub fn with_table(engine: &Engine, region_bytes: u64) -> Arc<MemoryDirectory> {
     directory
 }
 
-/// What a store has answered so far: numbers of states.
+/// The commits that a store has acknowledged so far, as numbers of states.
 #[derive(Debug, Clone, Copy)]
 pub struct Acknowledged {
-    /// The last one that is durable.
+    /// The number of the last state that is durable.
     pub durable: usize,
-    /// The last one that is committed.
+    /// The number of the last state that is committed.
     pub commits: usize,
 }
 
@@ -77,7 +78,7 @@ impl Acknowledged {
         (self.durable as u64) << 32 | self.commits as u64
     }
 
-    /// What a mark of a recording says.
+    /// Returns what a mark of a recording says.
     pub fn decode(mark: u64) -> Acknowledged {
         Acknowledged { durable: (mark >> 32) as usize, commits: mark as u32 as usize }
     }
@@ -90,7 +91,8 @@ pub fn open(engine: &Engine, directory: &Arc<MemoryDirectory>) -> Result<Box<dyn
     (engine.open)(Arc::new(allocator)).map_err(|error| error.to_string())
 }
 
-/// A key of many lengths: some fit into an entry of a node, most agree in their first 15 bytes.
+/// Returns a key. Keys have many lengths. Some of them fit into an entry of a node, and most have equal first
+/// 15 bytes.
 fn key(number: u64) -> Vec<u8> {
     match number % 4 {
         0 => number.to_be_bytes().to_vec(),
@@ -116,13 +118,13 @@ fn row(rng: &mut Rng, primary: u64, keys: u64) -> Row {
 pub struct Working {
     store: Box<dyn Store>,
     region: Arc<Traced>,
-    /// What the open transaction sees.
+    /// The rows that the open transaction sees.
     model: Model,
     savepoints: Vec<(Savepoint, Model)>,
     full_count: u64,
 }
 
-/// Lives for a number of operations, from a directory whose store holds `state`.
+/// Runs a life of a number of operations, on the store of a directory, which has the contents `state`.
 pub fn live(
     engine: &Engine,
     directory: Arc<MemoryDirectory>,
@@ -135,8 +137,8 @@ pub fn live(
     live_on(engine, region, &log, state, plan)
 }
 
-/// A life whose transactions patch more bytes than a block of an undo log has. One is rolled back, one
-/// committed.
+/// Runs a life whose transactions patch more bytes than a block of an undo log has. One transaction is rolled
+/// back, and one is committed.
 pub fn live_long(engine: &Engine) -> Result<Life, String> {
     let directory = with_table(engine, 3 << 20);
     let log = RecordLog::new();
@@ -161,7 +163,7 @@ pub fn live_long(engine: &Engine) -> Result<Life, String> {
     Ok(Life { recording: log.recording(), states, sites, rows_count: 5, full_count: 0 })
 }
 
-/// Commits or rolls back, and makes the newest state durable. Returns the mark that says so.
+/// Commits or rolls back, and makes the newest state durable. Returns the mark for the recording.
 fn end_durably(working: &mut Working, is_kept: bool, states: &mut Vec<Model>) -> Result<u64, String> {
     working.end(is_kept)?;
     working.sync()?;
@@ -173,8 +175,8 @@ fn end_durably(working: &mut Working, is_kept: bool, states: &mut Vec<Model>) ->
     Ok(Acknowledged { durable: newest, commits: newest }.encode())
 }
 
-/// A life that deletes most of its rows: nodes of the copy-on-write engines get sparse. One transaction is
-/// rolled back.
+/// Runs a life that deletes most of its rows, so that nodes of the copy-on-write engines get sparse. One
+/// transaction is rolled back.
 pub fn live_deleting(engine: &Engine) -> Result<Life, String> {
     const ROWS: u64 = 200;
     let directory = with_table(engine, 3 << 20);
@@ -199,7 +201,7 @@ pub fn live_deleting(engine: &Engine) -> Result<Life, String> {
     Ok(Life { recording: log.recording(), states, sites, rows_count: 8, full_count: 0 })
 }
 
-/// A life in which two transactions delete most rows: the file of `cow` shrinks.
+/// Runs a life in which two transactions delete most rows, so that the file of `cow` shrinks.
 pub fn live_shrinking(engine: &Engine) -> Result<Life, String> {
     const ROWS: u64 = 2500;
     let directory = with_table(engine, 6 << 20);
@@ -229,8 +231,8 @@ pub fn live_shrinking(engine: &Engine) -> Result<Life, String> {
     Ok(Life { recording: log.recording(), states, sites, rows_count: 0, full_count: 0 })
 }
 
-/// A life in which another thread goes on behind each change, also within a transaction. `hand_over` is
-/// called in between.
+/// Runs a life in which the thread changes after each change of a row, also within a transaction. `hand_over`
+/// is called in between.
 pub fn live_in_turns(
     engine: &Engine,
     seed: u64,
@@ -262,7 +264,7 @@ pub fn live_in_turns(
     Ok(Life { recording: log.recording(), states, sites, rows_count: 0, full_count: 0 })
 }
 
-/// Fills the store of a directory with short rows, durably; what it holds.
+/// Fills the store of a directory with short rows, durably. Returns the contents of the store.
 fn filled(engine: &Engine, directory: &Arc<MemoryDirectory>, rows: u64) -> Result<Model, String> {
     let log = RecordLog::new();
     let region = directory.map(REGION, 4096).map_err(|error| error.to_string())?;
@@ -277,7 +279,7 @@ fn filled(engine: &Engine, directory: &Arc<MemoryDirectory>, rows: u64) -> Resul
     working.end_all()
 }
 
-/// As [`live`], on a region that `log` may record.
+/// Does the same as [`live`], on a region that `log` may record.
 pub fn live_on(
     engine: &Engine,
     region: Arc<dyn Region>,
@@ -337,18 +339,18 @@ fn expect<T: PartialEq + std::fmt::Debug>(what: &str, found: T, expected: T) -> 
 }
 
 impl Working {
-    /// A store that holds `state`.
+    /// Returns a store that holds `state`.
     pub fn new(store: Box<dyn Store>, region: Arc<Traced>, state: Model) -> Working {
         Working { store, region, model: state, savepoints: Vec::new(), full_count: 0 }
     }
 
-    /// Operations that were refused because the region was full.
+    /// Returns the number of operations that were refused because the region was full.
     pub fn full_count(&self) -> u64 {
         self.full_count
     }
 
-    /// Works as a plan says. `around` is called with each piece of work, and may do it several times as long
-    /// as it is refused.
+    /// Does the work of a plan. `around` is called with each piece of work, and may repeat it as long as it
+    /// is refused.
     pub fn work_between(
         &mut self,
         plan: &Plan,
@@ -376,14 +378,14 @@ impl Working {
         self.model.compare(&*self.store)
     }
 
-    /// Ends the transaction durably; what the store holds.
+    /// Ends the transaction durably. Returns the contents of the store.
     pub fn end_all(mut self) -> Result<Model, String> {
         self.end(true)?;
         self.sync()?;
         Ok(self.model)
     }
 
-    /// Ends the transaction; whether that is durable.
+    /// Ends the transaction. Returns whether its end is durable.
     fn end(&mut self, is_kept: bool) -> Result<bool, String> {
         self.savepoints.clear();
         let store = &mut self.store;
@@ -414,7 +416,7 @@ impl Working {
         }
     }
 
-    /// Whether a call failed because the region is full; nothing is changed then.
+    /// Returns whether a call failed because the region is full. Then nothing is changed.
     fn is_full<T>(&mut self, result: &Result<T, StoreError>) -> bool {
         let is_full = matches!(result, Err(StoreError::Memory(varve_memory::MemoryError::Full { .. })));
         self.full_count += u64::from(is_full);
@@ -490,8 +492,8 @@ impl Working {
         done.map_err(|error| error.to_string())
     }
 
-    /// Compares what a transaction sees: one row by a random index, and a random range. A large store is
-    /// compared by ranges less often, because a range has half of its rows.
+    /// Compares the rows that a transaction sees with the model: one row by a random index, and a random
+    /// range. A large store is compared by ranges less often, because a range has half of its rows.
     fn read(&self, rng: &mut Rng, keys: u64) -> Result<(), String> {
         let index = rng.below(INDEXES as u64) as usize;
         let numbers = [rng.below(keys), rng.below(keys)];

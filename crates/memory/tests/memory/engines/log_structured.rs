@@ -1,5 +1,6 @@
-//! What the log-structured engines promise beside the harness: the cost of commits, a start of `nvm_log` that
-//! does not depend on the data, the group commit of `log`, and merges in bounded steps. Counts are exact.
+//! Properties of the log-structured engines that the common harness does not test: the cost of commits, a
+//! start of `nvm_log` that does not depend on the data, the group commit of `log`, and merges in bounded
+//! steps. Counts are exact.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -71,7 +72,7 @@ fn a_commit_of_nvm_log_costs_few_fences() {
     assert_eq!(fences(&|store| assert_eq!(store.commit(), Ok(Commit::Durable))), 0, "nothing was changed");
 }
 
-/// Loads of opening a store with this number of rows and an open transaction.
+/// Returns the number of loads when a store with this number of rows and an open transaction is opened.
 fn loads_of_a_start(rows: u64) -> u64 {
     let directory = with_table(engine("nvm_log"), 16 << 20);
     let region = region_of(&directory);
@@ -133,8 +134,8 @@ fn a_flush_shortens_the_start_of_log() {
     assert_eq!(count(&store, 0..2000), 2000);
 }
 
-/// Bytes that lookups of some rows read from files, the first time and the second time, and bytes that the
-/// cache takes then.
+/// Returns the bytes that lookups of some rows read from files, the first time and the second time, and the
+/// bytes that the cache takes then.
 fn read_bytes_of_lookups(cache_bytes: usize) -> [u64; 3] {
     let region = region_of(&with_table(engine("log"), 16 << 20));
     let settings = LogSettings { lsm: LSM, cache_bytes, ..LogSettings::default() };
@@ -161,7 +162,8 @@ fn a_cache_of_blocks_saves_reads_of_files_and_has_a_bound() {
     assert!(second > 0 && used == 16_384, "{first}, {second} and {used} bytes");
 }
 
-/// Each commit merges a part. A merge of all rows at once would be most of the loads of all commits.
+/// Each commit merges a part of the rows. A merge of all rows at once would be most of the loads of all
+/// commits.
 #[test]
 fn no_commit_waits_for_a_whole_merge() {
     let region = region_of(&with_table(engine("nvm_log"), 32 << 20));

@@ -22,7 +22,7 @@ fn opened(directory: &MemoryDirectory, settings: NvmInplaceSettings) -> Opened {
     Opened { region, store: store.unwrap_or_else(|error| panic!("{error}")) }
 }
 
-/// The keys of a row: another one in each index.
+/// Returns the keys of a row. They differ between the indexes.
 fn keys_of(number: u32) -> [[u8; 4]; 3] {
     [number.to_be_bytes(), (number + 1000).to_be_bytes(), (number + 2000).to_be_bytes()]
 }
@@ -33,7 +33,7 @@ fn put(store: &mut NvmInplace, number: u32, value: u8) {
     store.insert(TABLE, &keys, &[value; 100]).unwrap_or_else(|error| panic!("row {number}: {error}"));
 }
 
-/// The first byte of the row that each of the three indexes leads to.
+/// Returns the first byte of the row that each of the three indexes leads to.
 fn values(store: &NvmInplace, number: u32) -> [Option<u8>; 3] {
     let keys = keys_of(number);
     [0, 1, 2].map(|index| {
@@ -47,7 +47,7 @@ fn commit(store: &mut NvmInplace) {
     store.commit().unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// A store whose rows 0 to 99 have the value 1, and are in the cache.
+/// Returns a store whose rows 0 to 99 have the value 1, and are in the cache.
 fn with_rows(directory: &MemoryDirectory, settings: NvmInplaceSettings) -> Opened {
     let mut opened = opened(directory, settings);
     for number in 0..100 {
@@ -60,7 +60,7 @@ fn with_rows(directory: &MemoryDirectory, settings: NvmInplaceSettings) -> Opene
     opened
 }
 
-/// Loads of getting all rows once.
+/// Returns the number of loads when all rows are read once.
 fn loads_of_gets(opened: &Opened) -> u64 {
     let before = opened.region.tally().loads_count;
     (0..100).for_each(|number| assert_eq!(values(&opened.store, number), [Some(1); 3]));
@@ -71,7 +71,7 @@ fn loads_of_gets(opened: &Opened) -> u64 {
 fn a_lookup_in_the_cache_loads_the_tuple_only() {
     let directory = life::with_table(&ENGINES[0], 8 << 20);
     let opened = with_rows(&directory, NvmInplaceSettings::WITH_CACHE);
-    // The head of a tuple, its key, its row.
+    // These are the head of a tuple, its key and its row.
     assert!(loads_of_gets(&opened) <= 300 * 3, "{}", loads_of_gets(&opened));
     let directory = life::with_table(&ENGINES[0], 8 << 20);
     let opened = with_rows(&directory, NvmInplaceSettings::WITHOUT_CACHE);

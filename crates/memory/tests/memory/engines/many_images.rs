@@ -1,5 +1,5 @@
-//! A long search through crash images of all engines and of the allocator, up to a number. `make crash` runs
-//! it.
+//! A long search through crash images of all engines and of the allocator, up to a given number of images.
+//! `make crash` runs it.
 //!
 //! `IMAGES` is the number for the engines that work in persistent memory without files, and the allocator,
 //! together. Each engine that uses files gets a quarter of one share on top. `SEED` is the first seed, and
@@ -19,7 +19,7 @@ const IMAGES: u64 = 200_000;
 /// One of this many images is recovered in a recorded life, which is crashed, too.
 const AGAIN_ONE_IN: u64 = 400;
 
-/// What was searched of one subject.
+/// The images of one subject that were searched.
 #[derive(Default)]
 struct Searched {
     lives: u64,
@@ -38,7 +38,7 @@ fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
 }
 
-/// One life of an engine with all its images.
+/// Searches all images of one life of an engine.
 fn search_life(engine: &Engine, seed: u64, searched: &mut Searched) -> Result<(), String> {
     let mut rng = Rng::new(seed ^ 0x5EED);
     // Few keys make small images; more keys make splits and merges.
@@ -105,7 +105,8 @@ fn print(name: &str, searched: &Searched, begun: Instant) {
     failures.iter().for_each(|failure| println!("  {failure}"));
 }
 
-/// Searches images up to `images` in all, and prints a row for each subject; the images and the failures.
+/// Searches up to `images` images, and prints a row for each subject. Returns the number of images and the
+/// number of failures.
 fn search(images: u64, seed: u64) -> (u64, usize) {
     let share = images.div_ceil(4);
     println!("subject       lives    images    second failures  seconds");

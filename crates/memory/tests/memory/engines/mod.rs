@@ -1,4 +1,5 @@
-//! One harness for all table engines: a model, crash images, and the lack of each write-back and fence.
+//! One test harness for all table engines: a model, crash images, and runs without one of the write-backs or
+//! fences.
 
 mod batch_images;
 mod batches;
@@ -46,7 +47,7 @@ pub static ENGINES: [Engine; 6] = [
     Engine { name: "log", open: open_log },
 ];
 
-/// The engine with a name.
+/// Returns the engine with a name.
 fn engine(name: &str) -> &'static Engine {
     let found = ENGINES.iter().find(|engine| engine.name == name);
     found.unwrap_or_else(|| panic!("there is no engine {name}"))
@@ -59,13 +60,13 @@ fn owner(number: u16) -> Owner {
     Owner::new(number).unwrap_or_else(|| panic!("{number} is an owner"))
 }
 
-/// The cache of lookups grows once, and then tuples displace each other.
+/// Opens the engine `nvm_inplace`. The cache of lookups grows once, and then tuples displace each other.
 fn open_nvm_inplace(allocator: Arc<Allocator>) -> StoreResult<Box<dyn Store>> {
     let settings = NvmInplaceSettings { lookup_cache_bytes_max: 8192 };
     NvmInplace::open_with(allocator, ROOT, owner(1), settings).map(|store| Box::new(store) as Box<dyn Store>)
 }
 
-/// Checkpoints are frequent, so that short lives have some.
+/// Opens the engine `inplace`. Checkpoints are frequent, so that short lives have some.
 fn open_inplace(allocator: Arc<Allocator>) -> StoreResult<Box<dyn Store>> {
     let settings = InplaceSettings { checkpoint_log_bytes: 5000, ..InplaceSettings::default() };
     Inplace::open(allocator, ROOT, owner(1), settings).map(|store| Box::new(store) as Box<dyn Store>)
@@ -76,7 +77,7 @@ fn open_nvm_cow(allocator: Arc<Allocator>) -> StoreResult<Box<dyn Store>> {
     NvmCow::open(allocator, ROOT, owner(1), settings).map(|store| Box::new(store) as Box<dyn Store>)
 }
 
-/// MemTables are small, so that short lives have runs and merges.
+/// The settings of the LSM trees. MemTables are small, so that short lives have runs and merges.
 const LSM: LsmSettings = LsmSettings { memtable_bytes: 3000, growth: 2 };
 
 fn open_nvm_log(allocator: Arc<Allocator>) -> StoreResult<Box<dyn Store>> {
@@ -84,13 +85,13 @@ fn open_nvm_log(allocator: Arc<Allocator>) -> StoreResult<Box<dyn Store>> {
     NvmLogStructured::open(allocator, ROOT, owner(1), settings).map(|store| Box::new(store) as Box<dyn Store>)
 }
 
-/// The cache of blocks is small, so that blocks lose their frames.
+/// Opens the engine `log`. The cache of blocks is small, so that blocks lose their frames.
 fn open_log(allocator: Arc<Allocator>) -> StoreResult<Box<dyn Store>> {
     let settings = LogSettings { lsm: LSM, files: FileCosts::default(), cache_bytes: 20_000 };
     LogStructured::open(allocator, ROOT, owner(1), settings).map(|store| Box::new(store) as Box<dyn Store>)
 }
 
-/// The page cache is small, so that pages lose their frames.
+/// Opens the engine `cow`. The page cache is small, so that pages lose their frames.
 fn open_cow(allocator: Arc<Allocator>) -> StoreResult<Box<dyn Store>> {
     let settings = CowSettings { cache_bytes: 80_000, ..CowSettings::default() };
     Cow::open(allocator, ROOT, owner(1), settings).map(|store| Box::new(store) as Box<dyn Store>)

@@ -1,11 +1,12 @@
-//! What a store should hold: ordered maps.
+//! A model of the contents of a store: ordered maps.
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 
 use varve_memory::{Direction, KeyRange, Store, TableNo};
 
-/// Indexes of the table: the primary key, a unique key, and a key with the primary key behind it.
+/// The number of indexes of the table. They have the primary key, a unique key, and a key that is followed by
+/// the primary key.
 pub const INDEXES: usize = 3;
 pub const TABLE: u16 = 0;
 
@@ -33,7 +34,7 @@ impl Model {
         TableNo::new(TABLE)
     }
 
-    /// The index that refuses a row; the row with the primary key `but` is left out.
+    /// Returns the index that refuses a row. The row with the primary key `but` is left out.
     pub fn duplicate(&self, row: &Row, but: &[u8]) -> Option<usize> {
         (0..INDEXES).find(|index| {
             self.rows.values().any(|other| other.keys[0] != but && other.keys[*index] == row.keys[*index])

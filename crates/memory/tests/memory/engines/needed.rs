@@ -13,25 +13,27 @@ use crate::rng::Rng;
 use crate::skipping::Call;
 use crate::traced::{Calls, Site};
 
-/// The engines each of whose lines has to be shown. Lines of the others are only printed: for some of them no
-/// scenario is known yet (decision 0907).
+/// The engines for which the test must show that each of their lines is needed. Lines of other engines are
+/// only printed, because for some of them no scenario is known yet (decision 0907).
 const COMPLETE: [&str; 2] = ["nvm_inplace", "nvm_cow"];
-/// One in this many lives is searched for the engines with files. Their lives have thousands of stores.
+/// For the engines with files, one in this number of lives is searched, because their lives have thousands of
+/// stores.
 const LIVES_WITH_FILES_SHARE: u64 = 6;
 
-/// Operations before a life is recorded, and in it.
+/// The number of operations before a life is recorded. The next constant is the number of operations in the
+/// life.
 const BEFORE: usize = 120;
 const OPERATIONS: usize = 60;
-/// Different keys: nodes are split.
+/// The number of different keys. It is large enough that nodes are split.
 const KEYS: u64 = 60;
-/// Recordings of recovery in which a site is searched.
+/// The number of recordings of recovery in which a site is searched.
 const RECOVERIES: usize = 3;
-/// Operations behind the start on an image.
+/// The number of operations after the start on an image.
 const GOES_ON: usize = 6;
-/// Recordings of starts for each life.
+/// The number of recordings of starts for each life.
 const STARTS: usize = 25;
 
-/// A recorded life of an engine.
+/// Returns a recorded life of an engine.
 fn life_of(engine: &'static Engine, seed: u64) -> Result<Subject<'static>, String> {
     let plan = Plan { seed, operations: OPERATIONS, keys: KEYS, traced: Calls::All };
     Ok(subject(engine, crash::recorded(engine, BEFORE, &plan)?))
@@ -41,14 +43,14 @@ fn subject(engine: &'static Engine, life: life::Life) -> Subject<'static> {
     let (recording, sites) = (in_two_threads(life.recording.clone()), life.sites.clone());
     let judge = move |image: &Arc<MemoryDirectory>, mark| {
         let state = crash::state_of(engine, image, &life, Acknowledged::decode(mark))?;
-        // The store goes on, and does not overwrite what it has.
+        // The store continues, and does not overwrite what it has.
         let plan = Plan { seed: 5, operations: GOES_ON, keys: KEYS, traced: Calls::None };
         life::live(engine, MemoryDirectory::from_images(image.images()), state, &plan).map(drop)
     };
     Subject { recording, sites, judge: Box::new(judge) }
 }
 
-/// Whether the start on an image stores something.
+/// Returns whether the start on an image stores something.
 fn writes_at_start(engine: &Engine, image: &Arc<MemoryDirectory>, state: &Model) -> Result<bool, String> {
     let copy = MemoryDirectory::from_images(image.images());
     let plan = Plan { seed: 0, operations: 0, keys: KEYS, traced: Calls::None };
@@ -56,7 +58,7 @@ fn writes_at_start(engine: &Engine, image: &Arc<MemoryDirectory>, state: &Model)
     Ok(started.recording.events.iter().any(|event| matches!(event.change, Change::Store { .. })))
 }
 
-/// Recordings of starts on crash images, each with a site that few earlier ones have.
+/// Returns recordings of starts on crash images. Each of them has a site that few earlier recordings have.
 fn recoveries(engine: &'static Engine, seed: u64) -> Result<Vec<Subject<'static>>, String> {
     let plan = Plan { seed, operations: OPERATIONS, keys: KEYS, traced: Calls::None };
     let life = crash::recorded(engine, BEFORE, &plan)?;
@@ -80,7 +82,7 @@ fn recoveries(engine: &'static Engine, seed: u64) -> Result<Vec<Subject<'static>
     Ok(subjects)
 }
 
-/// Searches all sites of these recordings; each with what was found.
+/// Searches all sites of these recordings. Returns the outcome for each site.
 fn search(subjects: &[Subject<'_>], calls: impl Fn(Call) -> bool) -> BTreeMap<Site, Outcome> {
     let mut outcomes: BTreeMap<Site, Outcome> = BTreeMap::new();
     for (seed, subject) in (0..).zip(subjects) {
@@ -98,7 +100,7 @@ fn search(subjects: &[Subject<'_>], calls: impl Fn(Call) -> bool) -> BTreeMap<Si
     outcomes
 }
 
-/// All sites of an engine in lives of these seeds.
+/// Searches all sites of an engine in lives of these seeds.
 fn search_engine(name: &str, seeds: std::ops::Range<u64>) -> BTreeMap<Site, Outcome> {
     let engine = engine(name);
     let fail = |error: String| -> ! { panic!("{name}: {error}") };
@@ -116,8 +118,8 @@ fn search_engine(name: &str, seeds: std::ops::Range<u64>) -> BTreeMap<Site, Outc
     outcomes
 }
 
-/// The lines of engines and files, each as event and line, without the call: whether an image shows that a
-/// call needs it. A line of a helper may be needed by one call and not by another.
+/// For each line of engines and files, given as event and line without the call, whether an image shows that
+/// a call needs it. A line of a helper may be needed by one call and not by another.
 type Lines = BTreeMap<String, bool>;
 
 /// Checks that images show at least this many lines of an engine. Prints the others, and those of the
@@ -157,7 +159,8 @@ fn many_images_show_write_backs_and_fences_of_nvm_log() {
     check("nvm_log", 0..1, 40, &mut Lines::new());
 }
 
-/// All lines in `LIVES` lives of each engine, or of `NEEDED` alone: an image shows that each one is needed.
+/// Checks all lines in `LIVES` lives of each engine, or of the engine `NEEDED` alone. For each line, an image
+/// must show that it is needed.
 #[test]
 #[ignore = "a long search, which `make crash` runs"]
 fn many_lives_show_each_write_back_and_fence() {

@@ -1,5 +1,5 @@
-//! Full and damaged regions, and calls that a store must refuse. Each test stands for a fault that the engine
-//! `nvm_inplace` once had.
+//! Full and damaged regions, and calls that a store must refuse. Each test is for a fault that an earlier
+//! version of the engine `nvm_inplace` had.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ fn open(directory: &MemoryDirectory) -> NvmInplace {
     store.unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// A store with a table with one index.
+/// Returns a store with a table with one index.
 fn with_table(region_bytes: u64) -> Arc<MemoryDirectory> {
     let directory = empty(region_bytes);
     assert_eq!(open(&directory).create_table(owner(2), 1), Ok(TABLE));
@@ -43,7 +43,8 @@ fn has(store: &NvmInplace, number: u32) -> bool {
     is_there.unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Adds rows until the region is full; their number. All nodes are full, because the keys come in order.
+/// Adds rows until the region is full. Returns the number of rows. All nodes are full, because the keys come
+/// in order.
 fn fill(store: &mut NvmInplace) -> u32 {
     for number in 0.. {
         match insert(store, number, b"") {
@@ -90,7 +91,7 @@ fn two_stores_cannot_have_one_owner() {
     }
 }
 
-/// Sets a bit of no chunk in the bitmap of a chunk of 4096 bytes, or clears it.
+/// Sets or clears a bit that belongs to no chunk, in the bitmap of a slab with chunks of 4096 bytes.
 fn flip_bitmap(region: &dyn Region, allocator: &Allocator, chunk: Pointer) {
     let segments = allocator.capacity_bytes() / 65_536;
     let bitmaps_at = 24_576 + 4096;
@@ -154,7 +155,7 @@ fn a_savepoint_that_was_rolled_back_is_refused() {
     }
 }
 
-/// A chunk of the store that fulfils a condition.
+/// Returns a chunk of the store that fulfils a condition.
 fn chunk_of(directory: &MemoryDirectory, condition: impl Fn(u64, u64) -> bool) -> Pointer {
     let (region, allocator) = (region_of(directory), allocator_of(directory));
     let chunks = open(directory).chunks().unwrap_or_else(|error| panic!("{error}"));

@@ -1,4 +1,5 @@
-//! Random transactions, rollbacks and savepoints beside the model; then a start, and what chunks are left.
+//! Random transactions, rollbacks and savepoints are compared with a model. Then a start must leave exactly
+//! the chunks of the store.
 
 use varve_device::{Directory, RecordLog};
 use varve_memory::{Allocator, Store};
@@ -63,7 +64,7 @@ fn a_full_region_refuses_a_change_and_nothing_else() {
     }
 }
 
-/// Keys that agree in more than an entry of a node holds: separators are long, too.
+/// The common beginning of the keys is longer than an entry of a node. So separators are long, too.
 #[test]
 fn indexes_grow_and_shrink() {
     for engine in &ENGINES {

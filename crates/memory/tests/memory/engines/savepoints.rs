@@ -1,4 +1,5 @@
-//! Savepoints: one is good until its transaction ends, or is rolled back past it. Others are refused.
+//! A savepoint is valid until its transaction ends, or is rolled back past the savepoint. Other savepoints
+//! are refused.
 
 use varve_memory::{Store, StoreError, TableNo};
 

@@ -17,7 +17,7 @@ const ROWS: u64 = 6000;
 /// Of this many rows one stays.
 const KEPT: u64 = 20;
 const ROW_BYTES: usize = 300;
-/// Moments of a crash that are looked at.
+/// The number of moments of a crash that are checked.
 const CUTS: usize = 60;
 
 /// A store, and the allocator of its region.
@@ -34,7 +34,8 @@ fn open(engine: &Engine, directory: Arc<MemoryDirectory>) -> Opened {
     Opened { directory, allocator, store }
 }
 
-/// A row's place in the order of inserts, so that neighbours in the file are not neighbours in the index.
+/// Returns a row's place in the order of inserts, so that neighbours in the file are not neighbours in the
+/// index.
 fn mixed(number: u64) -> u64 {
     number * 1511 % ROWS
 }
@@ -102,7 +103,7 @@ fn a_dropped_table_gives_pages_back() {
     opened.check(|_| true);
 }
 
-/// Crash images of a life that deletes most of its rows, so that nodes are moved and the file is cut.
+/// Checks crash images of a life that deletes most of its rows, so that nodes are moved and the file is cut.
 #[test]
 fn crashes_while_the_file_shrinks_lose_nothing() {
     let engine = engine("cow");

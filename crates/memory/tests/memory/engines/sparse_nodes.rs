@@ -1,4 +1,4 @@
-//! Deletes that leave few rows in each node of the copy-on-write engines: nodes are merged.
+//! Deletes leave few rows in each node of the copy-on-write engines, and nodes are merged.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ const TABLE: TableNo = TableNo::new(1);
 const ROWS: u64 = 6000;
 /// Of this many rows one stays.
 const KEPT: u64 = 50;
-/// The most nodes behind deletes, for each node of a store that has had no other rows.
+/// After deletes, a store has at most this many nodes for each node of a store that has never had other rows.
 const NODES_MAX: u64 = 3;
 const NODE_BYTES: u64 = 1024;
 /// Bytes of the chunk of a row with its key.
@@ -23,7 +23,7 @@ fn cow_engines() -> impl Iterator<Item = &'static Engine> {
     ENGINES.iter().filter(|engine| ["cow", "nvm_cow"].contains(&engine.name))
 }
 
-/// Small nodes, so that trees have many of them.
+/// Opens an engine with small nodes, so that trees have many of them.
 fn open_small(allocator: Arc<Allocator>) -> StoreResult<Box<dyn Store>> {
     let settings = NvmCowSettings { batch_transactions: 64, node_bytes: NODE_BYTES as usize };
     NvmCow::open(allocator, ROOT, owner(1), settings).map(|store| Box::new(store) as Box<dyn Store>)
@@ -70,7 +70,7 @@ impl Opened {
         });
     }
 
-    /// Nodes of the table of a store with this number of rows in `nvm_cow`.
+    /// Returns the number of nodes of the table of a store with this number of rows in `nvm_cow`.
     fn node_count(&self, rows: u64) -> u64 {
         let bytes = self.allocator.used_bytes(owner(3)).unwrap_or_else(|error| panic!("{error}"));
         assert!((bytes - rows * TUPLE_BYTES).is_multiple_of(NODE_BYTES), "{bytes} bytes");
@@ -87,7 +87,8 @@ impl Opened {
     }
 }
 
-/// The rows that are deleted, in an order that a multiplication mixes; `step` 1 is the order of the keys.
+/// Returns the rows that are deleted, in an order that a multiplication mixes. With `step` 1, it is the order
+/// of the keys.
 fn deleted(step: u64) -> impl Iterator<Item = u64> {
     (0..ROWS).map(move |number| number * step % ROWS).filter(|number| number % KEPT > 0)
 }

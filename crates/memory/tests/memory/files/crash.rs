@@ -1,4 +1,5 @@
-//! Crash images of files before every store, write-back and fence; recovery is crashed again.
+//! Crash images of files, made before every store, write-back and fence. Recovery on an image is crashed,
+//! too.
 
 use std::sync::Arc;
 
@@ -11,14 +12,15 @@ use crate::crash::{ENUMERATED_MAX, Seen, choices};
 use crate::life::{REGION, empty};
 use crate::rng::Rng;
 
-/// Images whose recovery is crashed, for each life.
+/// The number of images of each life whose recovery is crashed.
 const AGAIN: u64 = 6;
 const REGION_BYTES: u64 = 1 << 20;
-/// One of this many moments is looked at.
+/// One in this number of moments is checked.
 const STRIDE: usize = 27;
 
-/// The state of an image, if it is one that a crash may leave: that of the last acknowledged operation, or of
-/// the one under way. In both, writes without an `fsync` may be there or not.
+/// Returns the state of an image, if a crash may leave this state. It may leave the state of the last
+/// acknowledged operation, or of the operation that was in progress. In both, writes without an `fsync` may
+/// have happened or not.
 fn judge(image: &MemoryDirectory, life: &Life, acknowledged: usize) -> Result<Model, String> {
     // Opening an image may change it, so that it is judged in a copy.
     let copy = MemoryDirectory::from_images(image.images());
@@ -34,7 +36,7 @@ fn judge(image: &MemoryDirectory, life: &Life, acknowledged: usize) -> Result<Mo
     Err(errors.join("; "))
 }
 
-/// Looks at images at every `stride`-th cut of a life; `each` gets those that are right.
+/// Checks images at every `stride`-th cut of a life. Calls `each` with the images that are right.
 pub fn search(
     life: &Life,
     seed: u64,
@@ -61,7 +63,7 @@ pub fn search(
     Ok(seen)
 }
 
-/// A life from files that have had `before` operations.
+/// Returns a life from files that have had `before` operations.
 pub fn recorded(before: usize, plan: &Plan) -> Result<Life, String> {
     let directory = empty(REGION_BYTES);
     let region = directory.map(REGION, 4096).map_err(|error| error.to_string())?;
@@ -108,7 +110,8 @@ fn many_crashes_leave_what_fsync_acknowledged() {
     search_lives(STRIDE / 9);
 }
 
-/// A crash in the middle of a removal leaves chunks to a start, which is crashed at every point.
+/// A crash in the middle of a removal leaves chunks, which the next start frees. This start is crashed at
+/// every point.
 #[test]
 fn a_crash_during_the_removal_of_a_long_file_loses_no_chunk() {
     let build = |directory: &MemoryDirectory| {

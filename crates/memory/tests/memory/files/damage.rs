@@ -1,4 +1,4 @@
-//! Damages what a start reads of files.
+//! Damages the data that a start reads of files.
 
 use varve_device::{Directory, MemoryDirectory, Region};
 

@@ -1,4 +1,4 @@
-//! Files by their interface: answers, counts, fences, many blocks, and a full region.
+//! The interface of files: results, counts, fences, many blocks, and a full region.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -108,7 +108,7 @@ fn the_directory_has_255_entries() {
     assert!(files.create("one more").is_ok());
 }
 
-/// A map lists 504 blocks of 16 KiB; this file needs two maps.
+/// A map lists 504 blocks of 16 KiB. The file of this test needs two maps.
 #[test]
 fn a_file_can_have_many_blocks() {
     let directory = empty(16 << 20);

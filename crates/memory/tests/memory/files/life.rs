@@ -1,4 +1,5 @@
-//! A life of files: random calls beside the model, recorded if a test wants images.
+//! A *life* of files is a run of random calls. A model makes the same changes, and the files are compared
+//! with it. The life is recorded if a test needs crash images.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use crate::skipping::{Call, Skip, Skipping};
 /// A recorded life.
 pub struct Life {
     pub recording: Recording,
-    /// The states after each operation; the first one is that of the beginning.
+    /// The states after each operation. The first one is the state at the beginning.
     pub states: Vec<Model>,
     pub most_events: BTreeMap<Call, u64>,
     pub full_count: u64,
@@ -46,7 +47,7 @@ fn name(rng: &mut Rng) -> String {
     format!("file {}", rng.below(5))
 }
 
-/// Bytes of a write. Most writes are short; long ones take several blocks.
+/// Returns the bytes of a write. Most writes are short. Long ones take several blocks.
 fn bytes(rng: &mut Rng) -> Vec<u8> {
     let len = [0, 3, 30, 64, 500, 500, 3000, 40_000][rng.below(8) as usize];
     let first = rng.draw();
@@ -105,7 +106,7 @@ impl Working {
     }
 }
 
-/// Does an operation on the model; what the files should answer.
+/// Does an operation on the model. Returns the result that the files should give.
 fn note(model: &mut Model, work: &Work) -> FileResult<()> {
     let (Work::Create(name)
     | Work::Rename { from: name, .. }
@@ -140,7 +141,7 @@ fn note(model: &mut Model, work: &Work) -> FileResult<()> {
     Ok(())
 }
 
-/// Lives for a number of operations, from a directory whose files are `state`.
+/// Runs a life of a number of operations, on a directory whose files are `state`.
 pub fn live(directory: Arc<MemoryDirectory>, state: Model, plan: &Plan) -> Result<Life, String> {
     let log = RecordLog::new();
     let recorder = Recorder::wrap(directory, Arc::clone(&log));
@@ -148,7 +149,7 @@ pub fn live(directory: Arc<MemoryDirectory>, state: Model, plan: &Plan) -> Resul
     live_on(region, &log, state, plan)
 }
 
-/// As [`live`], on a region that `log` may record.
+/// Does the same as [`live`], on a region that `log` may record.
 pub fn live_on(region: Arc<dyn Region>, log: &RecordLog, state: Model, plan: &Plan) -> Result<Life, String> {
     let region = Skipping::wrap(region, plan.skip);
     let opened = region.during(Call::Open, || {

@@ -1,4 +1,4 @@
-//! Files in persistent memory: a model, crash images, a full region, and what happens without some fences.
+//! Tests of files in persistent memory: a model, crash images, a full region, and runs without some fences.
 
 mod crash;
 mod damage;
@@ -37,7 +37,7 @@ pub fn open(directory: &MemoryDirectory) -> Result<OpenedFiles, String> {
     Ok(OpenedFiles { allocator, files })
 }
 
-/// Checks that every active chunk is one of the files.
+/// Checks that every active chunk belongs to the files.
 pub fn no_chunk_is_lost(opened: &OpenedFiles) -> Result<(), String> {
     let mut held = opened.files.chunks().map_err(|error| error.to_string())?;
     held.sort_unstable();

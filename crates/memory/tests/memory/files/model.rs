@@ -1,4 +1,4 @@
-//! What files should hold, and what a crash may leave of them.
+//! A model of the contents of files, and of the contents that a crash may leave.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -35,7 +35,8 @@ impl FileModel {
         self.versions.iter_mut().for_each(|version| version.truncate(len));
     }
 
-    /// Whether a crash may leave this: the durable length, and of each byte one of its versions.
+    /// Checks that a crash may leave these contents: the durable length, and for each byte one of its
+    /// versions.
     fn check_image(&self, found: &[u8]) -> Result<(), String> {
         let durable = self.versions.first().map_or(0, Vec::len);
         if found.len() != durable {
@@ -74,7 +75,7 @@ pub fn contents(files: &mut Files, name: &str) -> Result<Vec<u8>, String> {
 }
 
 impl Model {
-    /// The files as they are, all of them durable.
+    /// Returns the model of the present files. All of their contents count as durable.
     pub fn of(files: &mut Files) -> Result<Model, String> {
         let mut model = Model::default();
         for name in files.names() {
@@ -99,7 +100,7 @@ impl Model {
         })
     }
 
-    /// Compares everything that a reader sees.
+    /// Compares the files with everything that a reader should see.
     pub fn compare(&self, files: &mut Files) -> Result<(), String> {
         self.compare_by(files, |file, found| match file.current() == found {
             true => Ok(()),
@@ -107,7 +108,7 @@ impl Model {
         })
     }
 
-    /// Compares with what a crash left.
+    /// Compares the files with what a crash may have left.
     pub fn compare_image(&self, files: &mut Files) -> Result<(), String> {
         self.compare_by(files, FileModel::check_image)
     }

@@ -7,19 +7,19 @@ use super::crash;
 use super::life::Plan;
 use crate::skipping::{Call, Skip};
 
-/// Lives that the search for the table tries.
+/// The number of lives that the search for the table tries.
 const SEEDS: u64 = 40;
 
-/// The write-backs and fences of each kind of call, in their order: for each the seed of a life whose crash
-/// images show that it is missing. An `fsync` writes back each range of dirty lines, then there are a fence,
-/// the write-back of the length, and a fence. The other calls mostly consist of publications.
+/// The write-backs and fences of each kind of call, in their order. Each of them has the seed of a life whose
+/// crash images are wrong if it is left out. An `fsync` writes back each range of dirty lines. Then come a
+/// fence, the write-back of the length, and a fence. The other calls mostly consist of publications.
 const SHOWN: [(Call, &[u64]); 1] = [(Call::Fsync, &[0, 0, 0, 0])];
 
 fn plan(seed: u64, skip: Option<Skip>) -> Plan {
     Plan { seed, operations: 25, skip }
 }
 
-/// Whether images of a life show that a write-back or fence is missing.
+/// Returns whether images of a life show that a write-back or fence is missing.
 fn shows(seed: u64, skip: Skip) -> bool {
     let life = crash::recorded(15, &plan(seed, Some(skip)));
     life.and_then(|life| crash::search(&life, seed, 1, |_, _| Ok(()))).is_err()
@@ -37,7 +37,7 @@ fn each_write_back_and_fence_is_needed() {
     }
 }
 
-/// Fills the table: tries lives until one shows the fault. Minutes.
+/// Finds the seeds for the table: tries lives until one shows the fault. The search takes minutes.
 #[test]
 #[ignore = "a long search, for the table SHOWN"]
 fn search_for_the_table() {

@@ -12,7 +12,7 @@
 //! 4. If far too many slots are dirty, a put (a write of pages to the cache) cleans as many pages as it adds.
 //!    It does so inside the gate, so the design cannot change meanwhile (`policy/chosen.rs`).
 //!
-//! What it does not know: which pages a design takes, how the data files store pages.
+//! This module does not know which pages a design takes, or how the data files store pages.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -27,7 +27,7 @@ use crate::flash::io::writes::Write;
 use crate::flash::table::{Admitted, Arrival, SlotNo};
 use crate::level::{Cause, Need};
 
-/// The most pages that are written together.
+/// The largest number of pages that are written together.
 const TOGETHER_MAX: usize = 32;
 
 /// The longest time that a put waits for space in the queue.
@@ -42,7 +42,7 @@ struct Promised {
     is_dirty: bool,
 }
 
-/// How the pages of a batch are handled.
+/// The plan for the pages of a batch.
 #[derive(Default)]
 struct Plan {
     promised: Vec<Promised>,
@@ -87,9 +87,9 @@ impl FlashCache {
         Ok(())
     }
 
-    /// Puts pages to the level below. Any error but that of a full device stops the log at once. Later a page
-    /// writer would stop it anyway. But then a slot that can't be read meanwhile would be reported as the
-    /// reason.
+    /// Puts pages to the level below. Any error except that of a full device stops the log at once. A page
+    /// writer would stop it later anyway, but a slot that can't be read in the meantime would then be
+    /// reported as the reason.
     pub(in crate::flash) fn put_below(&self, batch: &[Image], cause: Cause, need: Need) -> Result<()> {
         let put = self.around.below.put(batch, cause, need);
         if let Err(refused) = &put
@@ -115,9 +115,9 @@ impl FlashCache {
         Ok(())
     }
 
-    /// Far above the limit of dirty slots, a put that adds dirty pages also cleans. The reason: the data
-    /// files are the bottleneck, and cleaning threads can't write to them faster than a put can. A put cleans
-    /// as many pages as it adds, so that no put waits for the pages of others.
+    /// If far more slots than the limit are dirty, a put that adds dirty pages also cleans. The reason is
+    /// that the data files are the bottleneck, and cleaning threads can't write to them faster than a put
+    /// can. A put cleans as many pages as it adds, so that no put waits for the pages of others.
     fn hold_to_limit(&self, brought: usize) -> Result<()> {
         let mut owed = brought;
         while owed > 0 && self.is_far_over_limit() {
@@ -187,7 +187,8 @@ impl FlashCache {
         plan
     }
 
-    /// Whether a page may be added. If so, a place in the queue is reserved, which must be used or released.
+    /// Returns whether a page may be added. If so, a place in the queue is reserved, which must be used or
+    /// released.
     pub(in crate::flash) fn promise(&self) -> bool {
         let refused = match self.drive.store.budget.allows() {
             false => &self.counters.budget,
@@ -267,7 +268,8 @@ impl FlashCache {
     }
 
     /// Writes some of the queued pages, and waits at most `longest` for pages. Returns whether there were
-    /// any. The result is an error if a dirty page could be written neither to flash nor to the data files.
+    /// such pages. The result is an error if a dirty page could be written neither to flash nor to the data
+    /// files.
     pub(crate) fn write_some(&self, longest: Duration) -> Result<bool> {
         // Redo and a shutdown wait for these writes, and small parts would take longer. In redo the drive is
         // busy with reads.
@@ -320,8 +322,8 @@ impl FlashCache {
         self.drive.writes.done(one);
     }
 
-    /// Called after flash refused the pages. Pages that the data files lack are written there, or return to
-    /// the queue. The slots of the others are freed.
+    /// Is called after flash refused the pages. Pages that the data files lack are written there, or return
+    /// to the queue. The slots of the others are freed.
     #[cold]
     fn rescue(&self, writes: Vec<Write>) -> Result<()> {
         let (dirty, clean): (Vec<Write>, Vec<Write>) = writes.into_iter().partition(|one| one.is_dirty);

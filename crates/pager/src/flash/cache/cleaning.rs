@@ -3,14 +3,14 @@
 //! cut, before the cache's design changes, and at a shutdown.
 //!
 //! Invariants
-//! 1. A page enters `transit.cleaning` before its slot is read, and leaves it when the data files have the
-//!    page or refused it. Meanwhile no newer version of the page is written anywhere, and its slot is not
+//! 1. A page enters `transit.cleaning` before its slot is read, and leaves it when the data files have taken
+//!    or refused the page. Meanwhile no newer version of the page is written anywhere, and its slot is not
 //!    reused.
 //! 2. If the page in the slot is not the one that the slot table says, it is not written to the data files.
 //! 3. A slot becomes clean when the data files have its page. The data files report the page to the
 //!    dirty-page table. If they have no space for one page, no other page is delayed.
 //!
-//! What it does not know: threads, and the contents of the pool.
+//! This module does not know threads, or the contents of the pool.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -24,15 +24,15 @@ use crate::flash::cache::{FlashCache, add};
 use crate::flash::table::Cleaning;
 use crate::level::{Cause, Need, summed};
 
-/// Most pages of a group, which are written to the data files together (section 3.3.5).
+/// The largest number of pages of a group, which are written to the data files together (section 3.3.5).
 const GROUP_MAX: usize = 32;
-/// Most groups that are written at once. All groups together have at most `PAGES_MAX` pages, because a put of
-/// a newer version of one page waits for all of them.
+/// The largest number of groups that are written at once. All groups together have at most `PAGES_MAX` pages,
+/// because a put of a newer version of one page waits for all of them.
 const GROUPS_MAX: usize = 16;
 const PAGES_MAX: usize = 128;
-/// How far the dirty slots may exceed their limit before puts clean, too: in percent of all slots.
+/// The number of dirty slots beyond their limit at which puts begin to clean, too, in percent of all slots.
 const MARGIN_PERCENT: u64 = 2;
-/// The most slots that are read together in order to clean them.
+/// The largest number of slots that are read together in order to clean them.
 const READ_MAX: usize = 32;
 
 /// A page whose write to the data files has begun.
@@ -40,7 +40,7 @@ struct Begun {
     id: PageId,
     partition: usize,
     cleaning: Cleaning,
-    /// The page, if it is not in its slot yet.
+    /// The image of the page, if the page is not in its slot yet.
     image: Option<Image>,
 }
 
@@ -103,8 +103,8 @@ impl FlashCache {
         self.bring_groups(&pages)
     }
 
-    /// Writes these pages and their neighbours to the data files, all groups together. The reason: the data
-    /// files may be on many disks, and one group uses only one of them. Returns the number of pages.
+    /// Writes these pages and their neighbours to the data files, all groups together. The reason is that the
+    /// data files may be on many disks, and one group uses only one of them. Returns the number of pages.
     fn bring_groups(&self, ids: &[PageId]) -> Result<usize> {
         let mut together: Vec<Vec<Begun>> = Vec::new();
         for id in ids {
@@ -129,7 +129,7 @@ impl FlashCache {
         summed(together.into_iter().map(|group| self.bring_home(group)))
     }
 
-    /// Cleans until the number of dirty slots is within its limit. Full data files are not an error here,
+    /// Cleans until the number of dirty slots is within its limit. It is no error if the data files are full,
     /// because a put need not fail for that.
     pub(in crate::flash) fn clean_to_limit(&self) -> Result<()> {
         loop {
@@ -142,7 +142,7 @@ impl FlashCache {
         }
     }
 
-    /// Whether so many slots are dirty that the cleaning threads are too slow.
+    /// Returns whether so many slots are dirty that the cleaning threads are too slow.
     pub(in crate::flash) fn is_far_over_limit(&self) -> bool {
         let most = u64::from(self.slots()) * (u64::from(self.dirty_percent()) + MARGIN_PERCENT) / 100;
         self.tables().map(|table| table.dirty_count()).sum::<u64>() > most
@@ -251,8 +251,8 @@ impl FlashCache {
         outcome
     }
 
-    /// The verified images of a group's pages, each with its index in the group. A page that can't be read is
-    /// left out if no thread needs it any more.
+    /// Returns the verified images of a group's pages, each with its index in the group. A page that can't be
+    /// read is left out if no thread needs it any more.
     fn images_of(&self, group: &[Begun]) -> Result<Vec<(usize, Image)>> {
         let in_slots: Vec<&Begun> = group.iter().filter(|begun| begun.image.is_none()).collect();
         let mut buffers: Vec<AlignedBuf> = in_slots.iter().map(|_| self.drive.store.buffer()).collect();
@@ -287,9 +287,9 @@ impl FlashCache {
         read.inspect_err(|cause| self.note_error(cause))
     }
 
-    /// The page in a slot that was `read` together with others. If the slot does not have the page, it is
-    /// read once more, alone. The result is `None` if the page has changed in the pool meanwhile, because
-    /// this version is not needed then. Otherwise only redo can make the page.
+    /// Returns the page in a slot that was `read` together with others. If the slot does not have the page,
+    /// it is read once more, alone. The result is `None` if the page has changed in the pool meanwhile,
+    /// because this version is not needed then. Otherwise only redo can make the page.
     fn image_in(&self, begun: &Begun, read: Result<AlignedBuf>) -> Result<Option<Image>> {
         let found = |read: Result<AlignedBuf>| {
             let image = Image::of_sealed(begun.id, read?, Access::Random);

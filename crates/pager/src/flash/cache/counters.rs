@@ -1,6 +1,6 @@
 //! The counters of the flash cache.
 //!
-//! What it does not know: when they are counted, and how they are shown.
+//! This module does not know when events are counted, or how the counters are shown.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};

@@ -1,6 +1,6 @@
 //! Aggressive filling (Do 2012, sections 3.3.1 and 3.3.2). While the cache has free slots, a page that must
 //! be read from the data files is read together with its neighbours. The neighbours are written to flash
-//! only; the pool does not get them.
+//! only. The pool does not get them.
 //!
 //! ```text
 //!   begin_along ------> read from data files ------> take_along
@@ -22,7 +22,7 @@
 //! If persistent memory is above the cache, neighbours are not read, because the dirty-page table does not
 //! know the pages that persistent memory writes.
 //!
-//! What it does not know: frames of the pool, and how the data files read pages together.
+//! This module does not know frames of the pool, or how the data files read pages together.
 
 use varve_device::{AlignedBuf, reached};
 
@@ -38,14 +38,15 @@ use crate::level::{Run, Want};
 /// sizes have a multiple of it.
 const TOGETHER: u32 = 8;
 
-/// A neighbour that is read along, and the buffer for it.
+/// A neighbour that is read together with a page, and the buffer for it.
 struct Along {
     id: PageId,
     bytes: AlignedBuf,
 }
 
 impl FlashCache {
-    /// Whether the cache takes every clean page that leaves the pool, because it still has free slots.
+    /// Returns whether the cache takes every clean page that leaves the pool, because it still has free
+    /// slots.
     pub(in crate::flash) fn is_filling(&self, table: &Partition) -> bool {
         self.policy.fills_aggressively() && table.is_filling()
     }
@@ -87,8 +88,8 @@ impl FlashCache {
         read.is_ok()
     }
 
-    /// Whether neighbours may be read with this page. Read-ahead also asks for single pages, but their extent
-    /// may not be in use.
+    /// Returns whether neighbours may be read with this page. Read-ahead also asks for single pages, but
+    /// their extent may not be in use.
     fn may_widen(&self, id: PageId, why: Access) -> bool {
         let is_possible = why == Access::Random && id.space().is_logged() && !self.around.is_below_nvm;
         is_possible
@@ -101,7 +102,7 @@ impl FlashCache {
             && self.table_of(id).is_filling()
     }
 
-    /// The neighbours that can be read with the page. They enter the set of watched pages.
+    /// Returns the neighbours that can be read with the page. They enter the set of watched pages.
     fn begin_along(&self, id: PageId, first: PageId) -> Vec<Along> {
         let others = (0..TOGETHER).map(|at| first.plus(at)).filter(|other| *other != id);
         let begun = others.filter(|other| {

@@ -1,12 +1,12 @@
 //! Says whether changed pages may now stay on flash without being written to the data files, and how many.
-//! The design of the cache also has a say in this.
+//! This also depends on the design of the cache.
 //!
 //! Invariants
 //! 1. Two events forbid that changed pages stay on flash: a drain (before the design or the size changes),
 //!    and a sharp checkpoint, which writes all changed pages. Each is announced with the gate closed, or
 //!    before its search for changed pages begins. So no page is overlooked.
 //!
-//! What it does not know: the design, and the state of the device.
+//! This module does not know the design, or the state of the device.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
 
@@ -14,9 +14,9 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
 pub(super) struct KeptBack {
     /// The design, or the size, is about to change.
     is_draining: AtomicBool,
-    /// Sharp checkpoints that write all slots to the data files now.
+    /// The number of sharp checkpoints that write all slots to the data files now.
     sharp_checkpoints: AtomicU32,
-    /// Slots that may be dirty, in percent of all.
+    /// The number of slots that may be dirty, in percent of all slots.
     percent: AtomicU8,
 }
 
@@ -30,7 +30,7 @@ impl KeptBack {
         }
     }
 
-    /// Whether no page may be kept back now.
+    /// Returns whether no page may be kept back now.
     pub(super) fn is_pausing(&self) -> bool {
         self.is_draining.load(Relaxed) || self.sharp_checkpoints.load(Relaxed) > 0
     }
@@ -48,7 +48,7 @@ impl KeptBack {
         };
     }
 
-    /// Slots that may be dirty, in percent of all.
+    /// Returns the number of slots that may be dirty, in percent of all slots.
     #[inline]
     pub(super) fn percent(&self) -> u8 {
         self.percent.load(Relaxed)

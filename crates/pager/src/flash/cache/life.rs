@@ -19,10 +19,10 @@
 //! Invariants
 //! 1. A failing or lost cache stays so until the next start.
 //! 2. Redo may read pages of an earlier start. This ends once, with `redone`.
-//! 3. States are ordered: first those of a sound device, then those of a failing one, then those of a lost
-//!    one. So one comparison tells whether the device can be used.
+//! 3. States are ordered: first the states of a sound device, then those of a failing device, then those of a
+//!    lost device. So one comparison tells whether the device can be used.
 //!
-//! What it does not know: what is done in a state.
+//! This module does not know what is done in a state.
 
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
@@ -30,35 +30,35 @@ use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(in crate::flash) enum State {
-    /// Redo has not ended. The cache has no pages of the start before.
+    /// Redo has not ended. The cache has no pages of the previous start.
     Opened,
-    /// Redo has not ended. The cache may have pages of the start before.
+    /// Redo has not ended. The cache may have pages of the previous start.
     Restoring,
     /// Redo has ended, and every change of a page is reported to the cache. No thread writes for the cache
-    /// yet; a pager without threads stays in this state.
+    /// yet. A pager without threads stays in this state.
     Open,
-    /// Threads write what is queued, and clean.
+    /// Threads write queued pages, and clean dirty slots.
     Serving,
     /// A shutdown leaves changed pages on flash.
     Leaving,
-    /// As `Failing`, and redo has not ended.
+    /// The same as `Failing`, but redo has not ended.
     FailingInRedo,
     /// The cache takes no more pages, and its changed pages are written to the data files.
     Failing,
-    /// As `Lost`, and redo has not ended.
+    /// The same as `Lost`, but redo has not ended.
     LostInRedo,
     /// The cache is not used until the next start.
     Lost,
 }
 
-/// What moves the cache from one state to the next.
+/// An event that moves the cache from one state to the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::flash) enum Event {
-    /// `begin`: a start looks for pages that the start before left.
+    /// `begin`: a start looks for pages that the previous start left.
     Restore,
     /// `redone`: redo has ended.
     RedoEnds,
-    /// `threads_begin`: threads write what is queued.
+    /// `threads_begin`: threads write queued pages.
     ThreadsBegin,
     /// `stay_dirty`: a shutdown leaves changed pages on flash.
     LeavePages,
@@ -91,7 +91,7 @@ impl State {
         State::ALL.get(usize::from(code)).copied().unwrap_or(State::Lost)
     }
 
-    /// The state after an event. `None` means that the event does not change the state.
+    /// Returns the state after an event. `None` means that the event does not change the state.
     fn after(self, event: Event) -> Option<State> {
         use State::{Failing, FailingInRedo, Leaving, Lost, LostInRedo, Open, Opened, Restoring, Serving};
         let next = match (self, event) {
@@ -136,31 +136,31 @@ impl Life {
         self.0.fetch_update(Relaxed, Relaxed, next).is_ok()
     }
 
-    /// The state now.
+    /// Returns the state now.
     #[inline]
     pub(in crate::flash) fn state(&self) -> State {
         State::of(self.0.load(Relaxed))
     }
 
-    /// Whether redo runs, and may use pages of the start before.
+    /// Returns whether redo runs, and may use pages of the previous start.
     #[inline]
     pub(in crate::flash) fn is_restoring(&self) -> bool {
         matches!(self.state(), State::Restoring | State::FailingInRedo | State::LostInRedo)
     }
 
-    /// Whether redo has ended, and the device is sound.
+    /// Returns whether redo has ended, and the device is sound.
     #[inline]
     pub(in crate::flash) fn is_open(&self) -> bool {
         matches!(self.state(), State::Open | State::Serving | State::Leaving)
     }
 
-    /// Whether the device is failing or lost.
+    /// Returns whether the device is failing or lost.
     #[inline]
     pub(in crate::flash) fn is_failing(&self) -> bool {
         self.0.load(Relaxed) >= State::FailingInRedo as u8
     }
 
-    /// Whether the device is lost.
+    /// Returns whether the device is lost.
     #[inline]
     pub(in crate::flash) fn is_lost(&self) -> bool {
         self.0.load(Relaxed) >= State::LostInRedo as u8

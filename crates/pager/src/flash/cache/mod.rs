@@ -35,7 +35,7 @@
 //! exceptions: the gate, which threads that put pages share, and a partition whose memory-mapped records are
 //! written.
 //!
-//! What it does not know: frames of the pool, how the data files store pages.
+//! This module does not know frames of the pool, or how the data files store pages.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -116,8 +116,8 @@ pub(crate) struct Opened {
 pub(crate) struct Surroundings {
     /// Whether the pager has threads that write queued pages and clean slots.
     pub(crate) has_threads: bool,
-    /// Persistent memory is above the cache. The data files may then have older versions, and the dirty-page
-    /// table no longer has the pages that persistent memory puts.
+    /// Whether persistent memory is above the cache. If so, the data files may have older versions, and the
+    /// dirty-page table no longer has the pages that persistent memory puts.
     pub(crate) is_below_nvm: bool,
     /// The level below: the data files.
     pub(crate) below: Arc<dyn Level>,
@@ -172,7 +172,7 @@ pub(super) fn add(counter: &AtomicU64) {
 }
 
 impl FlashCache {
-    /// Opens an empty cache; [`begin`](Self::begin) adds the pages of an earlier start. An error of its
+    /// Opens an empty cache. [`begin`](Self::begin) adds the pages of an earlier start. An error of its
     /// device is only a warning, and the database works without the cache.
     pub(crate) fn open(config: &FlashConfig, owner: Owner, around: Surroundings) -> Opened {
         let Owner { database, page_size, clock } = owner;
@@ -211,7 +211,7 @@ impl FlashCache {
         }
     }
 
-    /// The design in force.
+    /// Returns the design in force.
     pub(crate) fn design(&self) -> FlashDesign {
         self.policy.design()
     }
@@ -235,8 +235,8 @@ impl FlashCache {
         Ok(())
     }
 
-    /// Writes all dirty pages to the data files. Until [`end_draining`](Self::end_draining) changed pages are
-    /// not kept on flash only. If the write is refused, they still are.
+    /// Writes all dirty pages to the data files. Until [`end_draining`](Self::end_draining), no changed page
+    /// is kept on flash only. If the write is refused, changed pages may still be kept there.
     pub(super) fn drain_dirty(&self) -> Result<()> {
         {
             let _nobody_takes = self.policy.gate.write();
@@ -245,7 +245,8 @@ impl FlashCache {
         self.clean_all().inspect_err(|_| self.end_draining())
     }
 
-    /// Ends [`drain_dirty`](Self::drain_dirty): the design may keep changed pages on flash only again.
+    /// Ends [`drain_dirty`](Self::drain_dirty). From now on, the design may again keep changed pages on flash
+    /// only.
     pub(super) fn end_draining(&self) {
         self.kept_back.set_draining(false);
     }
@@ -256,17 +257,17 @@ impl FlashCache {
         self.transit.cleaning.ring();
     }
 
-    /// The largest percentage of slots that may be dirty.
+    /// Returns the largest percentage of slots that may be dirty.
     pub(crate) fn dirty_percent(&self) -> u8 {
         self.kept_back.percent()
     }
 
-    /// The most dirty slots of a partition.
+    /// Returns the largest number of dirty slots of a partition.
     pub(super) fn dirty_most(&self) -> u64 {
         u64::from(self.slots.shape.partition_slots()) * u64::from(self.dirty_percent()) / 100
     }
 
-    /// Sets how many bytes a day may be written to the drive; `None` means no limit.
+    /// Sets how many bytes a day may be written to the drive. `None` means no limit.
     pub(crate) fn set_daily_writes(&self, bytes: Option<u64>) {
         self.drive.store.budget.set(bytes);
     }
@@ -276,8 +277,8 @@ impl FlashCache {
         self.kept_back.count_sharp_checkpoint(keeps_none);
     }
 
-    /// Whether dirty pages stay on flash, and are written to the data files later. Below persistent memory
-    /// they do not, because persistent memory and the dirty-page table forget a page after its put.
+    /// Returns whether dirty pages stay on flash, and are written to the data files later. Below persistent
+    /// memory they do not, because persistent memory and the dirty-page table forget a page after its put.
     pub(super) fn keeps_back(&self) -> bool {
         let is_leaving = self.life.state() == State::Leaving;
         let design = self.policy.design();
@@ -290,7 +291,7 @@ impl FlashCache {
         self.life.on(Event::ThreadsBegin);
     }
 
-    /// Whether threads write queued pages. They do not when a shutdown leaves pages here.
+    /// Returns whether threads write queued pages. When a shutdown leaves pages in the cache, they don't.
     pub(super) fn threads_run(&self) -> bool {
         match self.life.state() {
             State::Serving => true,
@@ -302,15 +303,15 @@ impl FlashCache {
         }
     }
 
-    /// Whether records of the slots are kept. They are not kept below persistent memory, because redo does
-    /// not learn there which pages are newer than in the data files.
+    /// Returns whether records of the slots are kept. They are not kept below persistent memory, because redo
+    /// does not learn there which pages are newer than in the data files.
     pub(crate) fn keeps_records(&self) -> bool {
         self.records.scheme != FlashRestart::None && !self.around.is_below_nvm
     }
 
-    /// For a shutdown: from now on, changed pages that only flash has stay there, if the next start can use
-    /// them. `may_seal` means that the next start needs no redo then; this makes it worthwhile for designs
-    /// that did not keep changed pages before. Returns whether the pages stay.
+    /// Is called by a shutdown. From now on, changed pages that only flash has stay there, if the next start
+    /// can use them. `may_seal` means that the next start then needs no redo. This makes it worthwhile also
+    /// for designs that did not keep changed pages before. Returns whether the pages stay.
     pub(crate) fn stay_dirty(&self, may_seal: bool) -> bool {
         let is_meant = self.policy.design().is_lazy() || may_seal && self.may_be_sealed();
         let may = is_meant && self.keeps_records() && self.is_on() && self.records.hardening.is_on();
@@ -332,12 +333,12 @@ impl FlashCache {
         self.life.on(Event::KeepRunning { has_threads: self.around.has_threads });
     }
 
-    /// Whether a shutdown is leaving changed pages on flash now.
+    /// Returns whether a shutdown is leaving changed pages on flash now.
     pub(super) fn stays_dirty(&self) -> bool {
         self.life.state() == State::Leaving && self.keeps_back() && self.is_on()
     }
 
-    /// The number of slots.
+    /// Returns the number of slots.
     pub(super) fn slots(&self) -> u32 {
         self.slots.shape.slots()
     }
@@ -374,14 +375,14 @@ impl FlashCache {
         self.counters.invalidated.fetch_add(each.sum(), Relaxed);
     }
 
-    /// Whether nothing is read, written, cleaned or queued.
+    /// Returns whether nothing is read, written, cleaned or queued.
     #[cfg(test)]
     pub(super) fn is_at_rest(&self) -> bool {
         self.drive.writes.pending() == 0 && self.tables().all(|table| table.is_at_rest())
     }
 }
 
-/// The warning of a start that does not use the cache.
+/// Returns the warning of a start that does not use the cache.
 fn without_cache(config: &FlashConfig, cause: &PagerError) -> String {
     match cause.is_no_space() {
         true => format!(

@@ -6,10 +6,10 @@
 //!    Otherwise the page is read from the data files. If the data files may lack the page, the cache is lost,
 //!    and the read returns an error.
 //! 2. A page that the data files may lack is never read from them, not even together with its neighbours. The
-//!    reason: another thread may be writing the page there.
-//! 3. If the read of one page fails, the reads of all other pages are ended first.
+//!    reason is that another thread may be writing the page there.
+//! 3. If the read of one page fails, the reads of all other pages are ended before the error is returned.
 //!
-//! What it does not know: who asks.
+//! This module does not know which code asks for a page.
 
 use varve_device::{AlignedBuf, reached};
 
@@ -24,7 +24,7 @@ use crate::level::{Got, Run, Tier, Want};
 
 use std::sync::atomic::Ordering::Relaxed;
 
-/// A slot that is being read, and what the slot table says about it.
+/// A slot that is being read, with its entry in the slot table.
 #[derive(Clone, Copy)]
 pub(in crate::flash) struct Pin {
     id: PageId,
@@ -55,7 +55,7 @@ enum Source {
     Image(Image),
 }
 
-/// A cached page, and the request that it is to fill.
+/// A cached page, and the request that it will fill.
 type Cached<'r, 'a> = (Source, PageId, &'r mut Want<'a>);
 
 fn is_wanted(want: &Want<'_>) -> bool {
@@ -150,7 +150,7 @@ impl FlashCache {
         }
     }
 
-    /// Called if a dirty slot can't be read. Returns `Ok` if the data files have its page by now.
+    /// Is called if a dirty slot can't be read. Returns `Ok` if the data files have its page by now.
     #[cold]
     fn lose_page(&self, id: PageId, cause: PagerError) -> Result<()> {
         self.transit.cleaning.wait_for_page(id);
@@ -295,8 +295,8 @@ impl FlashCache {
         self.drive.throttle.read_home_run(pages, read)
     }
 
-    /// After a read: reports which pages a scan reads, offers pages that came from the data files to the
-    /// cache, and frees slots of pages that came from flash if the design wants that.
+    /// Is called after a read. Reports which pages a scan reads, and offers pages that came from the data
+    /// files to the cache. If the design requires it, frees the slots of pages that came from flash.
     pub(in crate::flash) fn look_at_what_was_read(&self, runs: &mut [Run<'_, '_>], why: Access) {
         let design = self.policy.design();
         let is_of_interest = design.takes_read() || design.gives_up_what_is_read();
@@ -331,7 +331,8 @@ impl FlashCache {
         }
     }
 
-    /// Compares a cached page with the data files. A put of the page meanwhile is not reported as damage.
+    /// Compares a cached page with the data files. If the page is put in the meantime, the difference is not
+    /// reported as damage.
     pub(in crate::flash) fn compare(
         &self,
         id: PageId,

@@ -1,6 +1,6 @@
-//! The report of the flash cache: how many slots are in which state, and its counters.
+//! The report of the flash cache: the number of slots in each state, and the counters of the cache.
 //!
-//! What it does not know: when anything is counted.
+//! This module does not know when anything is counted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -20,13 +20,13 @@ impl FlashCache {
         let _first = self.counters.kinds.0.set(ByKind { ops, counters });
     }
 
-    /// The number of slots in each state.
+    /// Returns the number of slots in each state.
     pub(in crate::flash) fn counts(&self) -> Counts {
         let each = self.tables().map(|table| table.counts());
         each.fold(Counts::default(), Counts::plus)
     }
 
-    /// Counters of this level.
+    /// Returns the counters of this level.
     pub(in crate::flash) fn report_of_cache(&self) -> LevelReport {
         let (counts, counters) = (self.counts(), &self.counters);
         let of = |counter: &AtomicU64| counter.load(Relaxed);

@@ -9,8 +9,8 @@
 //! Invariants
 //! 1. If the device or the data files have no space, nothing changes. Only the file may be longer until the
 //!    next start.
-//! 2. While the size changes, no slot is read, written, cleaned or dirty. A lookup finds nothing. A put
-//!    waits, and an offer is not taken.
+//! 2. While the size changes, no slot is read, written, cleaned or dirty. A lookup finds no page. A put
+//!    waits, and the cache takes no page that is offered.
 //! 3. The partition of a page changes with the number of partitions, under the locks of all of them. A thread
 //!    that has locked a page's partition has the present one (`table_of`), and no work continues in an
 //!    earlier one.
@@ -31,8 +31,8 @@ use crate::flash::table::Partition;
 use crate::flash::table::shape::Shape;
 
 impl FlashCache {
-    /// Changes the cache to `slots` slots; it is empty then. If the cache is lost, or about to be, the new
-    /// size takes effect at the next start.
+    /// Changes the cache to `slots` slots. The cache is empty then. If the cache is lost, or about to be, the
+    /// new size takes effect at the next start.
     pub(crate) fn resize(&self, slots: u32) -> Result<()> {
         let _one_at_a_time = self.policy.switching.lock();
         let shape = Shape::of(slots);

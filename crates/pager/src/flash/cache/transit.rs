@@ -4,7 +4,7 @@
 //! 1. A page enters each set, and leaves `read_along`, under the lock of its partition. So a thread with a
 //!    newer version of the page finds it in the set.
 //!
-//! What it does not know: why the pages move.
+//! This module does not know why the pages move.
 
 use super::underway::Underway;
 use super::watched::Watched;

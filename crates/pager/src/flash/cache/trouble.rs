@@ -17,7 +17,7 @@
 //!    stopped the log before (`why_stopped`).
 //! 4. When a page changes in the pool, its slot in a lost cache is freed, as in a sound one.
 //!
-//! Not known here: which requests the device gets, and who makes them.
+//! This module does not know which requests the device gets, or which thread makes them.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -31,10 +31,10 @@ use crate::flash::cache::life::Event;
 use crate::flash::cache::{FlashCache, add};
 use crate::level::Run;
 
-/// After this many errors in succession the cache is given up.
+/// After this many errors in succession, the cache takes no more pages.
 const ERRORS_MAX: u32 = 8;
 
-/// The errors of the device, and the messages about them. The state of the cache is in `life.rs`.
+/// The errors of the device, and the messages about these errors. The state of the cache is in `life.rs`.
 #[derive(Default)]
 pub(in crate::flash) struct Trouble {
     errors_in_a_row: AtomicU32,
@@ -48,7 +48,7 @@ pub(in crate::flash) struct Trouble {
 }
 
 impl FlashCache {
-    /// Whether the cache is lost, so that its device is not used any more.
+    /// Returns whether the cache is lost, so that its device is not used any more.
     pub(crate) fn is_lost(&self) -> bool {
         self.life.is_lost()
     }
@@ -91,21 +91,21 @@ impl FlashCache {
         std::mem::take(&mut *self.trouble.notices.lock())
     }
 
-    /// From now on the cache takes no page. A thread that adds a changed page checks this under the lock of
-    /// the page's partition. So a later search of the partition finds all pages that will ever be dirty in
-    /// it. Returns whether the state has changed.
+    /// Makes the cache take no more pages from now on. A thread that adds a changed page checks this under
+    /// the lock of the page's partition. So a later search of the partition finds all pages that will ever be
+    /// dirty in it. Returns whether the state has changed.
     #[cold]
     fn take_no_more(&self, cause: &PagerError) -> bool {
         self.trouble.failing.lock().get_or_insert_with(|| cause.clone());
         self.life.on(Event::Fail)
     }
 
-    /// Whether the cache has a page that the data files lack.
+    /// Returns whether the cache has a page that the data files lack.
     pub(in crate::flash) fn has_dirty(&self) -> bool {
         self.tables().any(|table| table.dirty_count() > 0)
     }
 
-    /// Whether the device is failing or lost, so that the cache takes no more pages.
+    /// Returns whether the device is failing or lost, so that the cache takes no more pages.
     pub(in crate::flash) fn is_failing(&self) -> bool {
         self.life.is_failing()
     }
@@ -182,16 +182,16 @@ impl FlashCache {
         self.notice(&format!("is lost with {dirty} changed pages"), cause, then);
     }
 
-    /// As `lose`, for a caller that needs a page which can't be read. If the log has stopped, the caller gets
-    /// that error, because the next start can restore the page.
+    /// Does the same as `lose`, for a caller that needs a page which can't be read. If the log has stopped,
+    /// the caller gets the error with which it stopped, because the next start can restore the page.
     #[cold]
     pub(in crate::flash) fn lose_for(&self, cause: PagerError) -> PagerError {
         self.lose(&cause);
         self.around.log.check().err().unwrap_or(cause)
     }
 
-    /// The error with which the cache stopped the database. `None` if the cache did not stop it, or something
-    /// else stopped it first.
+    /// Returns the error with which the cache stopped the database, or `None` if the cache did not stop it,
+    /// or something else stopped it first.
     pub(crate) fn why_stopped(&self) -> Option<&PagerError> {
         let is_why = |own: &&PagerError| match (own, self.around.log.check()) {
             (PagerError::Stopped { cause: own }, Err(PagerError::Stopped { cause })) => *own == cause,
@@ -200,8 +200,8 @@ impl FlashCache {
         self.trouble.lost_dirty.get().filter(is_why)
     }
 
-    /// Whether the data files lack some of these pages although the cache is lost. Such a page is being
-    /// written there, or is in a slot that can perhaps be read.
+    /// Returns whether the data files lack some of these pages although the cache is lost. Such a page is
+    /// being written there, or is in a slot that can perhaps be read.
     pub(in crate::flash) fn has_lost_dirty(&self, runs: &[Run<'_, '_>]) -> bool {
         let mut ids = runs.iter().flat_map(|run| (0..run.want.len() as u32).map(|at| run.first.plus(at)));
         self.is_lost() && ids.any(|id| self.table_of(id).is_dirty(id))

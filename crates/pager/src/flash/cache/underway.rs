@@ -6,7 +6,7 @@
 //! 2. `count` is the size of the set. A thread that reads zero does not take the set's lock. The thread held
 //!    the partition's lock before, so by invariant 1 it sees a page that entered earlier.
 //!
-//! What it does not know: why the pages are written.
+//! This module does not know why the pages are written.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -43,7 +43,7 @@ impl Underway {
         self.ended.notify_all();
     }
 
-    /// Waits until this page is not in the set; see [`wait_for`](Self::wait_for).
+    /// Waits until this page is not in the set (see [`wait_for`](Self::wait_for)).
     pub(in crate::flash) fn wait_for_page(&self, id: PageId) {
         if self.count.load(Ordering::Acquire) == 0 {
             return;
@@ -61,13 +61,13 @@ impl Underway {
         self.bell.notify_one();
     }
 
-    /// Whether the page is in the set. The caller holds the lock of the page's partition.
+    /// Returns whether the page is in the set. The caller holds the lock of the page's partition.
     pub(in crate::flash) fn has(&self, id: PageId) -> bool {
         self.count.load(Ordering::Acquire) > 0 && self.pages.lock().contains(&id)
     }
 
-    /// Waits until none of the pages for which `is_meant` is true is in the set. Before, the caller has
-    /// ensured under the locks of their partitions that none of them enters the set.
+    /// Waits until none of the pages for which `is_meant` is true is in the set. Before the call, the caller
+    /// has ensured under the locks of their partitions that none of them enters the set.
     pub(in crate::flash) fn wait_for(&self, is_meant: impl Fn(PageId) -> bool) {
         if self.count.load(Ordering::Acquire) == 0 {
             return;

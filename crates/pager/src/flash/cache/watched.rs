@@ -5,7 +5,7 @@
 //! 1. A page enters and leaves the set under the lock of its partition. A newer version is reported to the
 //!    set under the same lock.
 //!
-//! What it does not know: which pages are read together.
+//! This module does not know which pages are read together.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -18,10 +18,10 @@ use crate::base::ids::{PageId, PageRange};
 /// The most entries of `unreadable`.
 const UNREADABLE_MAX: usize = 4096;
 
-/// Pages that are being read along.
+/// The pages that are being read together with a neighbour.
 #[derive(Default)]
 pub(in crate::flash) struct Watched {
-    /// For each page: whether a newer version has appeared since, or the page was dropped.
+    /// For each page, whether a newer version has appeared since the read began, or the page was dropped.
     pub(in crate::flash) pages: Mutex<FxHashMap<PageId, bool>>,
     /// The number of pages in the set. A thread that reads zero does not take the lock.
     pub(in crate::flash) count: AtomicUsize,
@@ -32,7 +32,7 @@ pub(in crate::flash) struct Watched {
 
 impl Watched {
     /// Adds a page to the set, under the lock of the page's partition. Returns false if another thread reads
-    /// the page along.
+    /// the page together with a neighbour.
     pub(in crate::flash) fn begin(&self, id: PageId) -> bool {
         let mut pages = self.pages.lock();
         let is_first = !pages.contains_key(&id);

@@ -1,6 +1,6 @@
-//! The cache's device: its file, the queue of writes, and how many requests are in progress.
+//! The cache's device: its file, the queue of writes, and the number of requests in progress.
 //!
-//! What it does not know: which pages are in the slots.
+//! This module does not know which pages are in the slots.
 
 use std::sync::Arc;
 

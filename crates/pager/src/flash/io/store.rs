@@ -21,18 +21,17 @@
 //! | 4092 | 4 | crc32c over bytes 0..4092 |
 //!
 //! Invariants
-//! 1. The content of a slot counts only if a record describes it, and the content is verified against the
-//!    record.
+//! 1. The content of a slot is used only if a record describes it, and the content fits the record.
 //! 2. A file is overwritten only if it is empty, or begins with the magic or with a block of zeros. A file is
 //!    removed only if it was just made, or its header names this database.
 //! 3. A file that is started from empty gets another epoch.
 //! 4. Each start has a number, which is in the control file. The file is as the last start left it if the
 //!    header has that start's number as its mark, or as the announced number. A start proceeds in this order:
 //!    the header announces the new number; the control file gets it; the header gets it as the mark; then
-//!    slots and records change. A start that can't write the mark takes another number in the control file
+//!    slots and records change. A start that can't write the mark stores another number in the control file
 //!    (decision 0282).
 //!
-//! Not known here: which page is in which slot.
+//! This module does not know which page is in which slot.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -54,7 +53,7 @@ const MAGIC: &[u8; 8] = b"VARVEFLC";
 const VERSION: u32 = 2;
 const CHECKSUM_AT: usize = HEADER_BYTES as usize - 4;
 
-/// The number of pages that fit into a file of this length.
+/// Returns the number of pages that fit into a file of this length.
 pub(crate) fn slots_of(size_bytes: u64, page_size: usize) -> u32 {
     let room = size_bytes.saturating_sub(HEADER_BYTES);
     let block = TABLE_BLOCK_BYTES as u64;
@@ -64,13 +63,13 @@ pub(crate) fn slots_of(size_bytes: u64, page_size: usize) -> u32 {
     u32::try_from(whole * RECORDS_OF_BLOCK as u64 + rest).unwrap_or(u32::MAX)
 }
 
-/// Number of blocks that the records of `slots` slots take.
+/// Returns the number of blocks that the records of `slots` slots take.
 fn table_blocks(slots: u32) -> u32 {
     slots.div_ceil(RECORDS_OF_BLOCK as u32)
 }
 
-/// The contents of the header: the database and shape of the file, and what distinguishes its records from
-/// older ones.
+/// The contents of the header: the database and the shape of the file, and values that distinguish its
+/// records from older ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::flash) struct Whose {
     pub(in crate::flash) database: u64,
@@ -97,13 +96,13 @@ impl Marks {
         Marks { mark, announced: 0 }
     }
 
-    /// Whether the file is as the start with this number left it.
+    /// Returns whether the file is as the start with this number left it.
     pub(in crate::flash) fn are_of(self, start: u64) -> bool {
         start != 0 && [self.mark, self.announced].contains(&start)
     }
 }
 
-/// What a shutdown has written about the slot records.
+/// The seal that a shutdown has written for the slot records.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(in crate::flash) struct Seal {
     /// A random number; zero means that there is no seal.
@@ -161,12 +160,12 @@ pub(in crate::flash) struct Store {
     pub(in crate::flash) budget: Budget,
 }
 
-/// Why the pages in a file can't be used, so that the cache begins empty.
+/// The reason why the pages in a file can't be used, so that the cache begins empty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::flash) enum Cold {
     Missing,
     Emptied,
-    /// Its header is torn, or of another version.
+    /// The header of the file is torn, or of another version.
     Unknown,
     OtherDatabase,
     /// The length of the file, or the page size, has changed.
@@ -185,7 +184,7 @@ pub(in crate::flash) enum Cold {
 }
 
 impl Cold {
-    /// The reason in words; the subject is the file.
+    /// Returns the reason in words. The file is the subject of the sentence.
     pub(in crate::flash) fn told(self) -> &'static str {
         match self {
             Cold::Missing => "is missing",
@@ -216,7 +215,7 @@ pub(in crate::flash) struct OpenStore {
     pub(in crate::flash) store: Store,
     /// The header from now on. It has the old epoch until a new epoch begins.
     pub(in crate::flash) whose: Whose,
-    /// The marks that the file had, or why its pages can't be used.
+    /// The marks that the file had, or the reason why its pages can't be used.
     pub(in crate::flash) earlier: std::result::Result<Marks, Cold>,
     /// The seal that the file had.
     pub(in crate::flash) seal: Seal,
@@ -271,7 +270,7 @@ impl Store {
         }
     }
 
-    /// The header of this database's file in a directory. `None` means that no file there names this
+    /// Returns the header of this database's file in a directory. `None` means that no file there names this
     /// database.
     fn of_database(directory: &dyn Directory, database: u64) -> Result<Option<Whose>> {
         if !directory.exists(FLASH_FILE)? {
@@ -286,8 +285,8 @@ impl Store {
         Ok(Whose::decode(&header).filter(|found| found.database == database))
     }
 
-    /// The seal of this database's file in a directory. `None` means that there is no such file, or no seal
-    /// in it.
+    /// Returns the seal of this database's file in a directory. `None` means that there is no such file, or
+    /// no seal in it.
     pub(in crate::flash) fn seal_in(directory: &dyn Directory, database: u64) -> Result<Option<Seal>> {
         let found = Store::of_database(directory, database)?;
         Ok(found.map(|found| found.seal).filter(|seal| seal.number != 0))
@@ -341,17 +340,17 @@ impl Store {
         Ok(self.file.read_at(Store::block_offset(block), bytes, Purpose::FlashMeta)?)
     }
 
-    /// The number of blocks of records.
+    /// Returns the number of blocks of records.
     pub(in crate::flash) fn table_blocks(&self) -> u32 {
         table_blocks(self.slots.load(Relaxed))
     }
 
-    /// The page size in bytes.
+    /// Returns the page size in bytes.
     pub(in crate::flash) fn page_size(&self) -> usize {
         self.page_size
     }
 
-    /// A buffer for one page.
+    /// Returns a buffer for one page.
     pub(in crate::flash) fn buffer(&self) -> AlignedBuf {
         AlignedBuf::new(self.page_size)
     }
@@ -420,7 +419,7 @@ mod tests {
         }
     }
 
-    /// Zero is no start's number, though a header has it where nothing is announced.
+    /// No start has the number zero. A header without an announcement has zero in this field.
     #[test]
     fn a_file_is_of_the_start_that_has_it_or_announced_itself() {
         let marks = Marks { mark: 3, announced: 4 };

@@ -1,5 +1,5 @@
 //! The queue of pages that wait for their write to flash. A thread that evicts a page puts the page into the
-//! queue, and need not wait for the drive.
+//! queue, and does not wait for the drive.
 //!
 //! Invariants
 //! 1. The number of pages in the queue, plus those that are being written, is at most the limit. If the queue
@@ -8,7 +8,7 @@
 //! 3. The data files lack the version of a dirty page. So a dirty page can be read from the queue from its
 //!    `push` until the caller reports the write with `done`.
 //!
-//! Not known here: slots, and what is done with the pages.
+//! This module does not know slots, or what is done with the pages.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub(in crate::flash) struct Write {
     pub(in crate::flash) partition: usize,
     pub(in crate::flash) slot: u32,
     pub(in crate::flash) image: Image,
-    /// The data files lack this version of the page.
+    /// Whether the data files lack this version of the page.
     pub(in crate::flash) is_dirty: bool,
 }
 
@@ -72,7 +72,8 @@ impl Writes {
         self.room.notify_all();
     }
 
-    /// Whether the queue has space for `pages` pages. If that is more than its limit, whether it is empty.
+    /// Returns whether the queue has space for `pages` pages. If `pages` exceeds the limit of the queue,
+    /// returns whether the queue is empty.
     pub(in crate::flash) fn has_room(&self, pages: usize) -> bool {
         self.queue.lock().has_room(pages, self.limit)
     }
@@ -110,7 +111,7 @@ impl Writes {
         queue.waiting.drain(..count).collect()
     }
 
-    /// The page that is being written to this slot, if the data files lack its version.
+    /// Returns the page that is being written to this slot, if the data files lack its version.
     pub(in crate::flash) fn only_here(&self, partition: usize, slot: u32) -> Option<Image> {
         self.queue.lock().only_here.get(&(partition, slot)).cloned()
     }
@@ -122,7 +123,7 @@ impl Writes {
         }
     }
 
-    /// The number of pages that are queued or being written, plus promised places.
+    /// Returns the number of pages that are queued or being written, plus promised places.
     pub(in crate::flash) fn pending(&self) -> usize {
         let queue = self.queue.lock();
         queue.waiting.len() + queue.outside

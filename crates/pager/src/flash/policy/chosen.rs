@@ -4,7 +4,7 @@
 //! 1. Only the thread that holds `switching` changes the design, and it closes the gate for the change. A
 //!    thread that takes a page is inside the gate, so it uses the same design until it has finished.
 //!
-//! What it does not know: slots, and the file.
+//! This module does not know slots, or the file.
 
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
@@ -47,7 +47,7 @@ impl Policy {
         }
     }
 
-    /// The design in force.
+    /// Returns the design in force.
     #[inline]
     pub(in crate::flash) fn design(&self) -> FlashDesign {
         let code = self.design.load(Relaxed);
@@ -59,7 +59,7 @@ impl Policy {
         self.design.store(design as u8, Relaxed);
     }
 
-    /// Whether an empty cache also takes pages that a full one refuses.
+    /// Returns whether an empty cache also takes pages that a full one refuses.
     #[inline]
     pub(in crate::flash) fn fills_aggressively(&self) -> bool {
         self.fill == FlashFill::Aggressive

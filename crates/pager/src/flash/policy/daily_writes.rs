@@ -10,7 +10,7 @@
 //! 3. Records may take a tenth of the bytes that are added, or half of them while the redo position waits for
 //!    the records. The rest is always left for admitted pages.
 //!
-//! Not known here: what is written, and what happens to pages that are refused.
+//! This module does not know what is written, or what happens to pages that are refused.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -23,13 +23,13 @@ pub(crate) type Clock = Arc<dyn Fn() -> Duration + Send + Sync>;
 
 const UNLIMITED: u64 = 0;
 const HOUR_SECONDS: f64 = 3600.0;
-/// Parts of a day's bytes: one for each hour, and one that has been saved.
+/// The number of parts of a day's bytes: one for each hour, and one that has been saved.
 const PARTS: f64 = 25.0;
 /// The part of the added bytes that records may take, and the part while a thread waits for the records.
 const RECORDS_SHARE: f64 = 0.1;
 const AWAITED_SHARE: f64 = 0.5;
 
-/// The real clock, which starts at zero now.
+/// Returns the real clock, which starts at zero now.
 pub(crate) fn running() -> Clock {
     let began = Instant::now();
     Arc::new(move || began.elapsed())
@@ -41,8 +41,8 @@ struct Bucket {
     bytes: f64,
     /// When bytes were last added.
     at: Duration,
-    /// The bytes of records that were written, minus the records' share of the bytes that were added until
-    /// then.
+    /// The bytes of the records that were written, minus the share of records in the bytes that were added
+    /// until then.
     owed: f64,
     owed_at: Duration,
 }
@@ -75,7 +75,7 @@ impl Budget {
         self.accrue(&mut bucket);
     }
 
-    /// The limit in bytes a day, if there is one.
+    /// Returns the limit in bytes a day, if there is one.
     fn daily(&self) -> Option<u64> {
         Some(self.daily.load(Relaxed)).filter(|daily| *daily != UNLIMITED)
     }
@@ -88,7 +88,7 @@ impl Budget {
         bucket.at = now;
     }
 
-    /// Whether a page may be admitted.
+    /// Returns whether a page may be admitted.
     pub(in crate::flash) fn allows(&self) -> bool {
         if self.daily().is_none() {
             return true;
@@ -98,7 +98,7 @@ impl Budget {
         bucket.bytes > 0.0
     }
 
-    /// Whether more records may be written. `is_awaited` means that the redo position waits for them.
+    /// Returns whether more records may be written. `is_awaited` means that the redo position waits for them.
     pub(in crate::flash) fn allows_records(&self, is_awaited: bool) -> bool {
         let Some(daily) = self.daily() else { return true };
         let mut bucket = self.bucket.lock();
@@ -110,7 +110,7 @@ impl Budget {
         bucket.owed <= 0.0
     }
 
-    /// Counts `bytes` of the bytes that are being written as records.
+    /// Counts `bytes` bytes that are being written as bytes of records.
     pub(in crate::flash) fn owe(&self, bytes: u64) {
         if self.daily().is_some() {
             self.bucket.lock().owed += bytes as f64;

@@ -1,7 +1,7 @@
 //! The policy of the flash cache: which pages it takes, and how fast. The parts are designs, temperatures,
 //! recognition of scans, the throttle, and the daily limit.
 //!
-//! What it does not know: slots, and how they are written.
+//! This module does not know slots, or how slots are written.
 
 pub(crate) mod chosen;
 pub(crate) mod daily_writes;

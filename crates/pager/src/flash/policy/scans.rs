@@ -7,7 +7,7 @@
 //! read from the data files before it. The second classifier recognized 51 %, and needs no information from
 //! the callers.
 //!
-//! Not known here: which pages the pool has.
+//! This module does not know which pages the pool has.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -23,12 +23,13 @@ const NEAR_PAGES: u64 = 64;
 /// reached, all are forgotten. So with a larger pool the cache takes some pages of scans.
 const REMEMBERED_MAX: usize = 1 << 20;
 
-/// How pages of scans are recognized.
+/// The way in which pages of scans are recognized.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FlashScans {
     /// Whether read-ahead, or another part of a scan, asked for the page.
     ReadAhead,
-    /// Whether the page is within 64 pages of the page that was read from the data files before it.
+    /// A page is a page of a scan if it is within 64 pages of the page that was read from the data files
+    /// before it.
     Proximity,
 }
 
@@ -36,7 +37,7 @@ impl FlashScans {
     /// Both classifiers.
     pub const ALL: [FlashScans; 2] = [FlashScans::ReadAhead, FlashScans::Proximity];
 
-    /// The name of the classifier in the configuration file and in reports.
+    /// Returns the name of the classifier in the configuration file and in reports.
     pub fn name(self) -> &'static str {
         match self {
             FlashScans::ReadAhead => "read-ahead",
@@ -44,7 +45,7 @@ impl FlashScans {
         }
     }
 
-    /// The classifier with this name.
+    /// Returns the classifier with this name.
     pub fn of(name: &str) -> Option<FlashScans> {
         FlashScans::ALL.into_iter().find(|scans| scans.name() == name)
     }
@@ -65,7 +66,7 @@ impl Scans {
         Self { by, last: AtomicU64::new(u64::MAX), near: Mutex::default() }
     }
 
-    /// Whether the classifier needs a report of each page that is read.
+    /// Returns whether the classifier needs a report of each page that is read.
     pub(in crate::flash) fn is_told(&self) -> bool {
         self.by == FlashScans::Proximity
     }
@@ -95,7 +96,7 @@ impl Scans {
         }
     }
 
-    /// Whether a page in the pool was read by a scan. `why` is the access that the pool reports.
+    /// Returns whether a page in the pool was read by a scan. `why` is the access that the pool reports.
     pub(in crate::flash) fn access(&self, id: PageId, why: Access) -> Access {
         match self.by {
             FlashScans::ReadAhead => why,
@@ -104,7 +105,7 @@ impl Scans {
         }
     }
 
-    /// As [`access`](Self::access), for a page that leaves the pool and is then forgotten.
+    /// Does the same as [`access`](Self::access), for a page that leaves the pool and is then forgotten.
     pub(in crate::flash) fn leaves(&self, id: PageId, why: Access) -> Access {
         match self.by {
             FlashScans::ReadAhead => why,

@@ -3,7 +3,7 @@
 //!
 //! Invariants
 //! 1. While the number of pages in progress at the drive has reached the limit, other pages wait in memory
-//!    for their write. Each thread may still write one page at a time, so that every write ends at some time.
+//!    for their write. Each thread may still write one page at a time, so that no page waits for ever.
 //! 2. At the limit, a single page may be read from the data files instead. This happens if they have the
 //!    page, and recently answered reads no slower than the drive. Pages that are read in runs are not
 //!    redirected.
@@ -13,7 +13,7 @@
 //! throttle also compares the mean read times of the drive and of the data files. The same times say how much
 //! a cached page saves, for the temperatures of extents.
 //!
-//! Not known here: which pages the data files have.
+//! This module does not know which pages the data files have.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
@@ -21,10 +21,10 @@ use std::time::Duration;
 use crate::base::ids::Access;
 use crate::flash::policy::daily_writes::Clock;
 
-/// How many times as long a random read takes as the read of a page in a run, until a run was read: a disk's
-/// seek and half a turn, compared with the transfer of a page.
+/// Until a run was read, a random read is assumed to take this many times as long as the read of a page in a
+/// run. A random read needs a disk's seek and half a turn, and a page in a run only its transfer.
 const RANDOM_OF_RUN: u64 = 20;
-/// What a read takes until one was measured, in nanoseconds. Only ratios of temperatures count.
+/// The assumed time of a read until a read was measured, in nanoseconds. Only ratios of temperatures matter.
 const UNKNOWN_NS: u64 = 1_000_000;
 
 /// The weight of the last read in the mean is one part in this number.
@@ -55,7 +55,7 @@ pub(in crate::flash) struct Throttle {
     in_flight: AtomicUsize,
     here: Lately,
     home: Lately,
-    /// A page of a run that is read from the data files.
+    /// The time for a page of a run that is read from the data files.
     home_run: Lately,
     clock: Clock,
 }
@@ -85,18 +85,18 @@ impl Throttle {
         InFlight { throttle: self, pages }
     }
 
-    /// How many more pages may be written together; at least one.
+    /// Returns how many more pages may be written together, which is at least one.
     pub(in crate::flash) fn room(&self) -> usize {
         self.limit.saturating_sub(self.in_flight.load(Relaxed)).max(1)
     }
 
-    /// Whether a page that the data files have should be read from there: the drive is at its limit, and the
-    /// data files are no slower.
+    /// Returns whether a page that the data files have should be read from there: the drive is at its limit,
+    /// and the data files are no slower.
     pub(in crate::flash) fn is_home_sooner(&self) -> bool {
         self.in_flight.load(Relaxed) >= self.limit && self.is_home_faster()
     }
 
-    /// Whether the data files recently answered no slower than the drive, as far as is known.
+    /// Returns whether the data files recently answered no slower than the drive, as far as is known.
     pub(in crate::flash) fn is_home_faster(&self) -> bool {
         self.here.ns().zip(self.home.ns()).is_some_and(|(here, home)| home <= here)
     }
@@ -120,8 +120,8 @@ impl Throttle {
         found
     }
 
-    /// The time that a cached copy saves if the page is read: the time of the data files, less that of the
-    /// drive. It is at least a nanosecond, so that pages that are read often are warmer in any case.
+    /// Returns the time that a cached copy saves if the page is read: the time of the data files, less that
+    /// of the drive. It is at least a nanosecond, so that pages that are read often are warmer in any case.
     pub(in crate::flash) fn saved_ns(&self, why: Access) -> u64 {
         let random_ns = self.home.ns().unwrap_or(UNKNOWN_NS);
         let home_ns = match why {
@@ -173,8 +173,8 @@ mod tests {
         assert!(!throttle.is_home_sooner(), "it has forgotten");
     }
 
-    /// A disk saves the more the longer it takes, and a drive that is slower than the data files saves
-    /// nothing.
+    /// A cached copy saves more if the disk takes longer. A flash drive that is slower than the data files
+    /// saves nothing.
     #[test]
     fn savings_are_the_times_of_the_drives() {
         let hands = Arc::new(Hands::default());

@@ -5,7 +5,7 @@
 //! 1. A thread that changes a slot holds the lock of the slot's partition, and writes the record before it
 //!    releases the lock.
 //!
-//! What it does not know: why slots change.
+//! This module does not know why slots change.
 
 use std::sync::atomic::Ordering::Relaxed;
 

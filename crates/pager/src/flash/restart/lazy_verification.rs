@@ -4,9 +4,9 @@
 //! A background thread goes through the slot table in chunks, again and again. It writes a record of every
 //! slot with a valid page. Threads that read or change pages never wait for it.
 //!
-//! A record says: the slot had the page with all its changes up to the log position `before`. This statement
-//! stays true when the page changes later. So a record need not be durable at once. The thread takes the
-//! log's durable end as `before`, and then looks at the slot.
+//! A record says that the slot had the page with all its changes up to the log position `before`. This
+//! statement stays true when the page changes later. So a record need not be durable at once. The thread
+//! takes the log's durable end as `before`, and then looks at the slot.
 //!
 //! A chunk is written again only in three cases:
 //! - the pages of the chunk, or their LSNs, differ from those that were written last;
@@ -30,7 +30,7 @@
 //!    records on flash. The append section of the log needs none of the locks that the thread holds while it
 //!    writes.
 //!
-//! Not known here: which records a start uses.
+//! This module does not know which records a start uses.
 
 use std::hash::Hasher;
 use std::sync::atomic::Ordering::Relaxed;
@@ -102,7 +102,7 @@ impl FlashCache {
 
     /// Writes the records of all slots at a shutdown. No page changes any more, and redo would begin at
     /// `redo`. So a page without log records after that position has not changed since. Returns a sum over
-    /// the records, which are durable; `None` if records are not kept.
+    /// the records, which are durable, or `None` if records are not kept.
     pub(crate) fn harden_all(&self, redo: Lsn) -> Result<Option<u32>> {
         let hardening = &self.records.hardening;
         if !self.hardens() {
@@ -120,9 +120,9 @@ impl FlashCache {
         Ok(Some(sum))
     }
 
-    /// The number of chunks to look at until the next pause. Their records are a small part of the bytes that
-    /// the drive has moved since the last call, or the number is that of a slow round. Reads by cleaning
-    /// threads are not counted.
+    /// Returns the number of chunks to look at until the next pause. Usually their records are a small part
+    /// of the bytes that the drive has moved since the last call. If the drive has moved few bytes, it is the
+    /// number for a slow round. Reads by cleaning threads are not counted.
     pub(crate) fn chunks_at_once(&self) -> usize {
         let (chunk_blocks, chunks) = self.records.hardening.shape();
         let chunk_bytes = u64::from(chunk_blocks) * TABLE_BLOCK_BYTES as u64;
@@ -137,8 +137,8 @@ impl FlashCache {
         beside.clamp(u64::from(chunks.div_ceil(PAUSES_OF_ROUND)), u64::from(chunks)) as usize
     }
 
-    /// The position from which the log is needed so that all records are useful: the start of a block, which
-    /// only increases. `None` if there are no records.
+    /// Returns the position from which the log is needed so that all records are useful: the start of a
+    /// block, which only increases, or `None` if there are no records.
     pub(crate) fn hardened_from(&self) -> Option<Lsn> {
         if self.hardens() { self.records.hardening.oldest() } else { None }
     }
@@ -149,7 +149,7 @@ impl FlashCache {
         self.records.hardening.wait(wanted);
     }
 
-    /// Whether a checkpoint waits for new records.
+    /// Returns whether a checkpoint waits for new records.
     pub(crate) fn is_hardening_awaited(&self) -> bool {
         self.records.hardening.awaited().is_some()
     }
@@ -159,7 +159,7 @@ impl FlashCache {
         self.records.hardening.is_held.store(is_held, Relaxed);
     }
 
-    /// Whether the redo position stays where it is because of the slot records.
+    /// Returns whether the redo position stays where it is because of the slot records.
     pub(crate) fn holds_log(&self) -> bool {
         self.records.hardening.is_held.load(Relaxed)
     }
@@ -217,8 +217,8 @@ impl FlashCache {
         }
     }
 
-    /// Whether the cached version is the newest one, according to the dirty-page table. The caller holds the
-    /// lock of the page's partition.
+    /// Returns whether the cached version is the newest one, according to the dirty-page table. The caller
+    /// holds the lock of the page's partition.
     pub(in crate::flash) fn is_newest(&self, kept: &Kept) -> bool {
         self.around.ledger.is_held_by(kept.page, kept.lsn)
     }

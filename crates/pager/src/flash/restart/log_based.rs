@@ -8,9 +8,9 @@
 //! Invariants
 //! 1. A record is a statement about the log up to the record's own position (`record.rs`). Later changes of
 //!    the page are in the log after it, and a start reads them. So nothing is logged when a slot is freed.
-//! 2. As far as the cache decides it, the log is kept from the last record of the whole table on.
+//! 2. The cache needs the log from the last record of the whole table on.
 //!
-//! What it does not know: what happens to a slot after its record.
+//! This module does not know what happens to a slot after its record.
 
 use std::collections::HashMap;
 
@@ -44,9 +44,9 @@ impl FlashCache {
         self.around.log.note(NOTE_FLASH, &payload)
     }
 
-    /// Called before the redo position is taken. The position would be `from` now (`None`: the end), the
-    /// log's open block begins at `block`, and the log ends at `end`. Returns the limit for the position, so
-    /// that a start still finds the records of all slots. `None` means no limit.
+    /// Is called before the redo position is taken. The position would be `from` now (`None` means the end of
+    /// the log), the log's open block begins at `block`, and the log ends at `end`. Returns the limit for the
+    /// position, so that a start still finds the records of all slots. `None` means no limit.
     pub(crate) fn keep_in_log(
         &self,
         from: Option<Lsn>,
@@ -88,7 +88,7 @@ impl FlashCache {
         Some(begin)
     }
 
-    /// The largest sizes, in bytes, of the note records of the whole slot table.
+    /// Returns the largest sizes, in bytes, of the note records of the whole slot table.
     fn notes_of_table(&self) -> Vec<usize> {
         let bytes = |slots: usize| EPOCH_BYTES + slots * NOTED_SLOT_BYTES as usize;
         let of_partition = |kept: u64| {
@@ -110,7 +110,7 @@ pub(crate) struct Noted {
 }
 
 impl Noted {
-    /// The records of all slots, if the log's epoch is this one.
+    /// Returns the records of all slots, if the log's epoch is this one.
     pub(in crate::flash) fn records(&self, epoch: u64) -> impl Iterator<Item = (u32, Record)> + '_ {
         let slots = self.slots.iter().filter(move |_| epoch == self.epoch);
         slots.map(|(stored, record)| (*stored, *record))
@@ -222,7 +222,7 @@ mod tests {
         }
     }
 
-    /// With numbers as large as they get.
+    /// The numbers in the test are the largest possible ones.
     #[test]
     fn a_slot_takes_no_more_room_in_a_note_than_is_reckoned_with() {
         let mut payload = Vec::new();

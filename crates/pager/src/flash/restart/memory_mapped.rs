@@ -7,7 +7,7 @@
 //! 2. If a record could not be written, the whole table is marked as invalid. If this fails too, the database
 //!    stops.
 //!
-//! What it does not know: why slots change, and how a start uses the records.
+//! This module does not know why slots change, or how a start uses the records.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -21,7 +21,7 @@ use crate::flash::io::store::{Marks, Whose};
 use crate::flash::table::Kept;
 
 impl FlashCache {
-    /// Writes records, all of one block, to flash.
+    /// Writes records to flash. All of them are in one block.
     pub(super) fn keep_on_flash(&self, records: &[(u32, Option<Kept>)], durability: Durability) {
         let Some((first, _)) = records.first() else { return };
         let (block, epoch) = (block_of(*first), self.records.hardening.whose().epoch);
@@ -74,7 +74,7 @@ impl FlashCache {
     }
 }
 
-/// The block of the table that has the slot's record.
+/// Returns the block of the table that has the slot's record.
 pub(super) fn block_of(stored: u32) -> u32 {
     stored / RECORDS_OF_BLOCK as u32
 }

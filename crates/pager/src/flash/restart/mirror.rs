@@ -1,6 +1,6 @@
 //! A copy in memory of the slot records that are written at once (memory-mapped and log-based restart).
 //!
-//! What it does not know: what a record says.
+//! This module does not know what a record says.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -16,11 +16,12 @@ use crate::flash::config::FlashRestart;
 pub(in crate::flash) struct Keeping {
     /// The records on flash, by block.
     pub(in crate::flash) mirror: RwLock<Vec<Mutex<AlignedBuf>>>,
-    /// The header of the file says that its records are not valid.
+    /// Whether the header of the file says that its records are not valid.
     pub(in crate::flash) is_void: AtomicBool,
     /// Held by the thread that makes the records invalid.
     pub(in crate::flash) voiding: Mutex<()>,
-    /// Where the last note records of the whole table begin in the log, and where the log ended after them.
+    /// The position in the log at which the last note records of the whole table begin, and the end of the
+    /// log after them.
     pub(in crate::flash) noted: Mutex<Option<(Lsn, Lsn)>>,
 }
 

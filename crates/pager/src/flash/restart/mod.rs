@@ -1,7 +1,7 @@
 //! The use of the flash cache's pages after a restart: the three schemes of Do 2012 (chapter 4), and the seal
 //! of a clean shutdown.
 //!
-//! What it does not know: which pages the cache takes.
+//! This module does not know which pages the cache takes.
 
 mod keeping;
 pub(crate) mod lazy_verification;

@@ -20,7 +20,7 @@
 //!    the page as of the LSN `before`. All later changes of the page are in the log from `before` on.
 //! 2. A record is ignored if it is torn, at the wrong place, or of another epoch.
 //!
-//! Not known here: when records are written, and which are used.
+//! This module does not know when records are written, or which records a start uses.
 
 use crate::base::ids::PageId;
 use crate::base::lsn::Lsn;
@@ -58,9 +58,9 @@ fn place(slot: u32) -> std::ops::Range<usize> {
     at..at + RECORD_BYTES
 }
 
-/// A sum over blocks of records, which continues the sum over earlier blocks. The sum has the checksum of
-/// each record before the record's bytes. The reason: the CRC over bytes followed by their own CRC does not
-/// depend on the bytes.
+/// Returns a sum over blocks of records, which continues the sum over earlier blocks. The sum has the
+/// checksum of each record before the record's bytes. The reason is that the CRC over bytes followed by their
+/// own CRC does not depend on the bytes.
 pub(in crate::flash) fn sum_of(sum: u32, blocks: &[u8]) -> u32 {
     let parts = blocks.chunks_exact(RECORD_BYTES).map(|record| record.split_at(CHECKSUM_AT));
     parts.fold(sum, |sum, (fields, checksum)| {
@@ -89,7 +89,7 @@ impl Record {
         put_u32(bytes, CHECKSUM_AT, crc);
     }
 
-    /// The record of a slot in its block.
+    /// Returns the record of a slot in its block.
     pub(in crate::flash) fn get(block: &[u8], epoch: u64, slot: u32) -> Option<Record> {
         let bytes = &block[place(slot)];
         if checksum(bytes, epoch, slot) != get_u32(bytes, CHECKSUM_AT) {

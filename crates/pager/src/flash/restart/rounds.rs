@@ -1,7 +1,7 @@
 //! The rounds of lazy verification over the slot records: which chunk is written next, what was last written
 //! of each chunk, and the sum over the records that a seal would have.
 //!
-//! What it does not know: what a record says.
+//! This module does not know what a record says.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -14,8 +14,8 @@ use crate::flash::io::store::{Cold, Marks, Seal, Whose};
 pub(in crate::flash) const CHUNKS_MAX: u32 = 1024;
 /// The least number of blocks of a chunk. Smaller chunks would cost the drive more requests.
 pub(in crate::flash) const CHUNK_BLOCKS_MIN: u32 = 4;
-/// The number of pauses in a round when the drive has little work. With half a second each this is the speed
-/// of the thesis (1,024 chunks, 8 at once).
+/// The number of pauses in a round when the drive has little work. If each pause is half a second, this is
+/// the speed of the thesis (1,024 chunks, 8 at once).
 pub(in crate::flash) const PAUSES_OF_ROUND: u32 = 128;
 /// Records may take one part in this number of the bytes that the drive moves.
 pub(in crate::flash) const SHARE_OF_TRAFFIC: u64 = 128;
@@ -24,16 +24,17 @@ pub(in crate::flash) const TIMES_ROUNDS: u32 = 8;
 /// Without threads, one in this number of puts and checkpoints writes records. A thread would be late in the
 /// same way, so tests also see how a start handles late records.
 pub(in crate::flash) const TURNS: u32 = 16;
-/// Rounds until every chunk has been read since a wait began: the rest of the present round, and a whole one.
+/// The number of rounds until every chunk was read after a wait began: the rest of the present round, and a
+/// whole one.
 pub(in crate::flash) const ROUNDS_AWAITED: u8 = 2;
 
-/// What was last written of a chunk.
+/// The records of a chunk that were written last.
 #[derive(Clone, Copy, Default)]
 pub(in crate::flash) struct Chunk {
-    /// The `before` of its records. `None` means that nothing was written since the start, and that it had no
-    /// records then.
+    /// The `before` of the chunk's records. `None` means that nothing was written since the start, and that
+    /// the chunk had no records then.
     pub(in crate::flash) before: Option<Lsn>,
-    /// Its contents; `None` means unknown.
+    /// The contents of the records. `None` means that they are not known.
     pub(in crate::flash) content: Option<Content>,
     /// The number of rounds since the last write.
     pub(in crate::flash) rounds: u32,
@@ -74,7 +75,7 @@ impl Round {
 /// The state of lazy verification.
 pub(in crate::flash) struct Hardening {
     pub(in crate::flash) whose: Mutex<Whose>,
-    /// The marks that the file had at the start, or why its pages can't be used.
+    /// The marks that the file had at the start, or the reason why its pages can't be used.
     pub(in crate::flash) earlier: std::result::Result<Marks, Cold>,
     pub(in crate::flash) seal: Seal,
     /// Held by the thread that writes chunks, during the whole write.
@@ -86,13 +87,13 @@ pub(in crate::flash) struct Hardening {
     pub(in crate::flash) awaited: AtomicU64,
     /// The redo position waits for this many more rounds at most.
     pub(in crate::flash) rounds_awaited: AtomicU8,
-    /// The last checkpoint did not move the redo position, because of the records.
+    /// Whether the last checkpoint did not move the redo position because of the records.
     pub(in crate::flash) is_held: AtomicBool,
     /// The number of changes that the last checkpoint saw.
     pub(in crate::flash) changes_seen: AtomicU64,
     /// The number of pages moved to and from the drive at the last call of `chunks_at_once`.
     pub(in crate::flash) moved_seen: AtomicU64,
-    /// Without threads: the number of puts and checkpoints that could have written records.
+    /// If there are no threads, the number of puts and checkpoints that could have written records.
     pub(in crate::flash) turns: AtomicU32,
 }
 
@@ -128,26 +129,26 @@ impl Hardening {
         self.writing.lock()
     }
 
-    /// Begins again with `blocks` blocks of which none is written. The caller holds the guard of
+    /// Begins again with `blocks` blocks, none of which is written. The caller holds the guard of
     /// `nobody_writes`.
     pub(in crate::flash) fn reshape(&self, whose: Whose, blocks: u32) {
         *self.whose.lock() = whose;
         *self.round.lock() = Round::of(blocks);
     }
 
-    /// From now on records are written.
+    /// Begins to write records.
     pub(in crate::flash) fn begin(&self, whose: Whose) {
         *self.whose.lock() = whose;
         self.is_on.store(true, Relaxed);
     }
 
-    /// Whether records are written.
+    /// Returns whether records are written.
     pub(in crate::flash) fn is_on(&self) -> bool {
         self.is_on.load(Relaxed)
     }
 
-    /// Enters that there are records of an earlier start, which are useful as long as the log is read from
-    /// `redo`. `next` is where the log continues.
+    /// Notes that there are records of an earlier start, which are useful as long as the log is read from
+    /// `redo`. `next` is the position at which the log continues.
     pub(in crate::flash) fn found_from(&self, redo: Lsn, until: Lsn, next: Lsn) {
         self.round.lock().chunks.fill(Chunk { before: Some(redo), ..Chunk::default() });
         if redo >= until && next > redo {
@@ -157,7 +158,7 @@ impl Hardening {
         }
     }
 
-    /// Without threads: whether the calling put or checkpoint writes records.
+    /// Returns whether the calling put or checkpoint writes records, if there are no threads.
     pub(in crate::flash) fn is_turn(&self) -> bool {
         self.turns.fetch_add(1, Relaxed).is_multiple_of(TURNS)
     }
@@ -167,7 +168,8 @@ impl Hardening {
         self.rounds_awaited.store(ROUNDS_AWAITED, Relaxed);
     }
 
-    /// Records older than this LSN must be written again, if a checkpoint waits for that.
+    /// Returns the LSN that a checkpoint waits for, if it waits: records older than this LSN must be written
+    /// again.
     pub(in crate::flash) fn awaited(&self) -> Option<Lsn> {
         (self.rounds_awaited.load(Relaxed) > 0).then(|| Lsn::new(self.awaited.load(Relaxed)))
     }
@@ -180,20 +182,21 @@ impl Hardening {
         self.shape().1
     }
 
-    /// The number of blocks of a chunk, and the number of chunks.
+    /// Returns the number of blocks of a chunk, and the number of chunks.
     pub(in crate::flash) fn shape(&self) -> (u32, u32) {
         let round = self.round.lock();
         (round.chunk_blocks, round.chunks.len() as u32)
     }
 
-    /// The first block of a chunk, and its number of blocks. `all` is the number of blocks of the table.
+    /// Returns the first block of a chunk, and its number of blocks. `all` is the number of blocks of the
+    /// table.
     pub(in crate::flash) fn place(&self, chunk: u32, all: u32) -> (u32, u32) {
         let chunk_blocks = self.round.lock().chunk_blocks;
         let first = chunk * chunk_blocks;
         (first, chunk_blocks.min(all - first))
     }
 
-    /// The next chunk, and what was last written of it.
+    /// Returns the next chunk, and its records that were written last.
     pub(in crate::flash) fn turn(&self) -> (u32, Chunk) {
         let mut round = self.round.lock();
         let chunk = round.next;
@@ -205,7 +208,7 @@ impl Hardening {
         self.round.lock().chunks[chunk as usize] = written;
     }
 
-    /// The lowest `before` of all chunks. No record is older.
+    /// Returns the lowest `before` of all chunks. No record is older.
     pub(in crate::flash) fn oldest(&self) -> Option<Lsn> {
         self.round.lock().chunks.iter().filter_map(|chunk| chunk.before).min()
     }

@@ -16,10 +16,10 @@
 //!    these pages, each with the slot's version.
 //! 2. A start removes the seal from the control file before anything changes, and writes another header to
 //!    the cache file.
-//! 3. The redo position stays where it was until the data files have the dirty pages. If a slot turns out to
-//!    have another page than its record says, it counts as lost.
+//! 3. The redo position does not move until the data files have the dirty pages. If a slot has another page
+//!    than its record says, it counts as lost.
 //!
-//! Not known here: what else a start reads of the log.
+//! This module does not know what else a start reads of the log.
 
 use varve_device::{AlignedBuf, Directory, planted, reached};
 
@@ -32,7 +32,7 @@ use crate::flash::io::store::{Seal, Store, Whose};
 use crate::flash::restart::start::{ANY_SUM, READ_BLOCKS};
 
 impl FlashCache {
-    /// Whether a shutdown can write a seal with this design and this restart scheme.
+    /// Returns whether a shutdown can write a seal with this design and this restart scheme.
     pub(crate) fn may_be_sealed(&self) -> bool {
         self.records.scheme == FlashRestart::LazyVerification
             && self.policy.design().may_end_dirty()
@@ -40,7 +40,7 @@ impl FlashCache {
     }
 
     /// Seals the records if they name every page that the data files lack. `sum` is the sum over the records.
-    /// No page changes any more. Returns the seal's number, or why there is no seal.
+    /// No page changes any more. Returns the seal's number, or the reason why there is no seal.
     pub(crate) fn seal(&self, sum: u32) -> std::result::Result<u64, String> {
         if let Some(stranger) = self.stranger() {
             reached("flash: what home lacks is not all in slots");
@@ -68,8 +68,9 @@ impl FlashCache {
         });
     }
 
-    /// Finds a contradiction: a page that the data files lack and that is in no slot, or in another version;
-    /// or a slot that should have such a page, and has not.
+    /// Looks for a contradiction, and describes it. It is a page that the data files lack and that is in no
+    /// slot, or in a slot in another version. Or it is a slot that should have such a page, and does not have
+    /// it.
     fn stranger(&self) -> Option<String> {
         let dirty: Vec<_> = self.tables().flat_map(|table| table.dirty_pages()).collect();
         let is_told = |id| {
@@ -86,7 +87,7 @@ impl FlashCache {
         Some(format!("{stranger} is not here as the log has it"))
     }
 
-    /// Whether the records on flash are unchanged since start `start` wrote the seal `number`.
+    /// Returns whether the records on flash are unchanged since start `start` wrote the seal `number`.
     pub(crate) fn has_seal(&self, number: u64, start: u64) -> bool {
         let is_meant = self.may_be_sealed() && self.is_on();
         let is_it = self.records.hardening.seal.number == number
@@ -110,7 +111,8 @@ impl FlashCache {
     }
 }
 
-/// Whether the cache file of this database in a directory has this seal. A file that can't be read has none.
+/// Returns whether the cache file of this database in a directory has this seal. A file that can't be read
+/// has none.
 pub(crate) fn is_sealed(directory: &dyn Directory, database: u64, number: u64) -> bool {
     let seal = Store::seal_in(directory, database);
     seal.is_ok_and(|seal| seal.is_some_and(|seal| seal.number == number))

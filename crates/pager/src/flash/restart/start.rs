@@ -1,7 +1,7 @@
 //! The start of the flash cache, before redo. It decides which slots that an earlier start filled can be used
 //! (Do 2012, sections 4.3.3 and 4.3.4: lazy verification).
 //!
-//! A slot's record says: the slot had the page with all its changes up to the log position `before`
+//! A slot's record says that the slot had the page with all its changes up to the log position `before`
 //! (`record.rs`). If the log is read from that position on, the start finds every later change. Redo applies
 //! these changes, and removes the slot. A change from before the redo position is in the data files. In the
 //! following cases redo would not find a change, so the record is not used:
@@ -27,7 +27,7 @@
 //!
 //! After a shutdown with a seal (`seal.rs`) the records themselves say which slots are dirty.
 //!
-//! Not known here: how records are written; what redo does.
+//! This module does not know how records are written, or what redo does.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -53,11 +53,12 @@ pub(in crate::flash) const READ_BLOCKS: u32 = 64;
 /// The name of a planted fault: the sum over the records is not compared with the seal.
 pub(in crate::flash) const ANY_SUM: &str = "flash: any records are taken for sealed";
 
-/// What a start knows about the start before it.
+/// The facts that a start knows about the previous start.
 pub(crate) struct Earlier<'p> {
-    /// The number of that start in the control file; zero means unknown.
+    /// The number of that start in the control file. Zero means that it is not known.
     pub(crate) start: u64,
-    /// That start was to keep records of a cache, so users expect that its pages are used again.
+    /// Whether that start kept records of a cache. If so, users expect that the pages of the cache are used
+    /// again.
     pub(crate) has_cache: bool,
     /// What the log says about pages.
     pub(crate) history: &'p History,
@@ -90,10 +91,10 @@ enum Fate {
 }
 
 impl FlashCache {
-    /// Begins to keep records, under the number of this start. If the start before used the file, its pages
-    /// are used: then no start without the file has changed anything since. Redo must run in this case.
-    /// Returns whether the old pages are used. `note` writes a number of the start to the control file; if
-    /// this fails, the start fails.
+    /// Begins to keep records, under the number of this start. If the previous start used the file, its pages
+    /// are used, because no start without the file has changed anything since then. Redo must run in this
+    /// case. Returns whether the old pages are used. `note` writes a number of the start to the control file;
+    /// if this fails, the start fails.
     pub(crate) fn begin(
         &self,
         start: u64,
@@ -172,7 +173,7 @@ impl FlashCache {
         }
     }
 
-    /// Finds the pages that the last run left. If its records are of no use, the slots found so far are
+    /// Finds the pages that the previous start left. If its records are of no use, the slots found so far are
     /// removed.
     fn restore(&self, earlier: &Earlier<'_>) -> Result<(), Cold> {
         if !self.records.hardening.earlier?.are_of(earlier.start) {
@@ -317,7 +318,7 @@ impl FlashCache {
         self.table(partition as usize).find(slot, kept, lacks, earlier.sealed.is_some());
     }
 
-    /// Called when redo found the page with this LSN, and has nothing to apply. Returns whether the data
+    /// Is called when redo found the page with this LSN, and has nothing to apply. Returns whether the data
     /// files may lack the page. Then the page must enter the dirty-page table, in the order of its changes.
     pub(crate) fn is_only_here(&self, id: PageId, lsn: Lsn) -> bool {
         if !self.life.is_restoring() {
@@ -332,7 +333,7 @@ impl FlashCache {
         table.is_dirty(id) && !planted("flash: redo tells the ledger nothing of what only flash has")
     }
 
-    /// Called when redo has ended. `has_place` says whether a page is within its space.
+    /// Is called when redo has ended. `has_place` says whether a page is within its space.
     pub(crate) fn redone(&self, has_place: impl Fn(PageId) -> bool) {
         if !self.is_redo_running() {
             self.life.on(Event::RedoEnds);
@@ -350,7 +351,7 @@ impl FlashCache {
         self.begin_keeping();
     }
 
-    /// Called if the device fails while redo runs. Removes dirty slots that are not verified yet, because
+    /// Is called if the device fails while redo runs. Removes dirty slots that are not verified yet, because
     /// redo can make their pages.
     #[cold]
     pub(in crate::flash) fn forget_unverified(&self) {
@@ -360,7 +361,7 @@ impl FlashCache {
         }
     }
 
-    /// Whether redo has not ended yet, and may use pages of the start before.
+    /// Returns whether redo has not ended yet, and may use pages of the previous start.
     pub(in crate::flash) fn is_redo_running(&self) -> bool {
         self.life.is_restoring()
     }

@@ -5,7 +5,7 @@
 //! 1. `places[slot]` is the index of the slot in `slots`, or [`NOWHERE`].
 //! 2. No slot has a lower key than its parent.
 //!
-//! Not known here: what the keys mean.
+//! This module does not know what the keys mean.
 
 const NOWHERE: u32 = u32::MAX;
 
@@ -16,7 +16,7 @@ pub(in crate::flash) struct Heap {
 }
 
 impl Heap {
-    /// An empty heap for slots with numbers below `count`.
+    /// Returns an empty heap for slots with numbers below `count`.
     pub(in crate::flash) fn new(count: u32) -> Heap {
         Heap { slots: Vec::new(), places: vec![NOWHERE; count as usize] }
     }
@@ -24,7 +24,7 @@ impl Heap {
     /// Adds a slot.
     ///
     /// # Panics
-    /// If the slot is in the heap already.
+    /// Panics if the slot is in the heap already.
     pub(in crate::flash) fn insert(&mut self, slot: u32, key: u64) {
         assert_eq!(self.places[slot as usize], NOWHERE, "slot {slot} is in the heap");
         self.slots.push((key, slot));
@@ -32,7 +32,7 @@ impl Heap {
         self.rise(self.slots.len() - 1);
     }
 
-    /// The slot with the smallest key.
+    /// Returns the slot with the smallest key.
     pub(in crate::flash) fn top(&self) -> Option<u32> {
         self.slots.first().map(|(_, slot)| *slot)
     }

@@ -22,7 +22,7 @@
 //!    is unverified only while redo runs. A seal says for certain which dirty slots have a page that the data
 //!    files lack. These slots are never unverified.
 //!
-//! Not known here: files, other partitions, designs.
+//! This module does not know files, other partitions or designs.
 
 use rustc_hash::FxHashMap;
 
@@ -40,24 +40,24 @@ mod tests;
 pub(super) use slot::{Admitted, Arrival, Cleaning, Counts, Kept, ReadFrom, Reading, Saw, SlotNo};
 use slot::{Slot, UNUSED};
 
-/// Which clean slot is the next victim.
+/// The order in which clean slots are evicted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Order {
     /// Evicts the page whose last but one access is longest ago (LRU-2, O'Neil 1993). For a page that was
     /// used once since it was admitted, the time of admission counts.
     Lru2,
-    /// Evicts the slot that was filled longest ago: the slots are a ring.
+    /// Evicts the slot that was filled longest ago, so the slots are used as a ring.
     Fifo,
     /// Evicts the page whose extent has the lowest temperature.
     Heat,
 }
 
-/// Which dirty slot is cleaned next (Do 2012: chapter 3 and chapter 4 differ).
+/// The order in which dirty slots are cleaned (chapters 3 and 4 of Do 2012 differ in it).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CleanOrder {
-    /// First the page whose last but one access is longest ago.
+    /// The page whose last but one access is longest ago comes first.
     LastUse,
-    /// First the page with the lowest recovery LSN, so that the log can be cut.
+    /// The page with the lowest recovery LSN comes first, so that the log can be cut.
     RecoveryLsn,
 }
 
@@ -65,7 +65,7 @@ impl CleanOrder {
     /// Both orders.
     pub const ALL: [CleanOrder; 2] = [CleanOrder::LastUse, CleanOrder::RecoveryLsn];
 
-    /// The name of the order in the configuration file.
+    /// Returns the name of the order in the configuration file.
     pub fn name(self) -> &'static str {
         match self {
             CleanOrder::LastUse => "last-use",
@@ -73,7 +73,7 @@ impl CleanOrder {
         }
     }
 
-    /// The order with this name.
+    /// Returns the order with this name.
     pub fn of(name: &str) -> Option<CleanOrder> {
         CleanOrder::ALL.into_iter().find(|order| order.name() == name)
     }
@@ -94,7 +94,7 @@ pub(super) struct Partition {
 }
 
 impl Partition {
-    /// A partition of `count` slots, which are all free.
+    /// Returns a partition of `count` slots, which are all free.
     pub(super) fn new(count: u32, order: Order, clean_order: CleanOrder) -> Partition {
         Partition {
             slots: vec![UNUSED; count as usize],
@@ -115,7 +115,7 @@ impl Partition {
         self.touched = Some(Vec::new());
     }
 
-    /// The slots whose records have changed since the last call. A slot can be in the result twice.
+    /// Returns the slots whose records have changed since the last call. A slot can be in the result twice.
     pub(super) fn take_touched(&mut self) -> Vec<SlotNo> {
         self.touched.as_mut().map(std::mem::take).unwrap_or_default()
     }
@@ -192,8 +192,8 @@ impl Partition {
         true
     }
 
-    /// Returns where to read the page, and counts an access. `None` means that the page must be read from the
-    /// data files.
+    /// Returns the place from which the page is read, and counts an access. `None` means that the page must
+    /// be read from the data files.
     pub(super) fn begin_read(&mut self, id: PageId, now: u64) -> Option<ReadFrom> {
         let (no, slot) = self.found(id).filter(|(_, slot)| !slot.is_invalid)?;
         let Slot { lsn, is_dirty, is_written, readers, is_unverified, .. } = *slot;
@@ -280,8 +280,8 @@ impl Partition {
         no
     }
 
-    /// The temperature of the next slot to evict. Temperatures of pages rise while they are in the heap; the
-    /// heap is updated when such a page reaches its top.
+    /// Returns the temperature of the next slot to evict. Temperatures of pages rise while the pages are in
+    /// the heap. The heap is updated when such a page reaches its top.
     fn coldest(&mut self, heat_of: impl Fn(PageId) -> u64) -> Option<u64> {
         if self.order != Order::Heat {
             return None;
@@ -298,27 +298,27 @@ impl Partition {
         }
     }
 
-    /// Whether the page has a dirty slot.
+    /// Returns whether the page has a dirty slot.
     pub(super) fn is_dirty(&self, id: PageId) -> bool {
         self.found(id).is_some_and(|(_, slot)| slot.is_dirty)
     }
 
-    /// Whether this is the page's slot, and the data files may lack its version.
+    /// Returns whether this is the page's slot, and the data files may lack its version.
     pub(super) fn lacks(&self, no: SlotNo, id: PageId) -> bool {
         self.found(id).is_some_and(|(found, slot)| found == no && slot.is_dirty)
     }
 
-    /// Whether the page has a slot, whatever is in it.
+    /// Returns whether the page has a slot, whatever is in it.
     pub(super) fn has(&self, id: PageId) -> bool {
         self.by_page.contains_key(&id)
     }
 
-    /// Whether the page has an invalid slot, which may be written again.
+    /// Returns whether the page has an invalid slot, which may be written again.
     pub(super) fn has_invalid(&self, id: PageId) -> bool {
         self.found(id).is_some_and(|(_, slot)| slot.is_invalid)
     }
 
-    /// Whether the slot was removed or became invalid before it was written.
+    /// Returns whether the slot was removed or became invalid before it was written.
     pub(super) fn is_unwanted(&self, no: SlotNo) -> bool {
         let slot = &self.slots[no as usize];
         slot.is_doomed || slot.is_invalid
@@ -336,7 +336,7 @@ impl Partition {
         !is_doomed && !is_invalid
     }
 
-    /// The page of the dirty slot that is cleaned next.
+    /// Returns the page of the dirty slot that is cleaned next.
     pub(super) fn next_to_clean(&self) -> Option<PageId> {
         self.dirty.top().and_then(|no| self.slots[no as usize].page)
     }
@@ -358,7 +358,7 @@ impl Partition {
         });
     }
 
-    /// The data files had no space for this page, so all other slots are cleaned before it.
+    /// Moves a slot to the end of the order of cleaning, because the data files had no space for its page.
     pub(super) fn pass_over(&mut self, no: SlotNo) {
         if self.slots[no as usize].is_dirty {
             self.update(no, |slot| slot.is_passed_over = true);
@@ -373,8 +373,8 @@ impl Partition {
         was_valid
     }
 
-    /// As `remove`, for a page that moves to the pool (exclusive caching). Returns whether the data files may
-    /// lack it; `None` if the page has no valid slot, or its slot is being cleaned.
+    /// Does the same as `remove`, for a page that moves to the pool (exclusive caching). Returns whether the
+    /// data files may lack the page, or `None` if the page has no valid slot, or its slot is being cleaned.
     pub(super) fn take(&mut self, id: PageId) -> Option<bool> {
         let (no, slot) = self.found(id).filter(|(_, slot)| !slot.is_cleaning && !slot.is_invalid)?;
         let is_dirty = slot.is_dirty;
@@ -382,7 +382,8 @@ impl Partition {
         Some(is_dirty)
     }
 
-    /// Like `remove`, but the page keeps its slot (Canim 2010). Returns whether the slot was valid.
+    /// Does the same as `remove`, but the page keeps its slot (Canim 2010). Returns whether the slot was
+    /// valid.
     pub(super) fn invalidate(&mut self, id: PageId) -> bool {
         let Some((no, slot)) = self.found(id) else { return false };
         assert!(!slot.is_dirty, "{id} is dirty on flash, and its slot would be invalid");
@@ -391,13 +392,13 @@ impl Partition {
         was_valid
     }
 
-    /// Like `remove`, if the version in the slot is older than this LSN.
+    /// Does the same as `remove`, if the version in the slot is older than this LSN.
     pub(super) fn remove_older(&mut self, id: PageId, lsn: Lsn) -> bool {
         let is_older = self.found(id).is_some_and(|(_, slot)| slot.lsn < lsn && !slot.is_invalid);
         is_older && self.remove(id)
     }
 
-    /// As `remove`, for a range of pages. Returns how many had a valid slot.
+    /// Does the same as `remove`, for a range of pages. Returns how many had a valid slot.
     pub(super) fn remove_range(&mut self, ids: PageRange) -> u64 {
         if ids.count as usize > self.by_page.len() {
             return self.remove_all(|id| ids.contains(id));
@@ -405,18 +406,19 @@ impl Partition {
         (0..ids.count).filter(|at| self.remove(ids.first.plus(*at))).count() as u64
     }
 
-    /// As `remove`, for all pages for which `is_meant` is true. Returns how many had a valid slot.
+    /// Does the same as `remove`, for all pages for which `is_meant` is true. Returns how many had a valid
+    /// slot.
     pub(super) fn remove_all(&mut self, is_meant: impl Fn(PageId) -> bool) -> u64 {
         let meant: Vec<PageId> = self.by_page.keys().copied().filter(|id| is_meant(*id)).collect();
         meant.iter().filter(|id| self.remove(**id)).count() as u64
     }
 
-    /// As `remove`, for all pages that the data files have.
+    /// Does the same as `remove`, for all pages that the data files have.
     pub(super) fn remove_clean(&mut self) -> u64 {
         self.remove_clean_if(|_| true)
     }
 
-    /// As `remove_clean`, for those pages for which `is_meant` is true.
+    /// Does the same as `remove_clean`, for those pages for which `is_meant` is true.
     pub(super) fn remove_clean_if(&mut self, is_meant: impl Fn(PageId) -> bool) -> u64 {
         let is_clean = |no: &SlotNo| !self.slots[*no as usize].is_dirty;
         let pages = self.by_page.iter().filter(|(id, no)| is_clean(no) && is_meant(**id));
@@ -424,7 +426,7 @@ impl Partition {
         clean.iter().filter(|id| self.remove(**id)).count() as u64
     }
 
-    /// The record of the slot for a restart. `None` if the slot has no page that could be read.
+    /// Returns the record of the slot for a restart, or `None` if the slot has no page that could be read.
     pub(super) fn kept(&self, no: SlotNo) -> Option<Kept> {
         let slot = &self.slots[no as usize];
         let Slot { lsn, last, last_but_one, admitted, is_dirty, .. } = *slot;
@@ -433,8 +435,8 @@ impl Partition {
     }
 
     /// Enters a page that an earlier start left in a free slot. `lacks` is the first change that the data
-    /// files may lack; `is_sure` means that they lack it. If two slots have the page, the slot with the newer
-    /// version stays. Returns whether it is this slot. The table can be used after
+    /// files may lack. `is_sure` means that they certainly lack it. If two slots have the page, the slot with
+    /// the newer version stays. Returns whether it is this slot. The table can be used after
     /// [`found_all`](Self::found_all).
     pub(super) fn find(&mut self, no: SlotNo, kept: Kept, lacks: Option<Lsn>, is_sure: bool) -> bool {
         let Kept { page, lsn, last, last_but_one, admitted, .. } = kept;
@@ -464,14 +466,14 @@ impl Partition {
         true
     }
 
-    /// Ends the search of a start for slots: the other slots are free.
+    /// Ends the search of a start for slots. All other slots are free.
     pub(super) fn found_all(&mut self) {
         self.free =
             (0..self.slots.len() as u32).rev().filter(|no| self.slots[*no as usize].is_free).collect();
     }
 
-    /// As `remove`, for all pages that the data files may lack and that have not been verified on flash since
-    /// the start. Returns their number.
+    /// Does the same as `remove`, for all pages that the data files may lack and that have not been verified
+    /// on flash since the start. Returns their number.
     pub(super) fn remove_unverified_dirty(&mut self) -> u64 {
         let is_meant = |no: &SlotNo| {
             let slot = &self.slots[*no as usize];
@@ -482,7 +484,7 @@ impl Partition {
         meant.iter().filter(|id| self.remove(**id)).count() as u64
     }
 
-    /// Lookups of the page no longer find the slot.
+    /// Removes the slot from the lookup table, so that lookups of its page no longer find it.
     fn forget(&mut self, no: SlotNo) {
         let page = self.slots[no as usize].page;
         page.and_then(|page| self.by_page.remove(&page));
@@ -492,17 +494,17 @@ impl Partition {
         });
     }
 
-    /// The number of slots in each state.
+    /// Returns the number of slots in each state.
     pub(super) fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// The number of slots.
+    /// Returns the number of slots.
     pub(super) fn slot_count(&self) -> u32 {
         self.slots.len() as u32
     }
 
-    /// Whether all slots are free.
+    /// Returns whether all slots are free.
     pub(super) fn is_empty(&self) -> bool {
         self.counts.free == self.slots.len() as u64
     }
@@ -513,36 +515,37 @@ impl Partition {
         *self = other;
     }
 
-    /// The number of dirty slots.
+    /// Returns the number of dirty slots.
     pub(super) fn dirty_count(&self) -> u64 {
         self.counts.dirty
     }
 
-    /// Whether more than a twentieth of the slots is free. While this is so, the cache takes every clean page
-    /// that leaves the pool (Do 2012, section 3.3.1, "aggressive filling").
+    /// Returns whether more than a twentieth of the slots is free. While this is so, the cache takes every
+    /// clean page that leaves the pool (Do 2012, section 3.3.1, "aggressive filling").
     pub(super) fn is_filling(&self) -> bool {
         self.free.len() * 20 > self.slots.len()
     }
 
-    /// Whether no thread reads, writes or cleans a slot.
+    /// Returns whether no thread reads, writes or cleans a slot.
     #[cfg(test)]
     pub(super) fn is_at_rest(&self) -> bool {
         self.slots.iter().all(|slot| slot.is_free || slot.is_idle())
     }
 
-    /// Pages that are completely written to a valid slot.
+    /// Returns the pages that are completely written to a valid slot.
     pub(super) fn pages(&self) -> Vec<PageId> {
         let is_whole = |id: &PageId| self.version(*id).is_some();
         self.by_page.keys().copied().filter(is_whole).collect()
     }
 
-    /// The version of the page in a valid slot that is fully written, and whether the data files may lack it.
+    /// Returns the version of the page in a valid slot that is fully written, and whether the data files may
+    /// lack it.
     pub(super) fn version(&self, id: PageId) -> Option<(Lsn, bool)> {
         let (_, slot) = self.found(id).filter(|(_, slot)| slot.is_written && !slot.is_invalid)?;
         Some((slot.lsn, slot.is_dirty))
     }
 
-    /// Pages that the data files may lack.
+    /// Returns the pages that the data files may lack.
     pub(super) fn dirty_pages(&self) -> Vec<PageId> {
         let is_dirty = |no: &SlotNo| self.slots[*no as usize].is_dirty;
         self.by_page.iter().filter(|(_, no)| is_dirty(no)).map(|(id, _)| *id).collect()

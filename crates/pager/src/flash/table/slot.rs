@@ -1,7 +1,7 @@
-//! The types of a slot of the flash cache: the state of a slot (`Slot`), a page that is to get a slot, the
-//! result of a lookup, and what the next start needs.
+//! The types for a slot of the flash cache: the state of a slot (`Slot`), a page that will get a slot, the
+//! result of a lookup, and the data that the next start needs.
 //!
-//! Not known here: which slot has which page, and the order of eviction (`mod.rs`).
+//! This module does not know which slot has which page, or the order of eviction (`mod.rs`).
 
 use crate::base::ids::PageId;
 use crate::base::lsn::Lsn;
@@ -26,9 +26,10 @@ pub(super) struct Slot {
     pub(super) is_dirty: bool,
     pub(super) is_cleaning: bool,
     pub(super) is_invalid: bool,
-    /// The slot was removed while a thread used it. It becomes free when that use ends.
+    /// Whether the slot was removed while a thread used it. Then it becomes free when that use ends.
     pub(super) is_doomed: bool,
-    /// An earlier start filled the slot, and no thread has checked since then that it still has its page.
+    /// Whether an earlier start filled the slot, and no thread has checked since then that it still has its
+    /// page.
     pub(super) is_unverified: bool,
     /// The data files had no space for the page.
     pub(super) is_passed_over: bool,
@@ -55,22 +56,22 @@ pub(super) const UNUSED: Slot = Slot {
 };
 
 impl Slot {
-    /// Whether no thread reads, writes or cleans the slot.
+    /// Returns whether no thread reads, writes or cleans the slot.
     pub(super) fn is_idle(&self) -> bool {
         self.is_written && !self.is_cleaning && self.readers == 0
     }
 }
 
-/// A version of a page that is to get a slot.
+/// A version of a page that will get a slot.
 #[derive(Debug, Clone, Copy)]
 pub(in super::super) struct Arrival {
     pub(in super::super) id: PageId,
     pub(in super::super) lsn: Lsn,
-    /// `Some`: the data files lack the page's changes from this LSN on.
+    /// The LSN of the page's first change that the data files lack, if they lack one.
     pub(in super::super) lacks: Option<Lsn>,
     pub(in super::super) now: u64,
-    /// `Some`: the page is admitted only if it replaces a page with a lower temperature. `None`: it replaces
-    /// the next victim.
+    /// The temperature of the page. The page is admitted only if it replaces a page with a lower temperature.
+    /// If it is `None`, the page replaces the next victim.
     pub(in super::super) heat: Option<u64>,
 }
 
@@ -90,7 +91,7 @@ pub(in super::super) enum Admitted {
 /// Where a page is to be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) enum ReadFrom {
-    /// In this slot, which stays until [`end_read`](super::Partition::end_read).
+    /// The page is in this slot, which stays until [`end_read`](super::Partition::end_read).
     Slot(Reading),
     /// The page is being written to this slot, and the data files lack its version.
     OnItsWay(SlotNo),
@@ -118,7 +119,7 @@ pub(in super::super) struct Reading {
     pub(in super::super) is_unverified: bool,
 }
 
-/// What a restart must know about a slot.
+/// The data that a restart needs about a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) struct Kept {
     pub(in super::super) page: PageId,
@@ -131,7 +132,7 @@ pub(in super::super) struct Kept {
 }
 
 impl Kept {
-    /// Whether both are the same version of the same page.
+    /// Returns whether both are the same version of the same page.
     pub(super) fn is_same(one: Option<Kept>, other: Option<Kept>) -> bool {
         one.map(|kept| (kept.page, kept.lsn)) == other.map(|kept| (kept.page, kept.lsn))
     }
@@ -146,11 +147,11 @@ pub(in super::super) struct Cleaning {
     pub(in super::super) is_written: bool,
 }
 
-/// Slots of the partition by state.
+/// The numbers of slots of the partition in each state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(in super::super) struct Counts {
     pub(in super::super) free: u64,
-    /// Slots that are being written, and removed slots that are still in use.
+    /// The number of slots that are being written, and of removed slots that are still in use.
     pub(in super::super) writing: u64,
     pub(in super::super) clean: u64,
     pub(in super::super) dirty: u64,
@@ -158,7 +159,7 @@ pub(in super::super) struct Counts {
 }
 
 impl Counts {
-    /// The counter for the state of `slot`.
+    /// Returns the counter for the state of `slot`.
     pub(super) fn of(&mut self, slot: &Slot) -> &mut u64 {
         match slot {
             Slot { is_free: true, .. } => &mut self.free,
@@ -170,7 +171,7 @@ impl Counts {
         }
     }
 
-    /// The sums of both.
+    /// Returns the sums of both.
     pub(in super::super) fn plus(self, other: Counts) -> Counts {
         Counts {
             free: self.free + other.free,

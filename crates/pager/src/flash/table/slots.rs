@@ -5,7 +5,7 @@
 //!    under the locks of all partitions.
 //! 2. There are always `PARTITIONS_MAX` partitions. A small cache leaves the last ones without slots.
 //!
-//! What it does not know: designs, files, and which changes must be recorded.
+//! This module does not know designs, files, or which changes must be recorded.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -27,14 +27,14 @@ pub(in crate::flash) struct Slots {
 }
 
 impl Slots {
-    /// Empty partitions.
+    /// Returns empty partitions.
     pub(in crate::flash) fn new(shape: Shape, order: Order, clean_order: CleanOrder) -> Slots {
         let partition = |no| Mutex::new(Partition::new(shape.slots_of(no), order, clean_order));
         let partitions = (0..PARTITIONS_MAX).map(partition).collect();
         Slots { partitions, shape, clock: AtomicU64::new(1) }
     }
 
-    /// The time of an access.
+    /// Returns the time of an access.
     #[inline]
     pub(in crate::flash) fn tick(&self) -> u64 {
         self.clock.fetch_add(1, Relaxed)
@@ -45,12 +45,12 @@ impl Slots {
         self.clock.fetch_max(last + 1, Relaxed);
     }
 
-    /// The number of partitions, including those without slots.
+    /// Returns the number of partitions, including those without slots.
     pub(in crate::flash) fn partitions(&self) -> usize {
         self.partitions.len()
     }
 
-    /// The number of the page's partition. It is valid until the shape changes.
+    /// Returns the number of the page's partition. It is valid until the shape changes.
     #[inline]
     pub(in crate::flash) fn partition_of(&self, id: PageId) -> usize {
         (id.to_u64().wrapping_mul(SPREAD) >> 32) as usize % self.shape.partitions() as usize
@@ -62,7 +62,7 @@ impl Slots {
         self.partitions[partition].lock()
     }
 
-    /// The slot's number in the file.
+    /// Returns the slot's number in the file.
     #[inline]
     pub(in crate::flash) fn stored(&self, partition: usize, slot: SlotNo) -> u32 {
         partition as u32 * self.shape.partition_slots() + slot

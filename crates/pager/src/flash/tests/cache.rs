@@ -1,4 +1,4 @@
-//! Tests of the flash cache: runs of pages that are partly on flash and partly in the data files; many
+//! Tests of the flash cache: runs of pages that are partly on flash and partly in the data files, and many
 //! threads.
 
 use std::collections::BTreeMap;
@@ -136,7 +136,7 @@ fn open_all(
     cache.expect("its device is sound")
 }
 
-/// A log that counts as durable without an end.
+/// A log that is durable up to any LSN.
 pub(in crate::flash) struct NoLog;
 
 impl WriteAhead for NoLog {
@@ -155,7 +155,7 @@ impl WriteAhead for NoLog {
     }
 }
 
-/// Keeps the first reason to stop.
+/// A log that keeps the first reason to stop.
 #[derive(Default)]
 pub(in crate::flash) struct Stoppable {
     cause: OnceLock<PagerError>,
@@ -474,7 +474,7 @@ fn records_are_written_beyond_the_budget_and_made_up_for() {
     assert!(takes());
 }
 
-/// The cache is lost after the put has seen that it is not lost. It takes no page all the same.
+/// The cache is lost after the put has seen that it is not lost. Nevertheless it takes no page.
 #[test]
 fn a_put_that_the_loss_overtakes_goes_home() {
     let log = (true, Arc::new(NoLog) as Arc<dyn WriteAhead>);

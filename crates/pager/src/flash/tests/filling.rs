@@ -32,7 +32,7 @@ pub(in crate::flash) struct Home {
     in_read: Mutex<Option<Hook>>,
     /// Runs before the data files have the pages of a put.
     in_put: Mutex<Option<Hook>>,
-    /// The pages that the last read asked for.
+    /// The pages that the last read requested.
     asked: Mutex<Vec<u32>>,
 }
 
@@ -82,7 +82,7 @@ impl Level for Home {
     }
 }
 
-/// A cache over pages 0 to 39, all of LSN 5.
+/// Returns a cache over pages 0 to 39, all of LSN 5.
 pub(in crate::flash) fn open(
     slots: u64,
     design: FlashDesign,
@@ -187,7 +187,7 @@ fn neighbours_that_are_not_there_are_not_asked_for_again() {
     assert_eq!(refused, Some(&("widened_refused", 1)));
 }
 
-/// The set of watched pages prevents that an older version is admitted: without it, the older version is
+/// The set of watched pages prevents that an older version is admitted. Without the set, the older version is
 /// admitted.
 #[test]
 fn an_older_version_is_admitted_where_nobody_watches() {
@@ -267,7 +267,7 @@ fn what_home_may_lack_is_not_read_along() {
 }
 
 /// Threads read, change and put pages, each page by one thread at a time. Meanwhile their neighbours are read
-/// along.
+/// together with them.
 #[test]
 fn threads_read_what_was_put_last() {
     for design in [FlashDesign::CleanWrite, FlashDesign::DualWrite, FlashDesign::LazyCleaning] {

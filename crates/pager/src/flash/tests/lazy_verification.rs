@@ -34,7 +34,7 @@ const CHUNKS: u64 = 10;
 const BLOCKS: u64 = CHUNKS * CHUNK_BLOCKS_MIN as u64;
 const SLOTS: u64 = BLOCKS * RECORDS_OF_BLOCK as u64;
 
-/// A log that is durable as far as a test says.
+/// A log that is durable up to the LSN that a test sets.
 struct Durable(AtomicU64);
 
 impl Durable {
@@ -65,7 +65,7 @@ struct Rig {
     device: Arc<Faulty>,
 }
 
-/// A cache that is full of pages, with a log that is durable up to LSN 1000.
+/// Returns a cache that is full of pages, with a log that is durable up to LSN 1000.
 fn full(daily: Option<u64>, clock: Clock) -> Rig {
     let (log, device) = (Arc::new(Durable(AtomicU64::new(1000))), Faulty::wrap(MemoryDirectory::new()));
     let how: (bool, Arc<dyn WriteAhead>) = (true, log.clone());
@@ -93,7 +93,7 @@ impl Rig {
         blocks / u64::from(CHUNK_BLOCKS_MIN)
     }
 
-    /// The lowest `before` of all records on flash.
+    /// Returns the lowest `before` of all records on flash.
     fn oldest(&self) -> Option<Lsn> {
         let slots = (0..self.cache.slots()).filter_map(|slot| {
             let mut block = AlignedBuf::new(TABLE_BLOCK_BYTES);
@@ -321,7 +321,7 @@ fn nobody_changes_a_page_before_its_record_is_void() {
     assert!(!believed, "its page may be newer elsewhere now");
 }
 
-/// An empty log from LSN 1000 on.
+/// Returns an empty log from LSN 1000 on.
 fn history() -> History {
     let start = Lsn::new(1000);
     History::empty(start)

@@ -1,6 +1,6 @@
 //! Tests of the flash cache that use its private functions.
 //!
-//! What it does not know: how the program uses it.
+//! This module does not know how the program uses the flash cache.
 
 pub(in crate::flash) mod cache;
 pub(in crate::flash) mod filling;

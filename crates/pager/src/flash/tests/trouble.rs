@@ -98,7 +98,7 @@ struct Rig {
 }
 
 impl Rig {
-    /// A log that is stopped fails the test.
+    /// Returns a cache of `slots` slots. The test fails if the log is stopped.
     fn new(slots: u64, design: FlashDesign) -> Rig {
         Rig::on(slots, design, Arc::new(NoLog))
     }
@@ -350,7 +350,7 @@ fn a_put_that_home_refuses_stops_the_log_at_once() {
 }
 
 /// The data files refuse a write, and then changed pages can't be read from flash. The data files are the
-/// reason for the stop, so the next start must not take the cache for the reason.
+/// reason for the stop, so the next start must not report the cache as the reason.
 #[test]
 fn behind_a_broken_home_the_cache_is_not_why_the_database_stops() {
     for is_broken in [false, true] {

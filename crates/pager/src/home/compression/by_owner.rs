@@ -9,7 +9,7 @@
 //!    compression that the log recorded (`log/notes/stored_forms.rs`), or else the algorithm of its stored
 //!    pages. The engine's table replaces these entries.
 //!
-//! What it does not know: what an owner is.
+//! This module does not know what an owner is.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -33,14 +33,14 @@ pub(crate) struct Compressions {
     written: Mutex<HashMap<Owner, StoredPages>>,
 }
 
-/// Counts of the written pages that were to be compressed.
+/// Counts of the written pages that should have been compressed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StoredPages {
     /// The number of pages. A page counts each time that it is written.
     pub pages: u64,
-    /// Their length in bytes without compression.
+    /// The length of these pages without compression, in bytes.
     pub plain_bytes: u64,
-    /// Their length in bytes as written.
+    /// The length of these pages as written, in bytes.
     pub stored_bytes: u64,
 }
 
@@ -64,7 +64,7 @@ pub(crate) struct Table {
 }
 
 impl Compressions {
-    /// A table in which all owners have the default compression.
+    /// Returns a table in which all owners have the default compression.
     pub(crate) fn new(default: Compression) -> Compressions {
         let table = Mutex::new(Arc::new(Table { default, ..Table::default() }));
         Compressions { table, is_learning: AtomicBool::new(false), written: Mutex::default() }
@@ -75,7 +75,7 @@ impl Compressions {
         self.is_learning.store(is_learning, Relaxed);
     }
 
-    /// Reports that a page was read that was stored with this algorithm.
+    /// Reports that a page with this algorithm was read.
     #[inline]
     pub(crate) fn was_stored(&self, page: &[u8], algorithm: Algorithm) {
         if self.is_learning.load(Relaxed) {
@@ -94,14 +94,15 @@ impl Compressions {
         }
     }
 
-    /// Sets the compressions that the log recorded. They count until the engine has set the table.
+    /// Sets the compressions that the log recorded. They are used until the engine has set the table.
     pub(crate) fn set_noted(&self, forms: Forms) {
         if !forms.is_empty() {
             self.change(|table| table.noted = forms);
         }
     }
 
-    /// The owners with a compression of their own: as the engine has set it, or else as the log recorded it.
+    /// Returns the owners with a compression of their own: as the engine has set it, or else as the log
+    /// recorded it.
     pub(crate) fn own(&self) -> Vec<Form> {
         let table = self.table();
         let told = table.by_owner.iter().map(|((space, owner), how)| (*space, *owner, Some(*how)));
@@ -110,7 +111,7 @@ impl Compressions {
         told.chain(noted.map(|((space, owner), how)| (*space, *owner, *how))).collect()
     }
 
-    /// The table in force.
+    /// Returns the table in force.
     pub(crate) fn table(&self) -> Arc<Table> {
         self.table.lock().clone()
     }
@@ -134,7 +135,7 @@ impl Compressions {
         });
     }
 
-    /// Sets the compression of these owners; `None` means the default. Returns whether this changes anything.
+    /// Sets the compression of these owners. `None` means the default. Returns whether this changes anything.
     pub(crate) fn set(&self, space: SpaceId, owners: &[(u32, Option<Compression>)]) -> bool {
         let now = self.table();
         if owners.iter().all(|(owner, how)| now.by_owner.get(&(space, *owner)).copied() == *how) {
@@ -156,7 +157,7 @@ impl Compressions {
         self.written.lock().remove(&(space, owner));
     }
 
-    /// Counts a written page that was to be compressed. `stored_bytes` is its length as written.
+    /// Counts a written page that should have been compressed. `stored_bytes` is its length as written.
     pub(crate) fn wrote(&self, page: &[u8], stored_bytes: u64) {
         let mut written = self.written.lock();
         let sum = written.entry(owner_of(page)).or_default();
@@ -165,15 +166,15 @@ impl Compressions {
         sum.stored_bytes += stored_bytes;
     }
 
-    /// The counts of pages written since the start, for each owner.
+    /// Returns the counts of pages written since the start, for each owner.
     pub(crate) fn written(&self, space: SpaceId) -> HashMap<u32, StoredPages> {
         let written = self.written.lock();
         let of_space = written.iter().filter(|((of, _), _)| *of == space);
         of_space.map(|((_, owner), sum)| (*owner, *sum)).collect()
     }
 
-    /// Sets the compression of all owners that have one of their own. What the log recorded, and what was
-    /// learned from pages, is dropped.
+    /// Sets the compression of all owners that have one of their own. The compressions that the log recorded,
+    /// and those that were learned from pages, are dropped.
     pub(crate) fn tell(&self, space: SpaceId, owners: &[(u32, Compression)]) {
         self.change(|table| {
             table.noted.clear();
@@ -190,7 +191,7 @@ fn owner_of(page: &[u8]) -> Owner {
 }
 
 impl Table {
-    /// Whether no page is compressed.
+    /// Returns whether no page is compressed.
     pub(crate) fn is_idle(&self) -> bool {
         let is_none = |how: &Compression| how.is_none();
         let noted_is_none = |how: &Option<Compression>| how.is_none_or(Compression::is_none);
@@ -201,12 +202,12 @@ impl Table {
             && self.noted.values().all(noted_is_none)
     }
 
-    /// The compression of owners that have none of their own.
+    /// Returns the compression of owners that have none of their own.
     pub(crate) fn of_others(&self) -> Compression {
         self.default
     }
 
-    /// The compression for this page.
+    /// Returns the compression for this page.
     pub(crate) fn of(&self, page: &[u8]) -> Compression {
         let owner = owner_of(page);
         if let Some(told) = self.by_owner.get(&owner) {
@@ -236,8 +237,8 @@ mod tests {
         bytes
     }
 
-    /// Once, redo wrote pages of compressed tables without compression, because it did not know their
-    /// compression.
+    /// In an earlier version, redo wrote pages of compressed tables without compression, because it did not
+    /// know their compression.
     #[test]
     fn stored_pages_teach_until_their_owners_are_told() {
         let all = Compressions::new(Compression::of(Algorithm::Lz4));

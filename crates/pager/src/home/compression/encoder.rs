@@ -4,7 +4,7 @@
 //! Invariants
 //! 1. While no owner's pages are compressed, a put looks into one table, and counts nothing.
 //!
-//! What it does not know: where pages are stored.
+//! This module does not know where pages are stored.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -38,7 +38,7 @@ impl Forms {
         Forms { compressions, lengths, compressed, decompressed, plain_bytes, stored_bytes }
     }
 
-    /// The stored forms of pages.
+    /// Returns the stored forms of pages.
     pub(crate) fn encode<'i>(&self, images: &[&'i Image]) -> Vec<Stored<'i>> {
         let table = self.compressions.table();
         if table.is_idle() {

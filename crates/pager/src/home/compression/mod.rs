@@ -1,7 +1,7 @@
 //! Page compression: the codecs, the stored form of a page, and the table that says how each owner's pages
 //! are compressed. An owner is, for example, the tree of a table.
 //!
-//! What it does not know: where in its file a page is stored.
+//! This module does not know where in its file a page is stored.
 
 pub(crate) mod by_owner;
 pub(crate) mod codec;

@@ -27,7 +27,7 @@
 //! 3. A page is compressed only if its stored form becomes shorter, in lengths that the device can write
 //!    ([`StoredLengths`]).
 //!
-//! What it does not know: where pages are stored; why an algorithm was chosen.
+//! This module does not know where pages are stored, or why an algorithm was chosen.
 
 #[cfg(test)]
 mod tests;
@@ -63,12 +63,12 @@ const _: () = assert!(ALGORITHM == page::RESERVED && ZERO_2 + 4 == STORED_HEADER
 pub(crate) enum Form {
     /// Plain.
     Plain,
-    /// Compressed, in this many bytes with the header.
+    /// The page is compressed. With the header it has this many bytes.
     Compressed(Algorithm, usize),
 }
 
 impl Form {
-    /// The number of used bytes of a stored page, for this page size.
+    /// Returns the number of used bytes of a stored page, for this page size.
     pub(crate) fn bytes(self, page_size: usize) -> usize {
         match self {
             Form::Plain => page_size,
@@ -88,7 +88,7 @@ pub(crate) enum StoredLengths {
 }
 
 impl StoredLengths {
-    /// The greatest length that is shorter than a page. `None`: there is no such length.
+    /// Returns the greatest length that is shorter than a page, or `None` if there is no such length.
     pub(crate) fn below(self, page_size: usize) -> Option<usize> {
         let (longest, least) = match self {
             StoredLengths::Multiples(unit) => (page_size.checked_sub(unit)?, unit),
@@ -97,7 +97,7 @@ impl StoredLengths {
         (longest >= least).then_some(longest)
     }
 
-    /// The least length that has room for these bytes.
+    /// Returns the least length that has room for these bytes.
     fn fit(self, bytes: usize) -> usize {
         match self {
             StoredLengths::Multiples(unit) => bytes.next_multiple_of(unit),
@@ -122,33 +122,33 @@ pub(crate) struct Stored<'i> {
 }
 
 impl<'i> Stored<'i> {
-    /// The plain form.
+    /// Returns the plain form.
     pub(crate) fn plain(image: &'i Image) -> Stored<'i> {
         Stored { image, encoded: None }
     }
 
-    /// Compressed if that makes it shorter, otherwise plain.
+    /// Returns the compressed form if it is shorter, otherwise the plain form.
     pub(crate) fn of(image: &'i Image, how: Compression, lengths: StoredLengths) -> Stored<'i> {
         let encoded = if how.is_none() { None } else { encode(image, how, lengths) };
         Stored { image, encoded }
     }
 
-    /// The id of the page.
+    /// Returns the id of the page.
     pub(crate) fn id(&self) -> PageId {
         self.image.id()
     }
 
-    /// The page LSN.
+    /// Returns the page LSN.
     pub(crate) fn lsn(&self) -> Lsn {
         self.image.lsn()
     }
 
-    /// Whether it is compressed.
+    /// Returns whether the page is compressed.
     pub(crate) fn is_compressed(&self) -> bool {
         self.encoded.is_some()
     }
 
-    /// The bytes to write: the compressed page with zeros up to its length, or the page.
+    /// Returns the bytes to write: the compressed page with zeros up to its length, or the page.
     pub(crate) fn bytes(&self) -> &[u8] {
         let Some(stored) = &self.encoded else { return self.image.bytes() };
         if planted("stored: the length is one sector short") {
@@ -171,7 +171,7 @@ thread_local! {
 }
 
 impl Bench {
-    /// The codecs, and a buffer of this length.
+    /// Returns the codecs, and a buffer of this length.
     fn scratch(&mut self, bytes: usize) -> (&mut Codecs, &mut [u8]) {
         if self.scratch.len() < bytes {
             self.scratch.resize(bytes, 0);
@@ -180,8 +180,8 @@ impl Bench {
     }
 }
 
-/// Whether a page may be compressed. Pages that a start reads before it knows how pages are stored stay
-/// plain.
+/// Returns whether a page may be compressed. Pages that a start reads before it knows how pages are stored
+/// stay plain.
 fn may_be_compressed(page: &[u8]) -> bool {
     let kind = page::page_kind(page);
     let is_pagers = [kind::SPACE_HEADER, kind::DESCRIPTOR, kind::ROOT].contains(&kind)
@@ -229,7 +229,7 @@ fn put_header(stored: &mut [u8], page: &[u8], algorithm: Algorithm, count: usize
     stored[PLAIN_CHECKSUM..PLAIN_CHECKSUM + 4].copy_from_slice(&page[..page::PAGE_NO]);
 }
 
-/// Whether the flags say that this is a compressed page.
+/// Returns whether the flags say that this is a compressed page.
 #[inline]
 fn is_compressed(stored: &[u8]) -> bool {
     stored.get(page::FLAGS) == Some(&COMPRESSED)
@@ -239,7 +239,8 @@ fn damage(what: StoredDamage) -> PageDamage {
     PageDamage::Stored { what }
 }
 
-/// Length in bytes of the compressed page at the beginning of `stored`. A length above `at_most` is damage.
+/// Returns the length in bytes of the compressed page at the beginning of `stored`. A length above `at_most`
+/// is damage.
 fn compressed_bytes(stored: &[u8], at_most: usize) -> Result<usize, PageDamage> {
     let has = stored.len().min(at_most);
     let says = match stored.len() {
@@ -315,8 +316,8 @@ pub(crate) fn verify(stored: &[u8], id: PageId, page_size: usize) -> Result<(), 
     page::verify(plain, id)
 }
 
-/// As [`decode`], for stored bytes that are in the frame already. After an error the content of the frame is
-/// undefined.
+/// Does the same as [`decode`], for stored bytes that are in the frame already. After an error the content of
+/// the frame is undefined.
 #[inline]
 pub(crate) fn decode_in(frame: &mut [u8], id: PageId) -> Result<Form, PageDamage> {
     if is_compressed(frame) {

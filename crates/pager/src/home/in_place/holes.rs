@@ -1,5 +1,5 @@
-//! Holes after compressed pages. A compressed page does not need all file blocks of its address range, and
-//! hole punching returns the rest to the device (Lindstrom 2017, figure 2).
+//! Punches holes after compressed pages. A compressed page does not need all file blocks of its address
+//! range, and hole punching returns the rest to the device (Lindstrom 2017, figure 2).
 //!
 //! In this layout each page has an address range of one page size in its file. The device writes sectors, but
 //! a hole consists of whole blocks of the file system. So a block that the stored page uses in part stays
@@ -20,7 +20,7 @@
 //! 4. A page that was always stored at its full size has no hint. Looking for its hint takes no lock and
 //!    allocates no memory.
 //!
-//! What it does not know: why a stored page has its length; which pages are free.
+//! This module does not know why a stored page has its length, or which pages are free.
 
 #[cfg(test)]
 mod tests;
@@ -37,7 +37,7 @@ use crate::home::files::{SpaceFile, SpaceFiles};
 use crate::home::punch::Punches;
 use crate::home::trim::TrimSetting;
 
-/// The hint of an address range of which nothing is known. All its blocks may be allocated.
+/// The hint of an address range about which nothing is known. All its blocks may be allocated.
 const UNKNOWN: u8 = 0;
 
 /// The hints of all pages.
@@ -71,12 +71,12 @@ impl Places {
         }
     }
 
-    /// The number of blocks of a place that `bytes` bytes need.
+    /// Returns the number of blocks of a place that `bytes` bytes need.
     fn blocks_of(&self, bytes: usize) -> u8 {
         u8::try_from((bytes as u64).div_ceil(self.block_bytes)).map_or(self.blocks, |n| n.min(self.blocks))
     }
 
-    /// The number of blocks of the page's place that may be allocated.
+    /// Returns the number of blocks of the page's place that may be allocated.
     fn has(&self, id: PageId) -> u8 {
         match self.hints.get(id.no().0).map_or(UNKNOWN, |hint| hint.load(Relaxed)) {
             UNKNOWN => self.blocks,

@@ -11,7 +11,7 @@
 //!    flushed. Then the `Ledger` (the table of dirty pages) learns that they are stable. Pages of the
 //!    temporary space have no protection, are not flushed, and are not in the ledger.
 //!
-//! What it does not know: how the protection works.
+//! This module does not know how the protection works.
 
 use std::sync::Arc;
 
@@ -37,8 +37,8 @@ use crate::log::WriteAhead;
 
 pub(crate) mod holes;
 
-/// The least and the most bytes that are cut off a file's end at a time, unless an extent is longer. The
-/// piece is limited because other I/O of the file waits for it.
+/// The least number of bytes that are cut off a file's end at a time. The next constant is the largest
+/// number, unless an extent is longer. The piece is limited because other I/O of the file waits for it.
 const CUT_BYTES_MIN: u64 = 64 << 10;
 const CUT_BYTES_MAX: u64 = 8 << 20;
 
@@ -61,7 +61,7 @@ pub(crate) struct InPlace {
     forms: Forms,
     pub(crate) holes: Holes,
     punches: Punches,
-    /// During a checkpoint: pages whose doublewrite copy is held, but not needed any more once the log is
+    /// The pages whose doublewrite copy is held during a checkpoint, but not needed any more once the log is
     /// durable.
     unneeded: Mutex<Vec<(PageId, u32)>>,
 }
@@ -200,8 +200,8 @@ impl Layout for InPlace {
         Ok(())
     }
 
-    /// A half-written page that was discarded will never be put again. So its copy is released when the
-    /// discard is durable.
+    /// Releases the copies of half-written pages that were discarded. Such a page will never be put again, so
+    /// its copy is not needed when the discard is durable.
     fn checkpoint(&self, step: Step) -> Result<()> {
         let mut unneeded = self.unneeded.lock();
         match step {

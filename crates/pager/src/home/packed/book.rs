@@ -22,7 +22,7 @@
 //! 4. A map page is dirty if the place that a crash would find for one of its pages has changed since the
 //!    last checkpoint.
 //!
-//! What it does not know: devices, the log, threads. The caller holds a lock.
+//! This module does not know devices, the log or threads. The caller holds a lock.
 
 use std::collections::BTreeSet;
 use std::collections::btree_map::{BTreeMap, Entry};
@@ -42,7 +42,7 @@ use crate::base::lsn::{LSN_MAX, Lsn};
 /// A held page.
 #[derive(Debug, Clone, Copy)]
 struct HeldPage {
-    /// The LSN of its image; 0 if the page was only moved.
+    /// The LSN of the page's image, or 0 if the page was only moved.
     lsn: Lsn,
     place: UnitRun,
     is_moved: bool,
@@ -67,8 +67,8 @@ pub(crate) struct Book {
 }
 
 impl Book {
-    /// The book of a space whose pages are where `map` says. `dirty` has the map pages that differ from the
-    /// last checkpoint.
+    /// Returns the book of a space whose pages are where `map` says. `dirty` has the map pages that differ
+    /// from the last checkpoint.
     pub(crate) fn new(map: Arc<PageMap>, extents: Extents, dirty: BTreeSet<u32>) -> Book {
         let mapped_count = u32::try_from(map.each().count()).unwrap_or(u32::MAX);
         Book {
@@ -84,18 +84,19 @@ impl Book {
         }
     }
 
-    /// The extents.
+    /// Returns the extents.
     pub(crate) fn extents(&self) -> &Extents {
         &self.extents
     }
 
-    /// The extents, for callers that take slots that no page names yet, or return free extents to the device.
+    /// Returns the extents, for callers that take slots that no page names yet, or return free extents to the
+    /// device.
     pub(crate) fn extents_mut(&mut self) -> &mut Extents {
         &mut self.extents
     }
 
-    /// The pages that the map has in an extent, in the order of their slots. Other live slots of the extent
-    /// are not in the map, and die when the next places are logged.
+    /// Returns the pages that the map has in an extent, in the order of their slots. Other live slots of the
+    /// extent are not in the map, and die when the next places are logged.
     pub(crate) fn survivors(&self, no: ExtentNo) -> Vec<(PageNo, UnitRun)> {
         let here = |page: &PageNo| Some((*page, self.map.load(*page)?));
         let pages = self.extents.pages_of(no).iter().filter_map(here);
@@ -113,7 +114,7 @@ impl Book {
         self.extents.take(self.filling.as_mut()?, no, units)
     }
 
-    /// Begins the next extent, unless a slot of `units` fits into the one that is being filled.
+    /// Begins the next extent, unless a slot of `units` units fits into the extent that is being filled.
     pub(crate) fn begin_for(
         &mut self,
         units: u32,
@@ -132,12 +133,12 @@ impl Book {
         Ok(())
     }
 
-    /// Whether a slot of `units` fits into the extent that is being filled.
+    /// Returns whether a slot of `units` units fits into the extent that is being filled.
     pub(crate) fn has_room_for(&self, units: u32) -> bool {
         self.filling.as_ref().is_some_and(|filling| self.extents.left_units(filling) >= units)
     }
 
-    /// From now on pages are written into this extent.
+    /// Makes this the extent into which pages are written from now on.
     pub(crate) fn go_on_in(&mut self, next: Filling) {
         if let Some(full) = self.filling.replace(next) {
             self.extents.finish(full);
@@ -168,7 +169,7 @@ impl Book {
     }
 
     /// Enters that a stored page was copied from one slot to another. Returns false if the page has another
-    /// slot by now; then the copy is released.
+    /// slot by now. Then the copy is released.
     pub(crate) fn moved(&mut self, no: PageNo, from: UnitRun, to: UnitRun) -> bool {
         if self.map.load(no) != Some(from) && !planted("packed: reclamation ignores a newer slot") {
             self.abandoned(to);
@@ -207,12 +208,12 @@ impl Book {
         }
     }
 
-    /// The number of pages that are written, and named in no log record yet.
+    /// Returns the number of pages that are written, and named in no log record yet.
     pub(crate) fn pending_count(&self) -> usize {
         self.pending.len()
     }
 
-    /// The number of held pages.
+    /// Returns the number of held pages.
     pub(crate) fn held_count(&self) -> usize {
         self.durable.len()
     }
@@ -223,7 +224,7 @@ impl Book {
         self.noting = std::mem::take(&mut self.pending);
     }
 
-    /// The places that the log record must name. Pages discarded meanwhile are left out.
+    /// Returns the places that the log record must name. Pages discarded meanwhile are left out.
     pub(crate) fn to_note(&self) -> Vec<Said> {
         let said = |(no, held): (&PageNo, &HeldPage)| {
             let said = Said { no: *no, lsn: held.lsn, place: held.place, is_moved: held.is_moved };
@@ -235,8 +236,8 @@ impl Book {
         self.noting.iter().map(said).collect()
     }
 
-    /// Ends a settle: the log record is durable. Returns the pages that are stable now, with the LSNs of
-    /// their images.
+    /// Ends a settle, after its log record has become durable. Returns the pages that are stable now, with
+    /// the LSNs of their images.
     pub(crate) fn settled(&mut self) -> Vec<(PageNo, Lsn)> {
         let mut stable = Vec::new();
         for (no, held) in std::mem::take(&mut self.noting) {
@@ -296,7 +297,8 @@ impl Book {
         }
     }
 
-    /// The log is durable up to `durable`, so the slots in graves of earlier discards die.
+    /// Makes the slots in graves of discards die if they are due. The log is durable up to `durable`, so the
+    /// discards up to this LSN are final.
     pub(crate) fn bury(&mut self, durable: Lsn) {
         while let Some(entry) = self.graves.first_entry().filter(|entry| *entry.key() <= durable) {
             reached("packed: grave buried");
@@ -304,33 +306,33 @@ impl Book {
         }
     }
 
-    /// The number of pages that have a place.
+    /// Returns the number of pages that have a place.
     pub(crate) fn mapped_count(&self) -> u32 {
         self.mapped_count
     }
 
-    /// The LSN up to which the log must be durable so that all discards so far are final.
+    /// Returns the LSN up to which the log must be durable so that all discards so far are final.
     pub(crate) fn last_grave(&self) -> Option<Lsn> {
         self.graves.last_key_value().map(|(after, _)| *after)
     }
 
-    /// Whether there are live slots that the map does not name.
+    /// Returns whether there are live slots that the map does not name.
     pub(crate) fn is_under_way(&self) -> bool {
         !self.durable.is_empty() || !self.graves.is_empty() || self.extents.has_flights()
     }
 
-    /// The place at which a crash would find the page.
+    /// Returns the place at which a crash would find the page.
     pub(crate) fn found_by_crash(&self, no: PageNo) -> Option<UnitRun> {
         self.durable.get(&no).copied().unwrap_or_else(|| self.map.load(no))
     }
 
-    /// The map pages that differ from the last checkpoint.
+    /// Returns the map pages that differ from the last checkpoint.
     pub(crate) fn dirty(&self) -> &BTreeSet<u32> {
         &self.dirty
     }
 
-    /// Returns the map pages that checkpoint `number` has to write, and how many map pages there are then.
-    /// There were `before`. The returned map pages are no longer dirty.
+    /// Returns the map pages that checkpoint `number` has to write, and the number of map pages after it.
+    /// Before it, there were `before` map pages. The returned map pages are no longer dirty.
     pub(crate) fn copy(&mut self, number: u64, before: u32) -> (Vec<MapPage>, u32) {
         let mut dirty = std::mem::take(&mut self.dirty);
         let map_pages = dirty.last().map_or(0, |last| last + 1).max(before);

@@ -7,7 +7,7 @@
 //! 2. Page writers may run during the check. The check registers as a reader of each slot that it reads, and
 //!    compares sums only when no write is in flight.
 //!
-//! What it does not know: what is in a page.
+//! This module does not know what is in a page.
 
 use varve_device::AlignedBuf;
 
@@ -37,7 +37,7 @@ impl PackedSpace {
         Ok(())
     }
 
-    /// The damage of the page in a slot that the caller holds, if there is any.
+    /// Returns the damage of the page in a slot that the caller holds, if there is any.
     fn check_slot(&self, no: PageNo, place: UnitRun, frame: &mut [u8]) -> Result<Option<String>> {
         let window = self.window(place);
         let mut bytes = AlignedBuf::new(window.len_bytes);

@@ -10,9 +10,10 @@
 //!    appending a log record and changing the book.
 //! 2. The log is durable up to E before a head names the copy. So a crash can't undo a discard that is in the
 //!    copy.
-//! 3. A crash before the head is written finds the checkpoint before.
+//! 3. A crash before the head is written finds the previous checkpoint.
 //!
-//! What it does not know: when the log is cut (`needs_log_from` gives the LSN from which the log is needed).
+//! This module does not know when the log is cut (`needs_log_from` gives the LSN from which the log is
+//! needed).
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -90,7 +91,7 @@ impl PackedSpace {
         after.into_iter().for_each(|after| book.discard(first..first + ids.count, after));
     }
 
-    /// Whether any of the pages has a place.
+    /// Returns whether any of the pages has a place.
     pub(super) fn names_any(&self, ids: PageRange) -> bool {
         ids.pages().any(|id| self.map.load(id.no()).is_some())
     }

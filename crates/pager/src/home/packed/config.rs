@@ -1,6 +1,6 @@
 //! The settings of packed spaces.
 //!
-//! What it does not know: the configuration file.
+//! This module does not know the configuration file.
 
 use std::ops::RangeInclusive;
 
@@ -24,13 +24,14 @@ pub struct PackedConfig {
     /// holds pages, reclamation makes room for new pages instead, by moving live pages together. Allowed
     /// values: [`FILL_PERCENT`](Self::FILL_PERCENT).
     pub fill_percent: u8,
-    /// For tests: pages are moved for every extent that is filled, even if many extents are free. So tests
-    /// see more moves.
+    /// Whether pages are moved for every extent that is filled, even if many extents are free. Tests set
+    /// this, so that they see more moves.
     pub moves_always: bool,
 }
 
 impl PackedConfig {
-    /// Extents of 2 MiB, a thousand held pages, filled to three fifths (decision 0258).
+    /// The defaults: extents of 2 MiB, a thousand held pages, and files that are filled to three fifths
+    /// (decision 0258).
     pub const DEFAULT: PackedConfig =
         PackedConfig { extent_bytes: 2 << 20, held_pages_max: 1024, fill_percent: 60, moves_always: false };
     /// The allowed values of `fill_percent`. The limit is below 100 because pages can be moved only into free

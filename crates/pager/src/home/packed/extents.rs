@@ -1,5 +1,6 @@
 //! The extents of a packed file. For each extent this module knows how many bytes are live and whether it is
-//! free. It also gives out the next slot for a page. A slot is *live* while some page may be read from it.
+//! free. This module also assigns the next slot for a page. A slot is *live* while some page may be read from
+//! it.
 //!
 //! ```text
 //!             refilled          begin              finish               all survivors moved
@@ -16,11 +17,11 @@
 //! 1. A slot becomes live in `take`, and dies once. An extent is free (or hollow) when it has no live slot,
 //!    no thread writes into it, and no thread punches it.
 //! 2. Slots are taken in the order of their addresses, and never cross the end of an extent. The first 4096
-//!    bytes of extent 0 are the file's header: they are never given out, and never punched.
+//!    bytes of extent 0 are the file's header. No slot has them, and they are never punched.
 //! 3. An extent with a page write in flight is not chosen for reclamation, because that page can't be moved
 //!    before it is written.
 //!
-//! What it does not know: devices; where a page is (`page_map.rs`); why a slot is live (`book.rs`).
+//! This module does not know devices, where a page is (`page_map.rs`), or why a slot is live (`book.rs`).
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -43,8 +44,8 @@ enum Kind {
     /// All pages that the map had in the extent were moved. The extent becomes free when the old slots have
     /// died.
     Emptied,
-    /// A slot in it cannot be read, so the extent is not emptied. If the slot is not damaged, it is tried
-    /// again later.
+    /// A slot in the extent cannot be read, so the extent is not emptied. If the slot is not damaged, this is
+    /// tried again later.
     Stuck {
         is_damaged: bool,
     },
@@ -58,7 +59,8 @@ struct Extent {
     /// The number of units that had been written into the file when the extent was begun. An older extent has
     /// a smaller number.
     begun_at: u64,
-    /// The pages written into it, in the order of their slots. Most of them may live elsewhere by now.
+    /// The pages that were written into the extent, in the order of their slots. Most of them may be in other
+    /// extents by now.
     pages: Vec<PageNo>,
 }
 
@@ -76,7 +78,7 @@ pub(crate) struct Filling {
 }
 
 impl Filling {
-    /// The extent.
+    /// Returns the extent.
     pub(crate) fn extent(&self) -> ExtentNo {
         self.extent
     }
@@ -110,15 +112,16 @@ pub(crate) struct Extents {
     unsure: BTreeSet<u32>,
     emptied_count: u32,
     stuck_count: u32,
-    /// Number of extents that are taken out to be punched. They count as without blocks until they are given
-    /// back.
+    /// The number of extents that are taken out to be punched. Until they are given back, they count as
+    /// extents without blocks.
     taken_count: u32,
     live_units: u64,
     written_units: u64,
 }
 
 impl Extents {
-    /// A file without extents. `extent_bytes` is a power of two that holds several of the largest pages.
+    /// Returns a file without extents. `extent_bytes` is a power of two that holds several of the largest
+    /// pages.
     pub(crate) fn new(extent_bytes: usize) -> Extents {
         let extent_units = u32::try_from(extent_bytes / UNIT_BYTES).expect("extents are shorter than 2 TiB");
         assert!(extent_units.is_power_of_two() && extent_units > HEADER_UNITS);
@@ -136,7 +139,7 @@ impl Extents {
         }
     }
 
-    /// The extents of a file with `count` extents, in which the only live slots are those in `live`.
+    /// Returns the extents of a file with `count` extents, in which the only live slots are those in `live`.
     pub(crate) fn recovered(
         extent_bytes: usize,
         count: u32,
@@ -174,14 +177,14 @@ impl Extents {
         Ok(())
     }
 
-    /// The extent that contains the whole place. `None` means that no extent of the file does.
+    /// Returns the extent that contains the whole place. `None` means that no extent of the file does.
     fn holder(&self, place: UnitRun) -> Option<ExtentNo> {
         let (first, last) = (self.extent_of(place), (place.end() - 1) / u64::from(self.extent_units));
         let is_inside = u64::from(first.0) == last && (first.0 as usize) < self.list.len();
         (is_inside && place.address() >= u64::from(HEADER_UNITS)).then_some(first)
     }
 
-    /// The extent of a place.
+    /// Returns the extent of a place.
     pub(crate) fn extent_of(&self, place: UnitRun) -> ExtentNo {
         ExtentNo(u32::try_from(place.address() / u64::from(self.extent_units)).unwrap_or(u32::MAX))
     }
@@ -201,32 +204,32 @@ impl Extents {
         self.free.extend(before..before + count);
     }
 
-    /// Number of extents.
+    /// Returns the number of extents.
     pub(crate) fn count(&self) -> u32 {
         self.list.len() as u32
     }
 
-    /// Number of free extents that can be begun as they are.
+    /// Returns the number of free extents that can be begun as they are.
     pub(crate) fn free_count(&self) -> u32 {
         self.free.len() as u32
     }
 
-    /// Number of free extents whose blocks must be reserved first.
+    /// Returns the number of free extents whose blocks must be reserved first.
     pub(crate) fn hollow_count(&self) -> u32 {
         self.hollow.len() as u32
     }
 
-    /// Number of extents that become free when the log records of moved pages are durable.
+    /// Returns the number of extents that become free when the log records of moved pages are durable.
     pub(crate) fn emptied_count(&self) -> u32 {
         self.emptied_count
     }
 
-    /// Number of extents that are not emptied, because a slot in them cannot be read.
+    /// Returns the number of extents that are not emptied, because a slot in them cannot be read.
     pub(crate) fn stuck_count(&self) -> u32 {
         self.stuck_count
     }
 
-    /// Number of extents that have pages, or can get pages now or after they were emptied.
+    /// Returns the number of extents that have pages, or can get pages now or after they were emptied.
     pub(crate) fn usable_count(&self) -> u32 {
         self.count() - self.hollow_count() - self.stuck_count - self.taken_count
     }
@@ -241,12 +244,12 @@ impl Extents {
         self.list.len() as u64 * u64::from(self.extent_units)
     }
 
-    /// Number of units in live slots.
+    /// Returns the number of units in live slots.
     pub(crate) fn live_units(&self) -> u64 {
         self.live_units
     }
 
-    /// Whether a slot is being written.
+    /// Returns whether a slot is being written.
     pub(crate) fn has_flights(&self) -> bool {
         self.list.iter().any(|extent| extent.in_flight > 0)
     }
@@ -272,12 +275,12 @@ impl Extents {
         Ok(Filling { extent: ExtentNo(first), used_units })
     }
 
-    /// Units left in an extent that is being filled.
+    /// Returns the number of units that are left in an extent that is being filled.
     pub(crate) fn left_units(&self, filling: &Filling) -> u32 {
         self.extent_units - filling.used_units
     }
 
-    /// Returns a slot for a stored page of `units`, or `None` if the rest of the extent is too short.
+    /// Returns a slot for a stored page of `units` units, or `None` if the rest of the extent is too short.
     pub(crate) fn take(&mut self, filling: &mut Filling, no: PageNo, units: u32) -> Option<UnitRun> {
         if self.left_units(filling) < units {
             return None;
@@ -294,7 +297,7 @@ impl Extents {
         Some(place)
     }
 
-    /// Returns a slot that no page has. If it was the last slot that was taken, it can be taken again.
+    /// Gives back a slot that no page has. If it was the last slot that was taken, it can be taken again.
     pub(crate) fn untake(&mut self, filling: &mut Filling, place: UnitRun) {
         let first = u64::from(filling.extent.0) * u64::from(self.extent_units);
         if place.end() == first + u64::from(filling.used_units) && place.address() >= first {
@@ -303,7 +306,7 @@ impl Extents {
         }
     }
 
-    /// Whether an extent that is being filled has no live slot and no write in flight.
+    /// Returns whether an extent that is being filled has no live slot and no write in flight.
     pub(crate) fn is_dead(&self, filling: &Filling) -> bool {
         let extent = self.of(filling.extent);
         extent.live_units == 0 && extent.in_flight == 0
@@ -347,12 +350,12 @@ impl Extents {
 
 /// Methods for reclamation.
 impl Extents {
-    /// The full extents to empty, best first: at most `most` extents, each with at most `live_units_max` live
-    /// units, until they have `wanted_units` live units together.
+    /// Returns the full extents to empty, best first: at most `most` extents, each with at most
+    /// `live_units_max` live units, until they have `wanted_units` live units together.
     ///
     /// The order is by cost and benefit (Rosenblum and Ousterhout 1992). The benefit is the space that
-    /// becomes free, multiplied by the time for which it is likely to stay so. The cost is the bytes to read
-    /// and write. Young extents are not chosen, because pages in them are still being overwritten.
+    /// becomes free, multiplied by the time for which it is likely to stay free. The cost is the bytes to
+    /// read and write. Young extents are not chosen, because pages in them are still being overwritten.
     pub(crate) fn victims(&self, wanted_units: u64, live_units_max: u32, most: usize) -> Vec<ExtentNo> {
         let is_victim = |extent: &Extent| {
             extent.kind == Kind::Full && extent.in_flight == 0 && extent.live_units <= live_units_max
@@ -383,8 +386,8 @@ impl Extents {
         (1.0 - live) * (age_units + 1.0) / (1.0 + live)
     }
 
-    /// The map names no slot in the extent any more. The extent becomes free when its old slots have died.
-    /// Returns whether it is free already.
+    /// Is called when the page map names no slot in the extent any more. The extent becomes free when its old
+    /// slots have died. Returns whether it is free already.
     pub(crate) fn emptied(&mut self, no: ExtentNo) -> bool {
         let extent = self.of_mut(no);
         let is_full = extent.kind == Kind::Full;
@@ -395,13 +398,13 @@ impl Extents {
         is_full
     }
 
-    /// Whether the extent becomes free when its old slots have died.
+    /// Returns whether the extent becomes free when its old slots have died.
     #[cfg(test)]
     pub(crate) fn is_emptied(&self, no: ExtentNo) -> bool {
         self.of(no).kind == Kind::Emptied
     }
 
-    /// Records that a slot in the extent cannot be read. The pages of the extent stay there: until the next
+    /// Records that a slot in the extent cannot be read. The pages of the extent stay there until the next
     /// try, or for ever if the slot is damaged.
     pub(crate) fn stuck(&mut self, no: ExtentNo, is_damaged: bool) {
         match &mut self.of_mut(no).kind {
@@ -431,12 +434,13 @@ impl Extents {
         &self.of(no).pages
     }
 
-    /// Units written into the file since the extent was begun. Older survivors are likely to live longer.
+    /// Returns the number of units that were written into the file since the extent was begun. Older
+    /// survivors are likely to stay longer.
     pub(crate) fn age_units(&self, no: ExtentNo) -> u64 {
         self.written_units - self.of(no).begun_at
     }
 
-    /// Sets the age of an extent: that of the youngest page that was moved into it.
+    /// Sets the age of an extent to the age of the youngest page that was moved into it.
     pub(crate) fn set_age(&mut self, filling: &Filling, age_units: u64) {
         let begun_at = self.written_units.saturating_sub(age_units);
         self.of_mut(filling.extent).begun_at = begun_at;
@@ -445,7 +449,7 @@ impl Extents {
 
 /// Methods for trim.
 impl Extents {
-    /// The first hollow extent from `no` on.
+    /// Returns the first hollow extent from `no` on.
     pub(crate) fn first_hollow(&self, no: u32) -> Option<ExtentNo> {
         self.hollow.range(no..).next().copied().map(ExtentNo)
     }
@@ -476,8 +480,8 @@ impl Extents {
         Some(run)
     }
 
-    /// As `take_run`, among the hollow extents that may still have their blocks. `keep` of all free extents
-    /// are not considered. Each extent is taken only once.
+    /// Does the same as `take_run`, among the hollow extents that may still have their blocks. `keep` of all
+    /// free extents are not considered. Each extent is taken only once.
     pub(crate) fn take_unsure(&mut self, keep: u32, least: u32, most: u32) -> Option<Range<u32>> {
         let spare = (self.free_count() + self.hollow_count()).saturating_sub(keep);
         let unsure = self.unsure.iter().rev().copied().filter(|no| *no > 0);
@@ -490,16 +494,16 @@ impl Extents {
         Some(run)
     }
 
-    /// Returns a run of extents after the attempt to punch them. `is_hollow` says whether they may have lost
-    /// their blocks.
+    /// Gives back a run of extents after the attempt to punch them. `is_hollow` says whether they may have
+    /// lost their blocks.
     pub(crate) fn give_back(&mut self, run: Range<u32>, is_hollow: bool) {
         self.taken_count -= run.len() as u32;
         let set = if is_hollow { &mut self.hollow } else { &mut self.free };
         set.extend(run);
     }
 
-    /// The number of extents at the end of the file that can be cut off. They are free or hollow, and no
-    /// thread reads them. `keep` extents stay, free ones if there are enough.
+    /// Returns the number of extents at the end of the file that can be cut off. They are free or hollow, and
+    /// no thread reads them. `keep` extents stay. If there are enough free extents, they are free ones.
     pub(crate) fn free_tail(&self, keep: u32, is_read: impl Fn(ExtentNo) -> bool) -> u32 {
         let mut spare_free = self.free_count().saturating_sub(keep);
         let mut spare = (self.free_count() + self.hollow_count()).saturating_sub(keep);
@@ -532,8 +536,8 @@ impl Extents {
     }
 }
 
-/// The first run of at least `least` neighbours among extents in falling order. A run has at most `most`
-/// extents.
+/// Returns the first run of at least `least` neighbours among extents in falling order. A run has at most
+/// `most` extents.
 fn last_run(falling: impl Iterator<Item = u32>, least: u32, most: u32) -> Option<Range<u32>> {
     let mut run = 0..0;
     for no in falling {
@@ -590,7 +594,7 @@ mod tests {
         assert!(extents.begin(1, unread).is_ok());
     }
 
-    /// Full extents with these numbers of live units.
+    /// Returns the full extents with these numbers of live units.
     fn filled(lives: &[u32]) -> Extents {
         let mut extents = table(lives.len() as u32 + 1);
         for live in lives {
@@ -777,8 +781,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-        /// Slots never overlap, never cross an extent, and an extent is free (or hollow) exactly if it has no
-        /// live slot.
+        /// Slots never overlap, and never cross the end of an extent. An extent is free (or hollow) exactly
+        /// if it has no live slot.
         #[test]
         fn the_table_agrees_with_a_model(ops in proptest::collection::vec(op(), 1..300)) {
             let mut extents = table(2);

@@ -28,7 +28,7 @@
 //! | 40 | 8 | sequence: counts the heads; if the blocks differ, the larger one counts |
 //! | 48 | 8 | number of the last complete checkpoint of the map, 0 before the first |
 //! | 56 | 8 | start of a log block: where reading the log has to begin for what follows that checkpoint |
-//! | 64 | 8 | end of the log at that checkpoint: groups that end behind it apply |
+//! | 64 | 8 | end of the log at that checkpoint: groups that end after it apply |
 //! | 72 | 4 | map pages that exist at that checkpoint |
 //! | 76 | 8 | which versions of the map pages count: the sum of `version_mark(i, checkpoint)` over all of them |
 //! | 84 | | zeros |
@@ -48,10 +48,10 @@
 //! 1. A block is decoded only if its checksum is right, and it belongs to this database and space. A block
 //!    with impossible values is refused, and the error says why.
 //!
-//! Before this version 1, only programs whose configuration could not choose the packed layout wrote these
-//! files.
+//! Older formats than this version 1 exist only in files of programs whose configuration could not choose the
+//! packed layout.
 //!
-//! What it does not know: files; when each block is written (`map_file.rs`).
+//! This module does not know files, or when each block is written (`map_file.rs`).
 
 use crate::base::ids::{PageNo, SpaceId};
 use crate::base::lsn::{LSN_MAX, Lsn};
@@ -81,14 +81,14 @@ const COUNT_MAX: u64 = 1 << 62;
 
 const _: () = assert!(PLACES_AT + 8 * PLACES as usize == BLOCK_BYTES);
 
-/// The map page that has a page's place.
+/// Returns the map page that has a page's place.
 pub(crate) fn map_page_of(no: PageNo) -> u32 {
     no.0 / PLACES
 }
 
-/// The summand in [`Head::versions`] for one map page, whose valid version is that of this checkpoint. The
-/// numbers are mixed (SplitMix64; Steele, Lea and Flood 2014). So another choice of versions is unlikely to
-/// have the same sum.
+/// Returns the summand in [`Head::versions`] for one map page, whose valid version is that of this
+/// checkpoint. The numbers are mixed (SplitMix64; Steele, Lea and Flood 2014). So another choice of versions
+/// is unlikely to have the same sum.
 pub(crate) fn version_mark(number: u32, checkpoint: u64) -> u64 {
     mixed(mixed(u64::from(number)).wrapping_add(checkpoint))
 }
@@ -100,7 +100,7 @@ fn mixed(number: u64) -> u64 {
     number ^ (number >> 31)
 }
 
-/// Whether an extent can have this length.
+/// Returns whether an extent can have this length.
 pub(crate) fn is_extent(bytes: u64) -> bool {
     bytes.is_power_of_two() && (EXTENT_BYTES_MIN..=EXTENT_BYTES_MAX).contains(&bytes)
 }
@@ -161,7 +161,7 @@ impl Shape {
         if is_sound { Ok(shape) } else { Err(BlockDamage::Nonsense) }
     }
 
-    /// The header block.
+    /// Returns the header block.
     pub(crate) fn header(&self) -> [u8; BLOCK_BYTES] {
         let mut block = [0; BLOCK_BYTES];
         self.encode(HEADER_MAGIC, &mut block);
@@ -169,7 +169,7 @@ impl Shape {
         block
     }
 
-    /// Whether this is the header block of this space.
+    /// Checks that this is the header block of this space.
     pub(crate) fn check_header(&self, block: &[u8]) -> Result<(), BlockDamage> {
         let found = Shape::decode(HEADER_MAGIC, block)?;
         require_zeros(&block[SHAPE_END..CHECKSUM_AT])?;
@@ -196,9 +196,9 @@ pub(crate) struct Head {
     pub(crate) sequence: u64,
     /// Number of the last complete checkpoint.
     pub(crate) checkpoint: u64,
-    /// Where reading the log has to begin.
+    /// The position at which reading the log has to begin.
     pub(crate) log_from: Lsn,
-    /// End of the log at the checkpoint: later groups apply.
+    /// The end of the log at the checkpoint. Log records of later groups are applied to the map.
     pub(crate) after: Lsn,
     /// Map pages at the checkpoint.
     pub(crate) map_pages: u32,
@@ -207,13 +207,13 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    /// The head of a new, empty space.
+    /// Returns the head of a new, empty space.
     pub(crate) fn new(shape: Shape) -> Head {
         let (log_from, after) = (Lsn::ZERO, Lsn::ZERO);
         Head { shape, pages: 0, sequence: 0, checkpoint: 0, log_from, after, map_pages: 0, versions: 0 }
     }
 
-    /// The bytes of the block.
+    /// Returns the bytes of the block.
     pub(crate) fn encode(&self) -> [u8; BLOCK_BYTES] {
         let mut block = [0; BLOCK_BYTES];
         self.shape.encode(HEAD_MAGIC, &mut block);

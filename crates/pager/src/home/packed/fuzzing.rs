@@ -1,7 +1,7 @@
 //! Access for the fuzz target of the page map: it makes the files of a small packed space, and recovers the
 //! space from them.
 //!
-//! What it does not know: how the fuzz target changes the files between the two steps.
+//! This module does not know how the fuzz target changes the files between the two steps.
 
 use varve_device::{AlignedBuf, Directory, Durability, OpenHow, Purpose};
 

@@ -4,7 +4,7 @@
 //! 1. A thread that closes the gate waits until all threads have left. While the gate is closed, or a thread
 //!    waits to close it, no other thread enters.
 //!
-//! What it does not know: what threads do inside.
+//! This module does not know what threads do inside.
 
 use parking_lot::{Condvar, Mutex};
 

@@ -15,7 +15,7 @@
 //!    the older place is not used instead. A checkpoint that failed leaves map pages with a higher checkpoint
 //!    number. These map pages are dirty after a start, so the next checkpoint, which has the same number,
 //!    overwrites them.
-//! 3. A checkpoint writes every map page that did not exist at the checkpoint before.
+//! 3. A checkpoint writes every map page that did not exist at the previous checkpoint.
 //! 4. A head with a right checksum was written whole. If it has impossible values, or belongs to another
 //!    space, the database does not open.
 //! 5. A head is written to both blocks before the next head is written to either. So one unreadable block
@@ -24,7 +24,7 @@
 //!    pages that it names.
 //! 6. The file gets the space for the map entries of new pages before the space grows by these pages.
 //!
-//! What it does not know: slots, the log.
+//! This module does not know slots or the log.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -42,18 +42,18 @@ use crate::home::files;
 
 /// Blocks before the first map page.
 const HEADS: u64 = 2;
-/// Map pages that are read together.
+/// The number of map pages that are read together.
 const TOGETHER: u32 = 128;
-/// The most damaged map pages that an error names.
+/// The largest number of damaged map pages that an error names.
 const NAMED_MAX: usize = 8;
 
 /// The contents of a checkpoint of the map.
 pub(crate) struct Checkpoint {
-    /// The map pages that differ from the checkpoint before, and all new ones.
+    /// The map pages that differ from the previous checkpoint, and all new ones.
     pub(crate) pages: Vec<MapPage>,
     /// Number of map pages after this checkpoint.
     pub(crate) map_pages: u32,
-    /// Where reading the log has to begin.
+    /// The position at which reading the log has to begin.
     pub(crate) log_from: Lsn,
     /// End of the log at this moment.
     pub(crate) after: Lsn,
@@ -84,7 +84,7 @@ pub(crate) struct MapFile {
     state: Mutex<State>,
 }
 
-/// Name of the map's file of a space.
+/// Returns the name of the map's file of a space.
 pub(crate) fn file_name(space: SpaceId) -> String {
     format!("{}.map.varve", space.name())
 }
@@ -93,12 +93,12 @@ fn device_space(space: SpaceId) -> Space {
     if space == SpaceId::ROLLBACK { Space::Rollback } else { Space::Data }
 }
 
-/// Byte offset of a place of a map page.
+/// Returns the byte offset of a place of a map page.
 fn place_of(number: u32, turn: u8) -> u64 {
     (HEADS + 2 * u64::from(number) + u64::from(turn)) * BLOCK_BYTES as u64
 }
 
-/// The length of a file with `map_pages` map pages.
+/// Returns the length of a file with `map_pages` map pages.
 fn len_bytes_for(map_pages: u32) -> u64 {
     place_of(map_pages, 0)
 }
@@ -152,7 +152,7 @@ impl MapFile {
         Ok(MapFile { file, location, state: Mutex::new(state) })
     }
 
-    /// The head as it is on the device.
+    /// Returns the head as it is on the device.
     pub(crate) fn head(&self) -> Head {
         self.state.lock().head
     }
@@ -196,8 +196,8 @@ impl MapFile {
         Ok(bytes)
     }
 
-    /// Returns the newest version of a map page that is not newer than the head's checkpoint. Whether these
-    /// are the valid versions shows in their sum.
+    /// Returns the newest version of a map page that is not newer than the head's checkpoint. The sum over
+    /// the versions of all map pages shows whether they are the valid ones.
     fn choose(&self, head: &Head, number: u32, pair: &[u8]) -> Result<Chosen> {
         let (mut best, mut is_stale, mut damage): (Option<(u8, MapPage)>, _, _) = (None, false, None);
         for (place, block) in (0..).zip(pair.chunks_exact(BLOCK_BYTES)) {
@@ -224,7 +224,7 @@ impl MapFile {
         Ok(Chosen { turn: CurrentCopy { place, checkpoint: page.checkpoint }, page, is_stale, damage })
     }
 
-    /// The error for a head that names other versions of map pages than the ones that were found. The
+    /// Returns the error for a head that names other versions of map pages than the ones that were found. The
     /// outdated pages are among those of which one block cannot be read.
     fn too_old(&self, head: &Head, unsure: &[(u32, BlockDamage)]) -> PagerError {
         let named: Vec<String> =
@@ -241,7 +241,7 @@ impl MapFile {
         PagerError::Corrupt { what }
     }
 
-    /// Writes a checkpoint, which is durable on return. On failure the checkpoint before stays valid.
+    /// Writes a checkpoint, which is durable on return. On failure the previous checkpoint stays valid.
     pub(crate) fn checkpoint(&self, next: &Checkpoint) -> Result<()> {
         let (turns, number) = self.write_pages(next)?;
         let mut state = self.state.lock();
@@ -297,7 +297,7 @@ impl MapFile {
         Ok((turns, number))
     }
 
-    /// Number of the next checkpoint.
+    /// Returns the number of the next checkpoint.
     pub(crate) fn next_checkpoint(&self) -> u64 {
         self.state.lock().head.checkpoint + 1
     }
@@ -320,8 +320,8 @@ impl MapFile {
         Ok(())
     }
 
-    /// After a start, when files may be written: writes the head to both blocks if they differ. They differ
-    /// if the last write of the head was interrupted, or one block can't be read.
+    /// Is called after a start, when files may be written. If the two blocks differ, writes the head to both
+    /// of them. They differ if the last write of the head was interrupted, or one block can't be read.
     pub(crate) fn mend_heads(&self) -> Result<()> {
         self.settle_heads(&mut self.state.lock())
     }
@@ -369,9 +369,10 @@ impl MapFile {
 struct Chosen {
     turn: CurrentCopy,
     page: MapPage,
-    /// Whether the other place was written by a checkpoint that failed.
+    /// Whether a failed checkpoint has written the other place.
     is_stale: bool,
-    /// Why the other place can't be read. Either a crash tore its write, or it had the valid version.
+    /// The reason why the other place can't be read. Either a crash tore its write, or it had the valid
+    /// version.
     damage: Option<BlockDamage>,
 }
 

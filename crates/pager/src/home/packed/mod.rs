@@ -42,7 +42,7 @@
 //! | `write.rs`, `read.rs`, `settle.rs`, `checkpoint.rs` | operations on the files |
 //! | `reclaim.rs`, `trim.rs`, `recover.rs`, `check.rs` | more operations on the files |
 //!
-//! What it does not know: what is in a page, and who uses it.
+//! This module does not know what is in a page, or which code uses the page.
 
 mod book;
 mod check;
@@ -136,13 +136,13 @@ pub(crate) struct PackedSpace {
     opening: Mutex<()>,
     /// The last attempt to make the file longer failed.
     is_full: AtomicBool,
-    /// Another attempt to make the file longer is due.
+    /// Whether another attempt to make the file longer is due.
     asks_again: AtomicBool,
     /// The number of pages that may be written (`room.rs`).
     granted: AtomicU32,
     /// The hollow extent where the next search begins.
     hollow_from: AtomicU32,
-    /// The device has reported that it cannot punch holes.
+    /// Whether the device has reported that it cannot punch holes.
     cannot_punch: AtomicBool,
     /// Held by the thread that settles.
     settling: Mutex<()>,
@@ -177,7 +177,8 @@ struct Counters {
 }
 
 impl Counters {
-    /// Bytes written into slots, including those of reclamation, in percent of the bytes of page writes.
+    /// Returns the bytes written into slots, including those of reclamation, in percent of the bytes of page
+    /// writes.
     fn amplification_percent(&self) -> u64 {
         let (written, moved) =
             (self.written_bytes.load(Ordering::Relaxed), self.moved_bytes.load(Ordering::Relaxed));
@@ -250,7 +251,7 @@ impl PackedSpace {
         }
     }
 
-    /// The unit of slots, in bytes.
+    /// Returns the unit of slots, in bytes.
     fn sector_bytes(&self) -> usize {
         sector_bytes(&*self.file)
     }
@@ -265,7 +266,7 @@ impl PackedSpace {
     }
 }
 
-/// The unit of slots, in bytes.
+/// Returns the unit of slots, in bytes.
 fn sector_bytes(file: &dyn BlockFile) -> usize {
     (file.sector_bytes() as usize).max(UNIT_BYTES)
 }
@@ -325,7 +326,8 @@ impl Layout for PackedSpace {
         Ok(())
     }
 
-    /// True even if trim is switched off. Otherwise reclamation would move dead pages again and again.
+    /// Returns true even if trim is switched off. Otherwise reclamation would move dead pages again and
+    /// again.
     fn trims(&self) -> bool {
         true
     }
@@ -338,8 +340,8 @@ impl Layout for PackedSpace {
         self.names_any(ids)
     }
 
-    /// A packed space frees nothing here. Reclamation frees the space of discarded pages when it empties
-    /// their extents. Pages without a log record of their discard keep their space.
+    /// Frees nothing, because reclamation frees the space of discarded pages when it empties their extents.
+    /// Pages without a log record of their discard keep their space.
     fn trim(&self, ids: PageRange, _pace: &Pace<'_>) -> Result<Trimmed> {
         Ok(if self.names_any(ids) { Trimmed::NotNow } else { Trimmed::Whole })
     }

@@ -18,7 +18,7 @@
 //! 3. The old slot of a moved page keeps its bytes until its extent is free. So a turn that fails loses
 //!    nothing.
 //!
-//! What it does not know: devices, threads; when a turn is due (`reclaim.rs`).
+//! This module does not know devices, threads, or when a turn is due (`reclaim.rs`).
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -28,12 +28,12 @@ use super::extents::{ExtentNo, Filling, NoExtent};
 use super::unit_run::UnitRun;
 use crate::base::ids::PageNo;
 
-/// The most extents that a turn empties.
+/// The largest number of extents that a turn empties.
 const VICTIMS_MAX: usize = 64;
 
 /// The limits of a turn.
 pub(crate) struct Rules {
-    /// The most extents that are written.
+    /// The largest number of extents that are written.
     pub(crate) extents: usize,
     /// Extents with more live units than this are not emptied.
     pub(crate) live_units_max: u32,
@@ -42,19 +42,19 @@ pub(crate) struct Rules {
 }
 
 impl Rules {
-    /// The number of units that a stored page takes in its new slot.
+    /// Returns the number of units that a stored page takes in its new slot.
     fn units(&self, from: UnitRun) -> u32 {
         from.units().next_multiple_of(self.sector_units)
     }
 }
 
-/// A stored page that is to be moved.
+/// A stored page that will be moved.
 pub(crate) struct Survivor {
     pub(crate) no: PageNo,
     pub(crate) from: UnitRun,
     victim: ExtentNo,
     age_units: u64,
-    /// Where its bytes are during the move: index of the buffer, and offset in it.
+    /// The place of its bytes during the move: the index of the buffer, and the offset in it.
     pub(crate) bytes_at: (usize, usize),
 }
 
@@ -68,7 +68,7 @@ pub(crate) struct Move {
 pub(crate) struct Output {
     filling: Filling,
     pub(crate) moves: Vec<Move>,
-    /// The extent is filled only in part. Later page writes use the rest of it.
+    /// Whether the extent is filled only in part. Then later page writes use the rest of it.
     is_part: bool,
 }
 
@@ -85,12 +85,12 @@ pub(crate) struct Moved {
     pub(crate) damaged: u64,
     /// Number of pages that stay until the next try, because a read failed.
     pub(crate) unread: u64,
-    /// No page could be moved, because all free extents are being read at the moment.
+    /// Whether no page could be moved because all free extents are being read at the moment.
     pub(crate) met_readers: bool,
 }
 
 impl Moved {
-    /// Whether the turn has changed something, so that another turn may be useful.
+    /// Returns whether the turn has changed something, so that another turn may be useful.
     pub(crate) fn has_won(&self) -> bool {
         self.pages + self.emptied + self.damaged + self.unread > 0
     }
@@ -110,12 +110,12 @@ pub(crate) enum Readable {
 #[derive(Default)]
 pub(crate) struct MoveRound {
     victims: Vec<ExtentNo>,
-    /// Victims that are not emptied, because some page stays in them.
+    /// The victims that are not emptied, because some page stays in them.
     kept: BTreeSet<ExtentNo>,
     damaged: u64,
     unread: u64,
     met_readers: bool,
-    /// The pages to move: those of one victim after the other, in the order of their slots.
+    /// The pages to move, one victim after the other, in the order of their slots.
     pub(crate) survivors: Vec<Survivor>,
 }
 
@@ -142,7 +142,7 @@ impl MoveRound {
         turn
     }
 
-    /// The extents that are emptied.
+    /// Returns the extents that are emptied.
     pub(crate) fn victims(&self) -> &[ExtentNo] {
         &self.victims
     }
@@ -267,7 +267,8 @@ mod tests {
         book.settled();
     }
 
-    /// A book with `extents` extents. Pages of eight units are written in this order, and each is settled.
+    /// Returns a book with `extents` extents. Pages of eight units are written in this order, and each is
+    /// settled.
     fn book(extents: u32, pages: &[u32]) -> (Arc<PageMap>, Book) {
         let map = Arc::new(PageMap::new());
         let mut table = Extents::new(EXTENT_BYTES);
@@ -289,8 +290,8 @@ mod tests {
         turn.land(book, outputs, written)
     }
 
-    /// Page numbers that fill three extents. Each extent has new versions of half of the pages of the one
-    /// before.
+    /// Returns the page numbers that fill three extents. Each extent has new versions of half of the pages of
+    /// the one before.
     fn churned() -> Vec<u32> {
         (0..15).chain(0..8).chain(20..28).chain(20..24).chain(30..42).collect()
     }
@@ -326,7 +327,7 @@ mod tests {
         assert_eq!(book.extents().live_units(), 24);
     }
 
-    /// Found by review: such an extent counted as emptied for ever, and was never a victim again.
+    /// In an earlier version, such an extent counted as emptied for ever, and was never a victim again.
     #[test]
     fn a_victim_that_died_and_is_filled_with_survivors_is_not_emptied() {
         let (_, mut book) = book(8, &churned());
@@ -361,7 +362,7 @@ mod tests {
         assert_eq!(book.held_count(), 0);
     }
 
-    /// Found by review: after one failed read, an extent was not emptied until the next start.
+    /// In an earlier version, an extent was not emptied until the next start after one failed read.
     #[test]
     fn a_page_that_cannot_be_read_stays_and_its_extent_is_left_alone() {
         for cannot in [Readable::Never, Readable::NotNow] {
@@ -390,7 +391,7 @@ mod tests {
         }
     }
 
-    /// Found by review: readers in all free extents were reported as a lack of space.
+    /// In an earlier version, readers in all free extents were reported as a lack of space.
     #[test]
     fn a_turn_that_meets_readers_everywhere_says_so() {
         let (_, mut book) = book(8, &churned());
@@ -410,8 +411,7 @@ mod tests {
         assert_eq!(units, [16, 16, 8]);
     }
 
-    /// Found by review: pages can be longer in their new slots than in the old ones, so they may not fit into
-    /// an extent.
+    /// Pages can be longer in their new slots than in the old ones, so they may not fit into an extent.
     #[test]
     fn an_extent_whose_pages_get_too_long_is_no_victim() {
         let (_, book) = book(8, &churned());

@@ -13,7 +13,7 @@
 //!    change.
 //! 3. A page that was only moved has the LSN 0, because its content is the same.
 //!
-//! What it does not know: how the record changes the map (`replay.rs`).
+//! This module does not know how the record changes the map (`replay.rs`).
 
 use super::unit_run::UnitRun;
 use crate::base::ids::{PageNo, SpaceId};
@@ -23,20 +23,20 @@ use crate::log::record::{put_varint, take_varint};
 /// Kind of the note record (kinds below 16 belong to the pager).
 pub(crate) const NOTE_MAP: u8 = 3;
 
-/// The most pages in one note record, because it must fit into a small log segment.
+/// The largest number of pages in one note record. The record must fit into a small log segment.
 pub(crate) const NOTE_PAGES_MAX: usize = 1024;
 
-/// What a note record says about one page.
+/// The entry of a note record for one page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Said {
     pub(crate) no: PageNo,
-    /// LSN of the image; 0 if the page was only moved.
+    /// The LSN of the image, or 0 if the page was only moved.
     pub(crate) lsn: Lsn,
     pub(crate) place: UnitRun,
     pub(crate) is_moved: bool,
 }
 
-/// The payload for pages of a space.
+/// Returns the payload for pages of a space.
 pub(crate) fn encode(space: SpaceId, pages: &[Said]) -> Vec<u8> {
     let mut payload = Vec::with_capacity(pages.len() * 16);
     for said in pages {

@@ -7,7 +7,7 @@
 //!    frees an extent removes its slots from the map, and then looks for registered readers. Loads and swaps
 //!    are sequentially consistent, so one of the two threads sees the other (Dekker's algorithm).
 //!
-//! What it does not know: which version of a page is found after a crash (`book.rs`).
+//! This module does not know which version of a page is found after a crash (`book.rs`).
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
@@ -29,7 +29,7 @@ impl PageMap {
         PageMap { places: Chunks::new() }
     }
 
-    /// The place of a page. `None` means that it was never written.
+    /// Returns the place of a page. `None` means that it was never written.
     pub(crate) fn load(&self, no: PageNo) -> Option<UnitRun> {
         known(self.places.get(no.0)?.load(SeqCst))
     }
@@ -43,13 +43,13 @@ impl PageMap {
         }
     }
 
-    /// All pages that have a place, in the order of their numbers.
+    /// Returns all pages that have a place, in the order of their numbers.
     pub(crate) fn each(&self) -> impl Iterator<Item = (PageNo, UnitRun)> {
         let cells = self.places.each().map(|(no, cell)| (PageNo(no), known(cell.load(SeqCst))));
         cells.filter_map(|(no, place)| Some((no, place?)))
     }
 
-    /// The memory of the map, in bytes.
+    /// Returns the memory of the map, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.places.bytes()
     }

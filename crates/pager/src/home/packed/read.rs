@@ -5,7 +5,7 @@
 //!    reuses an extent first removes its slots from the map, and then looks for registered readers. So one of
 //!    the two threads sees the other, and a slot is never overwritten while it is read.
 //!
-//! What it does not know: which thread moves pages, and why.
+//! This module does not know which thread moves pages, or why.
 
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
@@ -32,7 +32,7 @@ impl Drop for PinnedSlot<'_> {
     }
 }
 
-/// The part of the file that is read for a slot: the sectors that contain it.
+/// A *window* is the part of a file that is read for a slot: the sectors that contain the slot.
 pub(super) struct Window {
     pub(super) offset: u64,
     /// Bytes before the slot.
@@ -41,7 +41,7 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// The part of the file that is read for a place.
+    /// Returns the part of the file that is read for a place.
     pub(super) fn of(place: UnitRun, sector_bytes: usize) -> Window {
         let sector = sector_bytes as u64;
         let offset = place.offset_bytes() / sector * sector;
@@ -51,7 +51,7 @@ impl Window {
 }
 
 impl PackedSpace {
-    /// Whether a thread reads a slot of the extent, or is about to check whether it may.
+    /// Returns whether a thread reads a slot of the extent, or is about to check whether it may.
     pub(super) fn is_read(&self, extent: ExtentNo) -> bool {
         self.readers.get(extent.0).is_some_and(|readers| readers.load(SeqCst) > 0)
     }
@@ -75,7 +75,7 @@ impl PackedSpace {
         }
     }
 
-    /// The part of the file that is read for a place.
+    /// Returns the part of the file that is read for a place.
     pub(super) fn window(&self, place: UnitRun) -> Window {
         Window::of(place, self.sector_bytes())
     }

@@ -24,8 +24,8 @@
 //!    the next checkpoint.
 //! 5. While a turn reads slots, their extents count as being read, so no thread overwrites them.
 //!
-//! What it does not know: which page is moved to which slot (`moves.rs`); when the log gets the new places
-//! (`settle.rs`); what space is reserved (`room.rs`).
+//! This module does not know which page is moved to which slot (`moves.rs`), when the log gets the new places
+//! (`settle.rs`), or what space is reserved (`room.rs`).
 
 use std::ops::Range;
 use std::sync::atomic::AtomicU32;
@@ -44,14 +44,15 @@ use crate::home::compression::stored_page;
 
 /// The reserve: the number of free extents that are used only for moved pages.
 pub(super) const LAST_EXTENTS: u32 = 2;
-/// The most that one share of reclamation moves, in extents and in bytes.
+/// The largest number of extents that one share of reclamation moves. The next constant is the largest number
+/// of bytes.
 pub(super) const SHARE_EXTENTS_MAX: u64 = 4;
 const SHARE_BYTES_MAX: u64 = 8 << 20;
 /// Extents in which more than this percentage of the units is live are not emptied.
 const LIVE_PERCENT_MAX: u32 = 95;
 /// The most hollow extents for which a share reserves blocks.
 const HOLLOW_ASKED_MAX: u32 = 8;
-/// The most turns that are made to get one free extent.
+/// The largest number of turns that are made to get one free extent.
 const TURNS_MAX: u32 = 64;
 /// Slots with a smaller gap between them are read together, up to `READ_BYTES_MAX`.
 const GAP_BYTES: u64 = 32 << 10;
@@ -92,8 +93,8 @@ impl PackedSpace {
         }
     }
 
-    /// Empties extents until one more than the reserve is free, or until there is space for `units` after the
-    /// moved pages. Returns whether this succeeded.
+    /// Empties extents until one extent more than the reserve is free, or until there is space for `units`
+    /// units after the moved pages. Returns whether this succeeded.
     pub(super) fn empty_extents(&self, units: u32) -> Result<bool> {
         let (mut turns, mut waits) = (0, 0);
         while turns < TURNS_MAX {
@@ -199,7 +200,8 @@ impl PackedSpace {
         buffers
     }
 
-    /// The ranges of the file that are read together. Records for each survivor where its bytes will be.
+    /// Returns the ranges of the file that are read together. Records for each survivor where its bytes will
+    /// be.
     fn runs(&self, survivors: &mut [Survivor]) -> Vec<Range<u64>> {
         let mut runs: Vec<Range<u64>> = Vec::new();
         for survivor in survivors {

@@ -1,4 +1,4 @@
-//! Opening a packed space. The page map is rebuilt as a crash or a shutdown left it.
+//! Opens a packed space. The page map is rebuilt as a crash or a shutdown left it.
 //!
 //! ```text
 //!  read heads, header block, map pages --> apply log records (analysis) --> count live slots of each extent
@@ -11,7 +11,7 @@
 //! 3. Space that no entry of the map names is free. So recovery needs to know neither which extent was being
 //!    filled nor which writes were in flight.
 //!
-//! What it does not know: the rules for log records (`replay.rs`), redo.
+//! This module does not know the rules for log records (`replay.rs`) or redo.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ use crate::base::lsn::Lsn;
 use crate::home::compression::stored_page;
 use crate::home::files;
 
-/// The files of a space, and its map as far as the log was read.
+/// The files of a space, and its map with the log records that were read so far.
 pub(crate) struct SpaceFiles {
     file: Arc<dyn BlockFile>,
     location: String,
@@ -67,7 +67,7 @@ impl SpaceFiles {
         Ok(SpaceFiles { file, location, map_file, stale, replay })
     }
 
-    /// The length of the extents, which is fixed when the space is made.
+    /// Returns the length of the extents, which is fixed when the space is made.
     pub(crate) fn extent_bytes(&self) -> u64 {
         self.map_file.head().shape.extent_bytes
     }

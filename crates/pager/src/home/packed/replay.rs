@@ -11,7 +11,7 @@
 //!    same reason.
 //! 4. Replay writes nothing. Replaying again gives the same map.
 //!
-//! What it does not know: map pages, extents.
+//! This module does not know map pages or extents.
 
 use std::collections::BTreeSet;
 
@@ -40,17 +40,17 @@ pub(crate) struct Replay {
 }
 
 impl Replay {
-    /// `map` is the map of the checkpoint, `after` the end of the log at that moment.
+    /// Begins a replay. `map` is the map of the checkpoint, and `after` is the end of the log at that moment.
     pub(crate) fn new(space: SpaceId, map: PageMap, after: Lsn) -> Replay {
         Replay { space, after, map, discards: Discards::default(), dirty: BTreeSet::new() }
     }
 
-    /// The place of the page, as far as the log was read.
+    /// Returns the place of the page, as far as the log was read.
     pub(super) fn place(&self, no: PageNo) -> Option<UnitRun> {
         self.map.load(no)
     }
 
-    /// The map, and the map pages that differ from the checkpoint.
+    /// Returns the map, and the map pages that differ from the checkpoint.
     pub(crate) fn finish(self) -> (PageMap, BTreeSet<u32>) {
         (self.map, self.dirty)
     }

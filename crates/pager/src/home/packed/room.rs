@@ -21,8 +21,8 @@
 //! The length of a page that was never written is estimated: it is the mean length of the pages that were
 //! written.
 //!
-//! What it does not know: which extents are emptied (`reclaim.rs`, `moves.rs`), and which pages a space gets
-//! (`space/grow.rs`).
+//! This module does not know which extents are emptied (`reclaim.rs`, `moves.rs`), or which pages a space
+//! gets (`space/grow.rs`).
 
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use std::time::Duration;
@@ -44,7 +44,8 @@ const GROWTH_EXTENTS_MIN: u32 = 8;
 const SPARE_EXTENTS_MIN: u32 = 2;
 /// The number of extents that cannot be full of pages: the reserve, and the extents that are being filled.
 const ASIDE_EXTENTS: u32 = LAST_EXTENTS + 2;
-/// The most waits for readers of free extents. The first waits yield the processor, later ones sleep.
+/// The largest number of waits for readers of free extents. The first waits yield the processor, and later
+/// ones sleep.
 pub(super) const WAITS_MAX: u32 = 2000;
 const YIELDS_MAX: u32 = 100;
 const WAIT: Duration = Duration::from_micros(500);
@@ -69,7 +70,7 @@ impl Fill {
 }
 
 impl PackedSpace {
-    /// When fewer free extents than this are left, space is reclaimed in advance.
+    /// Returns the number of free extents below which space is reclaimed in advance.
     pub(super) fn spare_extents(&self) -> u32 {
         LAST_EXTENTS + SPARE_EXTENTS_MIN.max(self.book.lock().extents().count() / 64)
     }
@@ -99,15 +100,15 @@ impl PackedSpace {
         self.granted.fetch_min(pages, Relaxed);
     }
 
-    /// The number of extents with blocks that are missing for `pages` pages.
+    /// Returns the number of extents with blocks that are missing for `pages` pages.
     fn missing_extents(&self, pages: u32) -> u32 {
         let book = self.book.lock();
         self.needed_extents(&book, pages).saturating_sub(book.extents().usable_count())
     }
 
-    /// The number of extents that `pages` pages need when all dead slots are reclaimed. A page that was never
-    /// written counts with the mean length of the others. A small surplus is added, so that some extent can
-    /// be emptied.
+    /// Returns the number of extents that `pages` pages need when all dead slots are reclaimed. A page that
+    /// was never written counts with the mean length of the others. A small surplus is added, so that some
+    /// extent can be emptied.
     fn needed_extents(&self, book: &Book, pages: u32) -> u32 {
         let mut full_units = u64::from(self.rules(0).live_units_max);
         full_units -= full_units / 64;
@@ -119,9 +120,9 @@ impl PackedSpace {
         u32::try_from(needed).unwrap_or(u32::MAX)
     }
 
-    /// The number of free extents that trim leaves with their blocks. It is the larger of two numbers: the
-    /// extents that granted pages need, and twice `spare` plus the extents for unwritten pages that will come
-    /// soon.
+    /// Returns the number of free extents that trim leaves with their blocks. It is the larger of two
+    /// numbers: the extents that granted pages need, and twice `spare` plus the extents for unwritten pages
+    /// that will come soon.
     pub(super) fn kept_extents(&self, book: &Book, spare: u32) -> u32 {
         let extents = book.extents();
         let granted = self.granted.load(Relaxed);
@@ -132,14 +133,14 @@ impl PackedSpace {
         promised.max(2 * spare + unwritten.min(self.growth(extents.count())))
     }
 
-    /// Whether the file is filled to its limit, so that it may grow.
+    /// Returns whether the file is filled to its limit, so that it may grow.
     pub(super) fn is_filled(&self) -> bool {
         let book = self.book.lock();
         book.extents().live_units() * 100 > book.extents().all_units() * self.fill.percent()
     }
 
-    /// Whether the file can grow, as far as is known. A device that was full is tried again from time to
-    /// time. The caller holds `opening`.
+    /// Returns whether the file can grow, as far as is known. A device that was full is tried again from time
+    /// to time. The caller holds `opening`.
     pub(super) fn may_get_longer(&self) -> Result<bool> {
         if self.is_full.load(Relaxed) && self.asks_again.swap(false, Relaxed) {
             match self.grow(1) {
@@ -150,7 +151,7 @@ impl PackedSpace {
         Ok(!self.is_full.load(Relaxed))
     }
 
-    /// Whether there are free extents beside the reserve.
+    /// Returns whether there are free extents beside the reserve.
     pub(super) fn has_free(&self) -> bool {
         self.book.lock().extents().free_count() > LAST_EXTENTS
     }
@@ -178,8 +179,8 @@ impl PackedSpace {
         }
     }
 
-    /// Writes and flushes the log so far that slots which only wait for it die. Returns false if the log has
-    /// no space for the records.
+    /// Writes and flushes the log, so that slots die which only wait for the log. Returns false if the log
+    /// has no space for the records.
     pub(super) fn bury_and_settle(&self) -> Result<bool> {
         self.bury_all()?;
         let settled = match self.settle_all() {
@@ -190,7 +191,7 @@ impl PackedSpace {
         Ok(settled)
     }
 
-    /// Flushes the log so far that the slots of discarded pages die.
+    /// Flushes the log, so that the slots of discarded pages die.
     pub(super) fn bury_all(&self) -> Result<()> {
         let last_grave = self.book.lock().last_grave();
         if let Some(after) = last_grave {
@@ -254,8 +255,8 @@ impl PackedSpace {
         Ok(reserved.len() as u32)
     }
 
-    /// Makes the file longer, by `extents` or a larger usual step. If the device has no space for the step,
-    /// `extents` may still fit.
+    /// Makes the file longer, by `extents` extents or by the usual step if that is larger. If the device has
+    /// no space for the step, `extents` extents may still fit.
     pub(super) fn grow(&self, extents: u32) -> Result<()> {
         let step = self.growth(self.book.lock().extents().count()).max(extents);
         let grown = match self.lengthen(step) {
@@ -266,7 +267,7 @@ impl PackedSpace {
         grown
     }
 
-    /// The step by which a file of `count` extents grows.
+    /// Returns the step by which a file of `count` extents grows.
     fn growth(&self, count: u32) -> u32 {
         files::growth_step(count, GROWTH_EXTENTS_MIN, self.shape.extent_bytes)
     }

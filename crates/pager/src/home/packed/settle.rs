@@ -13,7 +13,7 @@
 //! 2. If the device has no space for the log records, the pages stay held, and settling is tried again later.
 //!    The `put` that wrote the pages still succeeds (`level/mod.rs`, invariant 6).
 //!
-//! What it does not know: why pages are settled.
+//! This module does not know why pages are settled.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -32,8 +32,8 @@ impl PackedSpace {
         self.settle_turn()
     }
 
-    /// Settles if many pages are held and no other thread settles. A lack of space is no error: the pages
-    /// stay held.
+    /// Settles if many pages are held and no other thread settles. A lack of space is no error, because the
+    /// pages stay held.
     pub(super) fn settle_if_many(&self) -> Result<()> {
         if self.book.lock().pending_count() < self.config.held_pages_max {
             return Ok(());

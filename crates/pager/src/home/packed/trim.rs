@@ -8,7 +8,7 @@
 //!    allocates blocks again.
 //! 3. If the device can't punch holes, or refuses to shorten the file, only disk space is lost.
 //!
-//! What it does not know: how extents become free.
+//! This module does not know how extents become free.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
@@ -19,18 +19,18 @@ use super::PackedSpace;
 use crate::base::error::Result;
 use crate::home::pace::Pace;
 
-/// The least number of bytes that is punched at a time. With short extents this is only a few of them.
+/// The least number of bytes that is punched at a time. If extents are short, this is several of them.
 const PUNCH_BYTES_MIN: u64 = 1 << 20;
 const PUNCH_EXTENTS_MIN: u64 = 4;
-/// The most bytes that are punched before the file's end is checked again. Holes are limited because other
-/// I/O of the file waits for each hole.
+/// The largest number of bytes that are punched before the file's end is checked again. Holes are limited
+/// because other I/O of the file waits for each hole.
 const PUNCH_BYTES_MAX: u64 = 8 << 20;
 const TRIM_BYTES_MAX: u64 = 1 << 30;
-/// The most bytes that are cut off at a time.
+/// The largest number of bytes that are cut off at a time.
 const CUT_BYTES_MAX: u64 = 1 << 30;
 
 impl PackedSpace {
-    /// Returns a part of the free extents that need not be kept (`room.rs`) to the device. Returns whether
+    /// Gives a part of the free extents that need not be kept (`room.rs`) back to the device. Returns whether
     /// there are more.
     pub(super) fn give_back(&self, pace: &Pace<'_>) -> Result<bool> {
         // Slots of pages that were just discarded may wait for the log, and perhaps no other thread writes
@@ -96,8 +96,8 @@ impl PackedSpace {
         Ok(())
     }
 
-    /// One step towards `left` extents. No thread can begin an extent meanwhile. Returns whether there is
-    /// more to do.
+    /// Makes one step of shortening the file to `left` extents. No thread can begin an extent meanwhile.
+    /// Returns whether there is more to do.
     fn cut_piece(&self, spare: u32, left: u32) -> Result<bool> {
         // A thread that begins an extent now needs the file as long as it is.
         let Some(_turn) = self.opening.try_lock() else { return Ok(false) };

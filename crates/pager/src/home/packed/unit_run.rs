@@ -14,7 +14,7 @@
 //! 1. A unit is 512 bytes on every device, so that a file can be moved to a device with larger sectors.
 //! 2. No place begins at unit 0, because unit 0 is in the file's header block.
 //!
-//! What it does not know: extents, and which page is at a place.
+//! This module does not know extents, or which page is at a place.
 
 use std::num::NonZeroU64;
 
@@ -31,7 +31,8 @@ const LENGTH_BITS: u32 = 8;
 pub(crate) struct UnitRun(NonZeroU64);
 
 impl UnitRun {
-    /// The place of `units` units that begins at unit `address`. `None` means that the place is impossible.
+    /// Returns the place of `units` units that begins at unit `address`. `None` means that the place is
+    /// impossible.
     pub(crate) fn new(address: u64, units: u32) -> Option<UnitRun> {
         let fits = address >> ADDRESS_BITS == 0 && (1..=PLACE_UNITS_MAX).contains(&units);
         let address = NonZeroU64::new(address).filter(|_| fits)?;
@@ -48,32 +49,32 @@ impl UnitRun {
         UnitRun::new(raw & ((1 << ADDRESS_BITS) - 1), u32::try_from(units).ok()?).map(Some)
     }
 
-    /// The stored form; a page that was never written has 0.
+    /// Returns the stored form. A page that was never written has 0.
     pub(crate) fn to_stored(place: Option<UnitRun>) -> u64 {
         place.map_or(0, |place| place.0.get())
     }
 
-    /// First unit.
+    /// Returns the first unit.
     pub(crate) fn address(self) -> u64 {
         self.0.get() & ((1 << ADDRESS_BITS) - 1)
     }
 
-    /// Length in units.
+    /// Returns the length in units.
     pub(crate) fn units(self) -> u32 {
         (self.0.get() >> ADDRESS_BITS) as u32 + 1
     }
 
-    /// The unit after the last one.
+    /// Returns the unit after the last one.
     pub(crate) fn end(self) -> u64 {
         self.address() + u64::from(self.units())
     }
 
-    /// First byte.
+    /// Returns the offset of the first byte.
     pub(crate) fn offset_bytes(self) -> u64 {
         self.address() * UNIT_BYTES as u64
     }
 
-    /// Length in bytes.
+    /// Returns the length in bytes.
     pub(crate) fn len_bytes(self) -> usize {
         self.units() as usize * UNIT_BYTES
     }

@@ -1,4 +1,4 @@
-//! Writing pages of a packed space: each page gets a new slot in an extent, and is written there.
+//! Writes pages of a packed space. Each page gets a new slot in an extent, and is written there.
 //!
 //! Invariants
 //! 1. The page map gets a page's new slot only after this slot was written. If the write fails, the slot
@@ -8,7 +8,8 @@
 //! 3. A thread begins a new extent only while it holds the lock `opening`, and after it has done its share of
 //!    reclamation.
 //!
-//! What it does not know: when pages are stable (`settle.rs`); how space is found (`room.rs`, `reclaim.rs`).
+//! This module does not know when pages are stable (`settle.rs`), or how space is found (`room.rs`,
+//! `reclaim.rs`).
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -114,7 +115,7 @@ impl PackedSpace {
     }
 }
 
-/// The bytes of stored pages, one after another.
+/// Returns the bytes of stored pages, one after another.
 fn join<'s, 'i: 's>(stored: impl Iterator<Item = &'s Stored<'i>> + Clone) -> AlignedBuf {
     let mut joined = AlignedBuf::new(stored.clone().map(|stored| stored.bytes().len()).sum());
     let mut at = 0;

@@ -1,11 +1,11 @@
-//! Protection by the device. The device promises to write a page whole or not at all, so each page is written
-//! once, at its address in the data file.
+//! The protection by a device with atomic writes. The device promises to write a page whole or not at all, so
+//! each page is written once, at its address in the data file.
 //!
 //! Invariants: those of `mod.rs`. `PagerConfig::check` refuses devices without this promise for a whole page.
 //! The stored form of a compressed page is shorter, and has a length for which the promise holds, too
 //! (`open::stored_lengths`).
 //!
-//! What it does not know: how a device keeps that promise.
+//! This module does not know how a device keeps that promise.
 
 use std::sync::Arc;
 

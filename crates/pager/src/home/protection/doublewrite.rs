@@ -2,8 +2,8 @@
 //! data file (Kang 2016, section 2.1). So one of the two is whole after a crash.
 //!
 //! The copies are in a file on the data device, or in a part of a region of persistent memory (NVM-DWB,
-//! section 3.1). In the region a copy becomes durable when its cache lines are written back, followed by a
-//! fence.
+//! section 3.1). In the region, a copy becomes durable when its cache lines were written back and a fence has
+//! followed.
 //!
 //! The file `doublewrite.varve` is little endian. Its unit is a page:
 //!
@@ -25,7 +25,7 @@
 //!    page is in the data file. This later image needs no copy of its own, because redo can make the newest
 //!    page from the old copy. After any other failure of a write no slot is used again.
 //!
-//! What it does not know: the log.
+//! This module does not know the log.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -55,7 +55,7 @@ const HEADER_BYTES: usize = 36;
 /// The older version of the format, which has no database id.
 const VERSION_WITHOUT: u32 = 1;
 const ID: Range<usize> = 24..32;
-/// The most bytes that are written at a time when a file is made.
+/// The largest number of bytes that are written at a time when a file is made.
 const FILL_BYTES: usize = 1 << 20;
 
 /// The name of the file in a directory, and its name until it is complete.
@@ -72,24 +72,25 @@ pub(super) struct CopyFile<'a> {
 }
 
 impl<'a> CopyFile<'a> {
-    /// The file in the directory of the data space.
+    /// Returns the file in the directory of the data space.
     pub(super) fn file(directory: &'a dyn Directory) -> CopyFile<'a> {
         let [name, unfinished] = COPY_FILES;
         CopyFile { directory, name, unfinished, space: Space::Data }
     }
 
-    /// The only file (of [`REGION_PREFIX`]) in a part of a region.
+    /// Returns the only file (of [`REGION_PREFIX`]) in a part of a region.
     pub(super) fn region(directory: &'a dyn Directory) -> CopyFile<'a> {
         let (name, unfinished) = ("doublewrite.0000", "doublewrite.0000.new");
         CopyFile { directory, name, unfinished, space: Space::Nvm }
     }
 
-    /// Whether there is a file.
+    /// Returns whether there is a file.
     pub(super) fn exists(&self) -> Result<bool> {
         Ok(self.directory.exists(self.name)?)
     }
 
-    /// The message for a missing file. (An empty file counts as unfinished, and no page is repaired from it.)
+    /// Returns the message for a missing file. (An empty file counts as unfinished, and no page is repaired
+    /// from it.)
     pub(super) fn missing(&self) -> String {
         let (location, name) = (self.directory.location(), self.name);
         format!(
@@ -100,7 +101,7 @@ impl<'a> CopyFile<'a> {
         )
     }
 
-    /// The message for a file of another database.
+    /// Returns the message for a file of another database.
     pub(super) fn foreign(&self) -> String {
         let (location, name) = (self.directory.location(), self.name);
         format!(
@@ -109,7 +110,7 @@ impl<'a> CopyFile<'a> {
         )
     }
 
-    /// Whether the header of the file names another database.
+    /// Returns whether the header of the file names another database.
     pub(super) fn is_foreign(&self, database: u64) -> Result<bool> {
         let Some(file) = self.find()? else { return Ok(false) };
         let mut header = AlignedBuf::new(HEADER_BYTES.next_multiple_of(file.sector_bytes() as usize));
@@ -120,7 +121,7 @@ impl<'a> CopyFile<'a> {
         Ok(Layout::decode(&header).is_some_and(|(_, id)| id.is_some_and(|id| id != database)))
     }
 
-    /// The file, if there is one.
+    /// Returns the file, if there is one.
     fn find(&self) -> Result<Option<Arc<dyn BlockFile>>> {
         if !self.exists()? {
             return Ok(None);
@@ -209,14 +210,14 @@ pub(super) struct Doublewrite {
     turn: AtomicUsize,
     slots: Mutex<Slots>,
     single_freed: Condvar,
-    /// A write failed. Slots may have the only whole copies, so no slot is used again.
+    /// Whether a write failed. Then slots may have the only whole copies, so no slot is used again.
     is_broken: AtomicBool,
     batches: AtomicU64,
     single_writes: AtomicU64,
 }
 
 impl Slots {
-    /// The error if all slots are held.
+    /// Returns the error if all slots are held.
     fn refusal(&self) -> PagerError {
         let refused = self.refused.clone();
         refused.unwrap_or_else(|| PagerError::Stopped { cause: "no doublewrite slot is left".into() })
@@ -228,7 +229,7 @@ impl Doublewrite {
     /// another layout. If a full device has no space for the new file, an old file that may be kept is used
     /// with the slots that it has (decision 0204: opening needs no space).
     ///
-    /// `database` is the id of the database; a file of another database is replaced. `areas` is the number of
+    /// `database` is the id of the database. A file of another database is replaced. `areas` is the number of
     /// batches that may be written at the same time. Each has an equal part of the layout's batch slots.
     pub(super) fn open(
         place: CopyFile<'_>,
@@ -306,7 +307,7 @@ impl Doublewrite {
         slots.held.values().filter(|slot| area.slots.contains(slot)).count() == area.slots.len()
     }
 
-    /// Slots of an area that are not held, up to `count`.
+    /// Returns the slots of an area that are not held, up to `count`.
     fn batch_slots(&self, area: &Area, count: usize) -> Result<Vec<u32>> {
         let slots = self.slots.lock();
         let is_free = |slot: &u32| !slots.held.values().any(|held| held == slot);
@@ -314,8 +315,8 @@ impl Doublewrite {
         if free.is_empty() { Err(slots.refusal()) } else { Ok(free) }
     }
 
-    /// Makes the copies durable in their slots: one write for each run of slots, one for each compressed
-    /// page.
+    /// Makes the copies durable in their slots, with one write for each run of slots, and one for each
+    /// compressed page.
     fn write_copies(&self, staging: &mut [u8], pages: &[&Stored<'_>], slots: &[u32]) -> Result<()> {
         let page_size = self.layout.page_size as usize;
         for (copy, page) in staging.chunks_exact_mut(page_size).zip(pages) {
@@ -363,8 +364,9 @@ impl Doublewrite {
         Ok(())
     }
 
-    /// Single-page doublewrite: writes the page durably to a slot for single pages, and then durably to its
-    /// address in the data file. A thread that needs a frame, and finds no clean page to evict, calls this.
+    /// Makes a single-page doublewrite: writes the page durably to a slot for single pages, and then durably
+    /// to its address in the data file. A thread that needs a frame, and finds no clean page to evict, calls
+    /// this.
     fn write_single(&self, page: &Stored<'_>) -> Result<()> {
         let slot = self.take_single()?;
         reached("doublewrite: single page");
@@ -408,9 +410,9 @@ impl Doublewrite {
         self.single_freed.notify_one();
     }
 
-    /// Called after a full device refused some of these pages. The bytes that are on the device are made
+    /// Is called after a full device refused some of these pages. The bytes that are on the device are made
     /// durable and read. The slots of pages that are half written stay occupied. Returns whether there are
-    /// any.
+    /// such pages.
     #[cold]
     fn hold_torn(&self, pages: &[&Stored<'_>], slots: &[u32], cause: &PagerError) -> Result<bool> {
         self.files.flush(pages)?;
@@ -437,7 +439,7 @@ impl Doublewrite {
     }
 
     /// Releases the copy of a page, because it is not needed any more. A batch slot is free as soon as it is
-    /// not in `held`; a single-page slot is returned to the list.
+    /// not in `held`. A single-page slot is returned to the list.
     fn release(&self, slots: &mut Slots, id: PageId) {
         let slot = slots.held.remove(&id);
         if let Some(slot) = slot.filter(|slot| *slot >= self.layout.batch_slots) {
@@ -503,13 +505,13 @@ pub(super) fn repair(
 /// The copy of a page in a slot.
 struct Copy {
     lsn: Lsn,
-    /// The length of its stored form.
+    /// The length of the stored form of the page.
     used: usize,
     /// The bytes of the slot, which begin with the stored form.
     bytes: AlignedBuf,
 }
 
-/// The newest usable copy of every page in the area.
+/// Returns the newest usable copy of every page in the area.
 fn copies(
     file: &dyn BlockFile,
     layout: Layout,
@@ -534,8 +536,8 @@ fn copies(
     Ok(copies)
 }
 
-/// Whether the page in the data file is damaged. A page beyond the end of the file is not, because nothing
-/// refers to it.
+/// Returns whether the page in the data file is damaged. A page beyond the end of the file does not count as
+/// damaged, because nothing refers to it.
 fn is_damaged(files: &SpaceFiles, id: PageId, buf: &mut [u8]) -> Result<bool> {
     let file = files.of(id)?;
     let Ok(offset) = file.offset(id) else { return Ok(false) };
@@ -543,8 +545,8 @@ fn is_damaged(files: &SpaceFiles, id: PageId, buf: &mut [u8]) -> Result<bool> {
     Ok(stored_page::decode_in(buf, id).is_err())
 }
 
-/// The file to use, and its layout. It is the configured layout. If there is no space for a new file, it is
-/// that of an old file which may be kept.
+/// Returns the file to use, and its layout. Usually it is the configured layout. If there is no space for a
+/// new file, it is the layout of an old file that may be kept.
 fn open_file(
     place: CopyFile<'_>,
     database: u64,
@@ -569,7 +571,7 @@ fn open_file(
     }
 }
 
-/// The existing file, if it is complete and has slots of both kinds.
+/// Returns the existing file, if it is complete and has slots of both kinds.
 fn find_kept(place: CopyFile<'_>, page_size: u32) -> Result<Option<(Arc<dyn BlockFile>, Layout)>> {
     let Some(file) = place.find()? else { return Ok(None) };
     let layout = read_layout(&*file, place.space, page_size)?;
@@ -612,7 +614,7 @@ fn make(place: CopyFile<'_>, database: u64, layout: Layout) -> Result<Arc<dyn Bl
     Ok(directory.open(name, OpenHow::existing(space))?)
 }
 
-/// The layout of the file. `None` means that the file was not completed.
+/// Returns the layout of the file. `None` means that the file was not completed.
 fn read_layout(file: &dyn BlockFile, space: Space, page_size: u32) -> Result<Option<Layout>> {
     let mut header = AlignedBuf::new(page_size as usize);
     if file.len_bytes()? < header.len() as u64 {
@@ -694,8 +696,8 @@ impl Protection for Doublewrite {
 mod tests {
     use super::*;
 
-    /// A thread that waited for a slot slept for ever when the owners of all slots held them for half-written
-    /// pages.
+    /// A thread waits for a slot, and then all slots become occupied by half-written pages. In an earlier
+    /// version, the thread slept for ever.
     #[test]
     fn who_waits_for_a_slot_is_refused_when_all_become_held() {
         let directory = varve_device::MemoryDirectory::new();

@@ -1,27 +1,27 @@
 //! The kinds of protection against torn pages that the configuration can choose.
 //!
-//! What it does not know: how each kind writes pages.
+//! This module does not know how each kind writes pages.
 
 use crate::control::InForce;
 
-/// How page writes are protected against tearing.
+/// The protection of page writes against torn pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProtectionKind {
-    /// No protection; for measurements only.
+    /// No protection. This is for measurements only.
     None,
     /// Doublewrite file with batch slots and single-page slots (Kang 2016, section 2.1).
     Doublewrite {
         /// The most pages of one batch.
         batch_slots: u32,
-        /// The most single-page writes at a time, by threads that need a frame.
+        /// The largest number of single-page writes at a time, by threads that need a frame.
         single_slots: u32,
     },
-    /// Doublewrite with its copies in persistent memory ([`PagerConfig::nvm`](crate::PagerConfig::nvm)); Kang
-    /// 2016, NVM-DWB.
+    /// Doublewrite with its copies in persistent memory ([`PagerConfig::nvm`](crate::PagerConfig::nvm)). It
+    /// is NVM-DWB of Kang 2016.
     NvmDoublewrite {
         /// The most pages of one batch.
         batch_slots: u32,
-        /// The most single-page writes at a time, by threads that need a frame.
+        /// The largest number of single-page writes at a time, by threads that need a frame.
         single_slots: u32,
     },
     /// Atomic writes: the devices of the data and the rollback space write a page as a whole or not at all.
@@ -58,7 +58,7 @@ impl ProtectionKind {
         }
     }
 
-    /// Batch slots and single-page slots of a doublewrite.
+    /// Returns the batch slots and single-page slots of a doublewrite.
     pub(crate) fn slots(self) -> Option<(u32, u32)> {
         match self {
             ProtectionKind::Doublewrite { batch_slots, single_slots }
@@ -72,12 +72,12 @@ impl ProtectionKind {
         }
     }
 
-    /// Whether the protection needs a region of persistent memory.
+    /// Returns whether the protection needs a region of persistent memory.
     pub(crate) fn needs_nvm(self) -> bool {
         matches!(self, ProtectionKind::NvmDoublewrite { .. } | ProtectionKind::Nvm)
     }
 
-    /// The name of the protection in the configuration file and in reports.
+    /// Returns the name of the protection in the configuration file and in reports.
     pub fn name(self) -> &'static str {
         self.in_force().name()
     }

@@ -1,5 +1,5 @@
-//! Protection of page writes: a crash during a write may tear a page, and the protection makes the page whole
-//! again (Kang 2016, sections 1 and 2.1).
+//! The protection of page writes. A crash during a write may tear a page, and the protection makes the page
+//! whole again (Kang 2016, sections 1 and 2.1).
 //!
 //! Invariants
 //! 1. [`Protection::write`] returns without error only when every page is in the data file, and flushed.
@@ -13,7 +13,7 @@
 //!    ([`check_copies`]). If the copies in a region are marked as being made anew, none is needed, because
 //!    they are made anew only after [`repair`].
 //!
-//! What it does not know: why pages are written.
+//! This module does not know why pages are written.
 
 mod atomic;
 mod doublewrite;
@@ -48,28 +48,28 @@ pub(crate) const COPY_FILES: [&str; 2] = doublewrite::COPY_FILES;
 pub(crate) trait Protection: Send + Sync {
     /// Writes pages in place, durably.
     fn write(&self, batch: &[Stored<'_>], cause: Cause) -> Result<()>;
-    /// Pages that a full device left half written, each with the slot of its copy. Empty if the protection
-    /// makes no copies.
+    /// Returns the pages that a full device left half written, each with the slot of its copy. The result is
+    /// empty if the protection makes no copies.
     fn held(&self) -> Vec<(PageId, u32)> {
         Vec::new()
     }
     /// Releases these copies, because their pages are not needed any more, even after a crash.
     fn forget(&self, _held: &[(PageId, u32)]) {}
-    /// A warning for the user about the way in which the protection was opened.
+    /// Returns a warning for the user about the way in which the protection was opened.
     fn warning(&self) -> Option<String> {
         None
     }
-    /// Counters for the level's report.
+    /// Returns the counters for the level's report.
     fn counters(&self) -> Vec<(&'static str, u64)> {
         Vec::new()
     }
 }
 
-/// The configured protection, and what it is made from.
+/// The configured protection, and the parts from which it is made.
 pub(crate) struct Wanted<'c> {
     /// The kind of protection.
     pub(crate) kind: ProtectionKind,
-    /// The directory that has the doublewrite file: that of the data space, or of a tablespace.
+    /// The directory of the doublewrite file, which is the directory of the data space or of a tablespace.
     pub(crate) data: &'c dyn Directory,
     /// The part of the NVM region for doublewrite copies, if it has one.
     pub(crate) copies: Option<&'c dyn Directory>,
@@ -102,7 +102,7 @@ pub(crate) fn check_copies(
     }
 }
 
-/// Whether a directory has doublewrite copies of another database.
+/// Returns whether a directory has doublewrite copies of another database.
 pub(crate) fn has_foreign_copies(directory: &dyn Directory, database: u64) -> Result<bool> {
     CopyFile::file(directory).is_foreign(database)
 }
@@ -116,10 +116,10 @@ pub(crate) struct Mended {
     pub(crate) lsn: Lsn,
 }
 
-/// Called with each page that a repair is going to write to the data files.
+/// The function that a repair calls with each page before it writes the page to the data files.
 pub(crate) type Announce<'a> = &'a mut dyn FnMut(&Mended) -> Result<()>;
 
-/// Before redo, repairs pages whose write was interrupted under the protection that was in force.
+/// Is called before redo. Repairs pages whose write was interrupted under the protection that was in force.
 /// `redo_start` is where redo will begin. Returns the repaired pages. Each is a version since that position,
 /// and not always its newest stable image.
 pub(crate) fn repair(
@@ -144,7 +144,7 @@ pub(crate) fn repair(
     }
 }
 
-/// Opens the configured protection. `was` is the protection in force until now, `None` for a new database.
+/// Opens the configured protection. `was` is the protection in force until now, or `None` for a new database.
 /// Files of any other protection are replaced by new ones, because it is unknown whose pages they hold.
 /// `database` is the id of the database.
 pub(crate) fn open(
@@ -185,7 +185,7 @@ pub(crate) fn open(
     })
 }
 
-/// The part of the region for copies, or an error if there is none.
+/// Returns the part of the region for copies, or an error if there is none.
 fn in_region(copies: Option<&dyn Directory>) -> Result<&dyn Directory> {
     copies.ok_or_else(|| PagerError::Corrupt {
         what: "the doublewrite copies should be in an NVM region, and the control file names none with them"
@@ -193,14 +193,14 @@ fn in_region(copies: Option<&dyn Directory>) -> Result<&dyn Directory> {
     })
 }
 
-/// The numbers of batch slots and of single-page slots in doublewrite copies that begin with these bytes.
-/// `None` if the bytes are no such header.
+/// Returns the numbers of batch slots and of single-page slots in doublewrite copies that begin with these
+/// bytes, or `None` if the bytes are no such header.
 pub(crate) fn slots_of(header: &[u8]) -> Option<(u32, u32)> {
     let (layout, _) = doublewrite::Layout::decode(header)?;
     Some((layout.batch_slots, layout.single_slots))
 }
 
-/// Bytes that doublewrite copies take in a region.
+/// Returns the number of bytes that doublewrite copies take in a region.
 pub(crate) fn copies_bytes(page_size: u32, batch_slots: u32, single_slots: u32) -> u64 {
     doublewrite::Layout { page_size, batch_slots, single_slots }.len_bytes()
 }

@@ -1,9 +1,10 @@
-//! No protection: a page is written once, at its address in the data file, and a crash may tear it. This is
-//! used for measurements, and with full-page-log, where the log has images of the pages.
+//! The protection that does nothing. A page is written once, at its address in the data file, and a crash may
+//! tear it. This protection is used for measurements, and with full-page-log, because the log then has images
+//! of the pages.
 //!
 //! Invariants: those of `mod.rs`, except the second.
 //!
-//! What it does not know: anything else.
+//! This module does not know what pages contain, or why they are written.
 
 use std::sync::Arc;
 

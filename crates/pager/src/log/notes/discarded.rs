@@ -1,7 +1,7 @@
 //! The table of discarded pages, with the LSN of each discard. Redo skips the changes of a page that are
 //! older than its discard.
 //!
-//! What it does not know: the format of the log record.
+//! This module does not know the format of the log record.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ use smallvec::SmallVec;
 use crate::base::ids::{PageId, PageRange};
 use crate::base::lsn::Lsn;
 
-/// Ranges of pages with the LSN of their last discard; ranges don't overlap.
+/// Ranges of pages with the LSN of their last discard. The ranges don't overlap.
 #[derive(Default)]
 pub(crate) struct Discards {
-    /// For each range, by its first page: the page after its last page, and the LSN.
+    /// For each range, by its first page, the page after its last page, and the LSN.
     ranges: BTreeMap<u64, (u64, Lsn)>,
 }
 
@@ -43,7 +43,7 @@ impl Discards {
         }
     }
 
-    /// Whether the page was discarded after `lsn`.
+    /// Returns whether the page was discarded after `lsn`.
     pub(crate) fn covers(&self, id: PageId, lsn: Lsn) -> bool {
         let at = id.to_u64();
         let range = self.ranges.range(..=at).next_back();

@@ -3,10 +3,10 @@
 //! Payload (little endian), repeated: first page id u64, number of pages u32.
 //!
 //! Invariants
-//! 1. Redo skips every older record of a discarded page. The reason: the pool dropped the page without
-//!    writing it, so the version of the page that these records change may not exist.
+//! 1. Redo skips every older record of a discarded page. The reason is that the pool dropped the page without
+//!    writing it. So the version of the page that these records change may not exist.
 //!
-//! What it does not know: who drops pages, and when.
+//! This module does not know which code drops pages, or when.
 
 use crate::base::ids::{PageId, PageRange};
 
@@ -15,7 +15,7 @@ pub(crate) const NOTE_DISCARD: u8 = 1;
 
 const RANGE_BYTES: usize = 12;
 
-/// The payload for these ranges.
+/// Returns the payload for these ranges.
 pub(crate) fn encode(ranges: &[PageRange]) -> Vec<u8> {
     let mut payload = Vec::with_capacity(ranges.len() * RANGE_BYTES);
     for range in ranges {

@@ -1,7 +1,7 @@
-//! Note records: log records that change no page. Each file here has one kind: its payload, and what redo
-//! learns from it.
+//! Note records: log records that change no page. Each file of this folder is for one kind of note record:
+//! its payload, and the facts that redo learns from it.
 //!
-//! What it does not know: when a note is written.
+//! This module does not know when a note is written.
 
 pub(crate) mod discarded;
 pub(crate) mod discards;

@@ -2,7 +2,7 @@
 //! form* is the compression of its pages: algorithm and level. Redo writes pages before the engine has told
 //! the pager how owners are compressed, so redo needs the stored forms from the log.
 //!
-//! Payload, repeated: varint space, varint owner, varint form. Form 0 is the default form; any other form is
+//! Payload, repeated: varint space, varint owner, varint form. Form 0 is the default form. Any other form is
 //! 1 + code of the algorithm + 256 x level.
 //!
 //! Invariants
@@ -14,7 +14,7 @@
 //!    all forms are logged again at the log's end.
 //! 4. If every owner has the default form, nothing is logged, and no log is kept for it.
 //!
-//! What it does not know: what a form does to a page.
+//! This module does not know what a form does to a page.
 
 use std::collections::HashMap;
 
@@ -25,13 +25,13 @@ use crate::log::record::{put_varint, take_varint};
 /// Kind of the note record.
 pub(crate) const NOTE_FORMS: u8 = 4;
 
-/// How an owner's pages are stored. `None` means the default.
+/// The form in which an owner's pages are stored. `None` means the default.
 pub(crate) type Form = (SpaceId, u32, Option<Compression>);
 
-/// How owners' pages are stored, according to the last record of each owner.
+/// The forms in which owners' pages are stored, according to the last record of each owner.
 pub(crate) type Forms = HashMap<(SpaceId, u32), Option<Compression>>;
 
-/// The payload for these owners.
+/// Returns the payload for these owners.
 pub(crate) fn encode(forms: &[Form]) -> Vec<u8> {
     let mut payload = Vec::with_capacity(forms.len() * 6);
     for (space, owner, how) in forms {

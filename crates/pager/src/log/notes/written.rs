@@ -12,7 +12,7 @@
 //!    would skip changes. So if a start puts an older copy there, it first stores a record of this copy
 //!    durably.
 //!
-//! What it does not know: who wrote the pages.
+//! This module does not know which thread wrote the pages.
 
 use crate::base::ids::{PageId, PageNo, SpaceId};
 use crate::base::image::Image;
@@ -29,14 +29,14 @@ pub(crate) const IMAGE_IGNORED: &str = "full-page-log: records before an image a
 /// A planted fault. With this fault the log gets no records of written pages, for the same reason.
 pub(crate) const BEFORE_REDO: &str = "flash: changes before redo are not looked at";
 
-/// The payload for these images.
+/// Returns the payload for these images.
 pub(crate) fn encode(images: &[&Image]) -> Vec<u8> {
     let mut payload = Vec::with_capacity(images.len() * 12);
     images.iter().for_each(|image| put(&mut payload, image.id(), image.lsn()));
     payload
 }
 
-/// The payload for one page with this page LSN.
+/// Returns the payload for one page with this page LSN.
 pub(crate) fn encode_page(id: PageId, lsn: Lsn) -> Vec<u8> {
     let mut payload = Vec::new();
     put(&mut payload, id, lsn);

@@ -1,7 +1,7 @@
 //! Tests of the book (the table of page versions in persistent memory) against a model. The tests do puts,
 //! reads, flushes, discards and removals in any order, and interrupt some of them.
 //!
-//! What it does not know: the contents of slots.
+//! This module does not know the contents of slots.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -232,8 +232,8 @@ proptest! {
     }
 }
 
-/// A page that is put again, while it is here or not long after it left, is written to the data files after
-/// pages that were put once.
+/// A page that is put again while it is in the buffer, or soon after it has left, is written to the data
+/// files after pages that were put once.
 #[test]
 fn pages_that_come_back_go_home_last() {
     let mut book = Book::new((0..SLOTS).collect(), std::iter::empty());

@@ -1,7 +1,7 @@
 //! Tests of the NVM page buffer over a region in memory and a map in place of the data files: the order in
 //! which stores become durable, full devices, damaged memory.
 //!
-//! What it does not know: pool, files.
+//! This module does not know pool or files.
 
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -30,8 +30,8 @@ fn a_page_is_read_from_its_slot_and_goes_home_when_slots_are_short() {
     (0..40).for_each(|no| assert_eq!(read(&again, no).unwrap().0, 20, "page {no} after a restart"));
 }
 
-/// A put stores, writes back and fences in this order: images and headers; state words; words of the older
-/// versions.
+/// A put stores, writes back and fences in this order: first images and headers, then state words, then the
+/// words of the older versions.
 #[test]
 fn the_steps_of_a_put_come_in_order() {
     let record = RecordLog::new();
@@ -89,7 +89,7 @@ fn a_start_makes_durable_what_a_killed_process_freed_in_a_cache() {
     assert_eq!(tracked.unpersisted(), 0, "so no power failure may publish it again");
 }
 
-/// A published slot may be in a processor cache only. The start relies on the slot, so it must make it
+/// A published slot may be in a processor cache only. The start relies on the slot, so it must make the slot
 /// durable.
 #[test]
 fn a_start_makes_durable_what_a_killed_process_published_in_a_cache() {
@@ -130,7 +130,7 @@ fn a_discarded_page_keeps_its_slot_until_the_log_knows() {
 }
 
 /// All slots have discarded pages, and the discard is not durable in the log yet. A put that needs a slot
-/// makes it durable.
+/// makes the discard durable.
 #[test]
 fn discarded_pages_do_not_block_the_area() {
     let rig = Rig::new(4);
@@ -211,8 +211,8 @@ fn home_does_not_stand_in_with_another_version() {
     assert_eq!(counter(&level, "clean"), 1, "and the slot is kept");
 }
 
-/// The running program knew that the data files had the page, and left the slot published. The next start
-/// took the slot for the only place of the newest image, and refused the database.
+/// The running program knows that the data files have the page. In an earlier version it left the slot
+/// published. The next start took the slot for the only place of the newest image, and refused the database.
 #[test]
 fn a_damaged_slot_that_home_replaced_does_not_bar_the_next_start() {
     for at in [3, 20, PAGES_AT + 200] {
@@ -236,9 +236,9 @@ fn a_damaged_slot_that_home_replaced_does_not_bar_the_next_start() {
     }
 }
 
-/// Found by the fuzzer: two slots had the same sequence number. The start accepted both, and a put of one of
-/// the pages ended the process. If both slots have the same page, it is unknown which version is newer. So
-/// the start must refuse.
+/// Two slots have the same sequence number. The fuzzer found that an earlier version accepted both, and that
+/// a put of one of the pages ended the process. If both slots have the same page, it is unknown which version
+/// is newer. So the start must refuse the region.
 #[test]
 fn two_slots_with_the_number_of_one_put_are_refused() {
     for page in [1, 2] {
@@ -295,8 +295,8 @@ fn a_full_home_refuses_only_when_the_area_is_full() {
     assert_eq!((read(&again, 3).unwrap().0, read(&again, 20).unwrap().0), (20, 10));
 }
 
-/// The data files have no space for the oldest pages, but for hundreds of younger ones. Formerly the oldest
-/// pages blocked all others, because only they were tried.
+/// The data files have no space for the oldest pages, but for hundreds of younger ones. In an earlier
+/// version, the oldest pages blocked all others, because only they were tried.
 #[test]
 fn pages_that_a_full_device_refuses_bar_no_others() {
     let rig = Rig::new(400);
@@ -388,8 +388,8 @@ fn what_has_room_goes_home_behind_what_has_none() {
     assert_eq!(rig.home.pages.lock().len(), 300);
 }
 
-/// Found by review: if another thread was writing a page to the data files, an assertion failed, and the
-/// process ended.
+/// Another thread is writing a page to the data files. In an earlier version, an assertion failed in this
+/// case, and the process ended.
 #[test]
 fn the_region_is_not_left_while_somebody_writes_a_page_home() {
     let rig = Rig::new(8);

@@ -1,6 +1,6 @@
 //! Tests of the NVM page buffer that use its private functions.
 //!
-//! What it does not know: how the program uses it.
+//! This module does not know how the program uses the page buffer.
 
 mod book;
 mod buffer;

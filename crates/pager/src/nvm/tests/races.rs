@@ -1,6 +1,6 @@
 //! Tests of the NVM page buffer with several threads: one thread acts in the middle of another thread's call.
 //!
-//! What it does not know: pool, files; orders of events that no test forces.
+//! This module does not know pool, files, or orders of events that no test forces.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -167,7 +167,7 @@ fn a_discard_waits_for_others_who_retire_its_pages() {
     assert_eq!(damages(&level), Vec::<String>::new());
 }
 
-/// Once, a check examined slots that other threads were using, and reported them as damaged.
+/// In an earlier version, a check examined slots that other threads were using, and reported them as damaged.
 #[test]
 fn a_check_beside_puts_and_flushes_finds_no_damage() {
     let rig = Rig::new(24);

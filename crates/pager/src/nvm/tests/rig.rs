@@ -1,7 +1,7 @@
-//! The models below the tests of the NVM page buffer: a region in memory; a map in place of the data files,
-//! which refuses or waits on request; and a log that is durable as far as the test says.
+//! The models below the tests of the NVM page buffer. They are a region in memory, a map in place of the data
+//! files, which can refuse pages or wait, and a log that is durable up to the LSN that the test sets.
 //!
-//! What it does not know: pool, files, what a test checks.
+//! This module does not know pool, files, or what a test checks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -253,7 +253,7 @@ pub(in crate::nvm) fn counter(level: &NvmBuffer, name: &str) -> u64 {
     level.report()[0].counters.iter().find(|(found, _)| *found == name).unwrap().1
 }
 
-/// The findings of a check.
+/// Returns the findings of a check.
 pub(in crate::nvm) fn damages(level: &NvmBuffer) -> Vec<String> {
     let mut damages = Vec::new();
     level.check(&mut damages).unwrap();

@@ -1,5 +1,5 @@
 //! Tests of the buffer pool that use its private functions.
 //!
-//! What it does not know: how the program uses it.
+//! This module does not know how the program uses the buffer pool.
 
 mod races;

@@ -1,7 +1,7 @@
 //! Tests of the buffer pool in which several threads use one page. The level and the log below are models
 //! that stop where a test needs it.
 //!
-//! What it does not know: devices, mini-transactions.
+//! This module does not know devices or mini-transactions.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
@@ -23,9 +23,9 @@ struct TestLevel {
     puts: Mutex<Vec<(PageId, Lsn)>>,
     /// The number of pages of each put.
     batches: Mutex<Vec<usize>>,
-    /// The most pages of one put; 0 means any number.
+    /// The largest number of pages of one put. 0 means any number.
     most: AtomicUsize,
-    /// The number of the put, from 1, that fails; 0 = none.
+    /// The number of the put that fails, counted from 1. 0 means that none fails.
     failing: AtomicUsize,
     discards: Mutex<Vec<(PageRange, Lsn)>>,
     during_put: Mutex<Option<Box<dyn FnMut() + Send>>>,

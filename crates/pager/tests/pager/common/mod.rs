@@ -8,7 +8,7 @@ use varve_pager::{
     Access, PageId, Pager, PagerConfig, PagerError, ProtectionKind, RedoError, RedoOps, Result, SpaceId, page,
 };
 
-/// The engine's operations: there are none.
+/// An engine without operations.
 pub struct NoOps;
 
 impl RedoOps for NoOps {
@@ -17,15 +17,15 @@ impl RedoOps for NoOps {
     }
 }
 
-/// Kind of the tests' pages.
+/// The kind of the pages in tests.
 pub const KIND: u8 = 40;
 
-/// Bytes of a segment of its log.
+/// The bytes of a segment of the log.
 pub const SEGMENT_BYTES: u64 = 256 << 10;
-/// A note of the engine's.
+/// The kind of a note record of the engine.
 const NOTE: u8 = 16;
 
-/// A small configuration without threads.
+/// Returns a small configuration without threads.
 pub fn config(directory: &Arc<MemoryDirectory>, frames: usize) -> PagerConfig {
     let directory: Arc<dyn Directory> = directory.clone();
     let mut config = PagerConfig::new(directory);
@@ -44,7 +44,7 @@ pub fn open(config: &PagerConfig) -> Pager {
     Pager::open(config.clone(), Arc::new(NoOps)).unwrap()
 }
 
-/// A new page of `owner` with a number in it.
+/// Returns a new page of `owner` with a number in it.
 pub fn add(pager: &Pager, owner: u32, number: u64) -> Result<PageId> {
     let mut mtr = pager.begin()?;
     let id = mtr.allocate(SpaceId::DATA, owner, None)?;
@@ -63,7 +63,7 @@ pub fn set(pager: &Pager, id: PageId, number: u64) -> Result<()> {
     Ok(())
 }
 
-/// The number of a page.
+/// Returns the number of a page.
 pub fn get(pager: &Pager, id: PageId) -> Result<u64> {
     let page = pager.fix_s(id, Access::Random)?;
     assert_eq!(page::page_kind(&page), KIND);
@@ -74,7 +74,7 @@ pub fn get(pager: &Pager, id: PageId) -> Result<u64> {
 pub struct Random(pub u64);
 
 impl Random {
-    /// The next number.
+    /// Returns the next number.
     pub fn next(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -82,13 +82,13 @@ impl Random {
         self.0
     }
 
-    /// A number below `limit`.
+    /// Returns a number below `limit`.
     pub fn below(&mut self, limit: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(limit)) >> 64) as u64
     }
 }
 
-/// What the data file holds at a page's place.
+/// Returns the bytes of the data file at the place of a page.
 pub fn stored(directory: &MemoryDirectory, id: PageId) -> Vec<u8> {
     let images = directory.images();
     let (_, file) = images.iter().find(|(name, _)| name == "data.varve").unwrap();
@@ -97,7 +97,7 @@ pub fn stored(directory: &MemoryDirectory, id: PageId) -> Vec<u8> {
     bytes
 }
 
-/// A copy of a directory in which the place of a page holds other bytes.
+/// Returns a copy of a directory in which the place of a page holds other bytes.
 pub fn with_stored(directory: &MemoryDirectory, id: PageId, bytes: &[u8]) -> Arc<MemoryDirectory> {
     let mut images = directory.images();
     let (_, file) = images.iter_mut().find(|(name, _)| name == "data.varve").unwrap();
@@ -105,7 +105,7 @@ pub fn with_stored(directory: &MemoryDirectory, id: PageId, bytes: &[u8]) -> Arc
     MemoryDirectory::from_images(images)
 }
 
-/// A copy of a directory on a device with sectors of 4096 bytes.
+/// Returns a copy of a directory on a device with sectors of 4096 bytes.
 pub fn on_large_sectors(small: &MemoryDirectory) -> Arc<MemoryDirectory> {
     let large = MemoryDirectory::with_sector(4096);
     for (name, image) in small.images() {
@@ -119,7 +119,7 @@ pub fn on_large_sectors(small: &MemoryDirectory) -> Arc<MemoryDirectory> {
     large
 }
 
-/// A durable note of so many bytes.
+/// Appends a note record with `bytes` bytes, durably.
 pub fn note(pager: &Pager, bytes: usize) -> Result<()> {
     let mut mtr = pager.begin()?;
     mtr.note(NOTE, &vec![7; bytes]);
@@ -139,7 +139,7 @@ pub fn end_with_the_segment(pager: &Pager) {
     assert_eq!(pager.log().end().get() % SEGMENT_BYTES, 0, "the last block must end with the segment");
 }
 
-/// Whether a device had no room.
+/// Returns whether a device had no room.
 pub fn is_full(error: &PagerError) -> bool {
     matches!(error, PagerError::Device(device) if device.is_no_space())
 }

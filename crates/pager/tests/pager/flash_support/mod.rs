@@ -11,22 +11,22 @@ use varve_pager::{
 
 use crate::common::{Random, add, config, get, open, set};
 
-/// All designs with a cache.
+/// Returns all designs with a cache.
 pub fn designs() -> impl Iterator<Item = FlashDesign> {
     FlashDesign::ALL.into_iter().filter(|design| *design != FlashDesign::Off)
 }
 
-/// All ways to keep records.
+/// All schemes that keep records for the next start.
 pub const SCHEMES: [FlashRestart; 3] =
     [FlashRestart::LazyVerification, FlashRestart::LogBased, FlashRestart::MemoryMapped];
 
-/// Frames of the cache.
+/// The number of slots of the cache.
 pub const CACHE_PAGES: u64 = 120;
 
 /// Pages of the database.
 pub const PAGES: usize = 200;
 
-/// A database with a cache, and where its files lie.
+/// A database with a cache, and the directories of its files.
 pub struct Rig {
     pub config: PagerConfig,
     pub home: Arc<MemoryDirectory>,
@@ -34,12 +34,12 @@ pub struct Rig {
     pub device: Arc<Faulty>,
 }
 
-/// An empty one.
+/// Returns an empty database with a cache.
 pub fn rig(design: FlashDesign, layout: HomeLayout, restart: FlashRestart) -> Rig {
     on(&MemoryDirectory::new(), &MemoryDirectory::new(), design, (layout, restart))
 }
 
-/// One on what is in these directories.
+/// Returns a database on the files in these directories.
 pub fn on(
     home: &Arc<MemoryDirectory>,
     flash: &Arc<MemoryDirectory>,
@@ -60,24 +60,24 @@ pub fn on(
     Rig { config, home: home.clone(), flash: flash.clone(), device }
 }
 
-/// What the cache counts under this name.
+/// Returns the counter of the cache with this name.
 pub fn counter(pager: &Pager, name: &str) -> u64 {
     let levels = pager.stats().levels;
     let flash = levels.iter().find(|level| level.name == "flash").expect("there is a cache");
     flash.counters.iter().find(|(found, _)| *found == name).map(|(_, n)| *n).unwrap()
 }
 
-/// Pages, and the number that each has to carry.
+/// Pages, and the number that each of them must have.
 pub type Known = Vec<(PageId, u64)>;
 
-/// Makes pages that carry numbers.
+/// Makes pages with numbers.
 pub fn fill(pager: &Pager) -> Known {
     let owner = pager.create_segment(SpaceId::DATA).unwrap();
     (0..PAGES as u64).map(|number| (add(pager, owner, number).unwrap(), number)).collect()
 }
 
-/// Reads pages, those of the first third most often, and changes some of them; with a checkpoint now and
-/// then.
+/// Reads pages, and changes some of them. Pages of the first third are read most often. From time to time
+/// there is a checkpoint.
 pub fn work(pager: &Pager, known: &mut [(PageId, u64)], steps: u64, random: &mut Random) {
     for step in 0..steps {
         let among = if random.below(2) == 0 { known.len() } else { known.len() / 3 };
@@ -93,26 +93,26 @@ pub fn work(pager: &Pager, known: &mut [(PageId, u64)], steps: u64, random: &mut
     }
 }
 
-/// All pages carry what they have to.
+/// Checks that all pages have the numbers that they must have.
 pub fn check(pager: &Pager, known: &Known) {
     assert_eq!(pager.check().unwrap().damages, Vec::<String>::new());
     known.iter().for_each(|(id, number)| assert_eq!(get(pager, *id).unwrap(), *number, "{id}"));
 }
 
-/// As a killed process leaves it, with all that was committed.
+/// Ends the pager as a killed process does. The log has all changes durably.
 pub fn kill(pager: Pager) {
     pager.flush_log(pager.log().end()).unwrap();
     drop(pager);
 }
 
-/// Whether a shutdown that leaves pages on flash seals them.
+/// Returns whether a shutdown that leaves pages on flash seals them.
 pub fn has_seal(design: FlashDesign, layout: HomeLayout, restart: FlashRestart) -> bool {
     let may = design.is_lazy() || design == FlashDesign::DualWrite;
     may && layout == HomeLayout::InPlace && restart == FlashRestart::LazyVerification
 }
 
-/// As `check`, of a cache whose frames are not those of its seal: the database may stop, and the next start
-/// has everything.
+/// Does the same as `check`, for a cache whose slots are not as they were sealed. The database may stop, and
+/// then the next start has all pages.
 pub fn check_or_stop(config: &PagerConfig, known: &Known) -> Pager {
     let pager = open(config);
     for (id, number) in known {
@@ -131,12 +131,12 @@ pub fn check_or_stop(config: &PagerConfig, known: &Known) -> Pager {
     pager
 }
 
-/// The file of the cache.
+/// Returns the file of the cache.
 pub fn file(directory: &MemoryDirectory) -> MemoryImage {
     directory.images().into_iter().find(|(name, _)| name == FLASH_FILE).unwrap().1
 }
 
-/// What is in it.
+/// Returns the bytes of a file.
 pub fn bytes_of(image: &MemoryImage) -> Vec<u8> {
     let mut bytes = vec![0; image.len_bytes() as usize];
     image.read(0, &mut bytes);
@@ -151,7 +151,7 @@ pub fn put(directory: &MemoryDirectory, bytes: &[u8]) {
     file.write_at(0, &bytes, varve_device::Purpose::FlashPage, varve_device::Durability::Now).unwrap();
 }
 
-/// What the start says of the cache.
+/// Returns the warnings of the start about the cache.
 pub fn warned(pager: &Pager) -> Vec<String> {
     pager.warnings().into_iter().filter(|warning| warning.starts_with("the flash cache")).collect()
 }

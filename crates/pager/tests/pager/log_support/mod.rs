@@ -15,11 +15,11 @@ pub const NOTHING_KNOWN: Known<'_> = Known { lsn: Lsn::ZERO, why: "", is_end: fa
 const REGION: &str = "nvm";
 const EXTENTS: u32 = 9;
 
-/// What a log lies on.
+/// The medium of a log.
 pub trait Medium {
-    /// Its log files as they are found after a restart.
+    /// Returns the log files as a restart finds them.
     fn directory(&self) -> Arc<dyn Directory>;
-    /// A deep copy of what is there now.
+    /// Returns a deep copy of the present contents.
     fn copy(&self) -> Box<dyn Medium>;
 }
 
@@ -51,17 +51,17 @@ pub fn on_both(case: impl Fn(&dyn Medium)) {
     case(&OnRegion(MemoryDirectory::new()));
 }
 
-/// The first sector boundary at or after an LSN.
+/// Returns the first sector boundary at or after an LSN.
 pub fn next_sector(medium: &dyn Medium, lsn: Lsn) -> Lsn {
     lsn.align_up(sector_bytes(medium).trailing_zeros() as u8)
 }
 
-/// Bytes that one write may change.
+/// Returns the number of bytes that one write may change.
 pub fn sector_bytes(medium: &dyn Medium) -> u32 {
     medium.directory().capabilities().sector_bytes()
 }
 
-/// The log files of a region of `device`.
+/// Returns the log files of a region of `device`.
 pub fn region_files(device: &dyn Directory) -> Arc<RegionFiles> {
     let region = device.map(REGION, u64::from(EXTENTS) * SEGMENT_BYTES).unwrap();
     let how = RegionExtents {
@@ -85,16 +85,16 @@ pub fn first_life() -> Vec<Life> {
     vec![Life { incarnation: 1, after: FIRST_LSN, start: FIRST_LSN }]
 }
 
-/// A new log in its first life.
+/// Returns a new log in its first life.
 pub fn create(medium: &dyn Medium) -> Log {
     let stored = StoredLog::open(config(medium), DATABASE).unwrap();
     stored.resume(1, Tail::empty(), FIRST_LSN).unwrap()
 }
 
-/// A group as the tests compare it: its LSN and its only note.
+/// A group, as the tests compare it: its LSN and its only note.
 pub type Note = (Lsn, Vec<u8>);
 
-/// Everything in the log from its first block.
+/// Returns everything in the log from its first block.
 pub fn read_all(medium: &dyn Medium) -> Result<(Vec<Note>, Tail), LogError> {
     read(medium, &first_life(), FIRST_LSN, NOTHING_KNOWN)
 }
@@ -119,14 +119,14 @@ pub fn read(
     Ok((notes, tail))
 }
 
-/// Appends one note; gives its LSN.
+/// Appends one note. Returns its LSN.
 pub fn append(log: &Log, payload: &[u8]) -> Lsn {
     let mut records = Vec::new();
     varve_pager::log::record::put_note(&mut records, 7, payload);
     log.append(&records, |at| at.end)
 }
 
-/// A payload that tells `seed` and has `bytes` bytes.
+/// Returns a payload of `bytes` bytes, which depends on `seed`.
 pub fn payload(seed: usize, bytes: usize) -> Vec<u8> {
     (0..bytes).map(|i| (seed * 31 + i * 7) as u8).collect()
 }

@@ -12,41 +12,41 @@ use crate::common::{add, config, get, open};
 
 /// Name of the region's file.
 pub const REGION: &str = "nvm.varve";
-/// Bytes of the log in it.
+/// The bytes of the log in the region.
 pub const LOG_BYTES: u64 = 512 << 10;
-/// Copies in a file.
+/// Doublewrite copies in a file.
 pub const DOUBLEWRITE: ProtectionKind = ProtectionKind::Doublewrite { batch_slots: 8, single_slots: 2 };
-/// Copies in a region.
+/// Doublewrite copies in a region.
 pub const COPIES: ProtectionKind = ProtectionKind::NvmDoublewrite { batch_slots: 8, single_slots: 2 };
 /// Pages of the database.
 pub const PAGES: usize = 30;
 
-/// What is in a region, by length, part of the log and protection; `None`: no region.
+/// The parts in a region: its length and the bytes of the log, or `None` for no region, and the protection.
 pub type Parts = (Option<(u64, u64)>, ProtectionKind);
 
 /// No region.
 pub const IN_FILES: Parts = (None, DOUBLEWRITE);
-/// Pages alone.
+/// Only pages are in the region.
 pub const NVM_PAGES: Parts = (Some((112 << 10, 0)), ProtectionKind::Nvm);
-/// Pages and log.
+/// Pages and log are in the region.
 pub const NVM_ALL: Parts = (Some((624 << 10, LOG_BYTES)), ProtectionKind::Nvm);
-/// Copies alone.
+/// Only copies are in the region.
 pub const NVM_COPIES: Parts = (Some((64 << 10, 0)), COPIES);
-/// Copies and log.
+/// Copies and log are in the region.
 pub const NVM_COPIES_LOG: Parts = (Some((768 << 10, LOG_BYTES)), COPIES);
-/// The log alone.
+/// Only the log is in the region.
 pub const NVM_LOG: Parts = (Some((768 << 10, LOG_BYTES)), DOUBLEWRITE);
-/// Pages and log, and more room.
+/// Pages and log are in a larger region.
 pub const LARGER: Parts = (Some((1 << 20, LOG_BYTES + (64 << 10))), ProtectionKind::Nvm);
-/// Every kind.
+/// All kinds of regions.
 pub const IN_REGION: [Parts; 5] = [NVM_PAGES, NVM_ALL, NVM_COPIES, NVM_COPIES_LOG, NVM_LOG];
 
-/// A configuration over a directory in memory.
+/// Returns a configuration over a directory in memory.
 pub fn with(directory: &Arc<MemoryDirectory>, (region, protection): Parts) -> PagerConfig {
     over(directory.clone(), (region, protection))
 }
 
-/// Likewise over any directory.
+/// Returns a configuration over any directory.
 pub fn over(directory: Arc<dyn Directory>, (region, protection): Parts) -> PagerConfig {
     let nvm = region.map(|(size_bytes, log_bytes)| NvmConfig {
         directory: directory.clone(),
@@ -65,24 +65,25 @@ pub fn over(directory: Arc<dyn Directory>, (region, protection): Parts) -> Pager
     }
 }
 
-/// As the database is, whatever that is.
+/// Returns the configuration that fits the database as it is.
 pub fn as_found(directory: &Arc<MemoryDirectory>) -> PagerConfig {
     let mut found = with(directory, NVM_ALL);
     found.as_found().unwrap().expect("there is a database");
     found
 }
 
-/// What the control file says.
+/// Returns what the control file says.
 pub fn noted(directory: &dyn Directory) -> Superblock {
     Control::open(directory).unwrap().unwrap().get()
 }
 
-/// Whether there is a file of a region.
+/// Returns whether there is a file of a region.
 pub fn has_region(directory: &MemoryDirectory) -> bool {
     directory.exists(REGION).unwrap()
 }
 
-/// Pages with the numbers 1, 2, ..., some of them at home, some only in the region or in the pool.
+/// Returns a database of pages with the numbers 1, 2, ... Some of the pages are in the data files, and some
+/// are only in the region or in the pool.
 pub fn some_pages(parts: Parts) -> (Arc<MemoryDirectory>, Pager, Vec<PageId>) {
     let directory = MemoryDirectory::new();
     let pager = open(&with(&directory, parts));
@@ -90,7 +91,7 @@ pub fn some_pages(parts: Parts) -> (Arc<MemoryDirectory>, Pager, Vec<PageId>) {
     (directory, pager, ids)
 }
 
-/// Pages with the numbers 1, 2, ...
+/// Returns the pages with the numbers 1, 2, ...
 pub fn fill(pager: &Pager) -> Vec<PageId> {
     let owner = pager.create_segment(SpaceId::DATA).unwrap();
     let ids: Vec<PageId> = (1..=PAGES).map(|number| add(pager, owner, number as u64).unwrap()).collect();
@@ -101,7 +102,7 @@ pub fn fill(pager: &Pager) -> Vec<PageId> {
     ids
 }
 
-/// Every page has its number, and a check finds nothing.
+/// Asserts that every page has its number, and that a check finds no damage.
 pub fn assert_numbers(pager: &Pager, ids: &[PageId], what: &str) {
     for (id, number) in ids.iter().zip(1..) {
         assert_eq!(get(pager, *id).unwrap(), number, "{what}: page {id}");
@@ -109,7 +110,7 @@ pub fn assert_numbers(pager: &Pager, ids: &[PageId], what: &str) {
     assert_eq!(pager.check().unwrap().damages, Vec::<String>::new(), "{what}");
 }
 
-/// A clean shutdown that leaves the region.
+/// Shuts the database down cleanly, and leaves the region.
 pub fn leave(pager: Pager) {
     pager.leave_region_at_shutdown();
     pager.shutdown().unwrap();

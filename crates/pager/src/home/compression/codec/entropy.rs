@@ -2,7 +2,7 @@
 //!
 //! Invariants: those of `mod.rs`. Neither codec writes a checksum or a length, because pages have their own.
 //!
-//! What it does not know: anything else.
+//! This module does not know pages, or why an algorithm was chosen.
 
 use flate2::{Compress, Decompress, FlushCompress, FlushDecompress, Status};
 use zstd::bulk::{Compressor, Decompressor};

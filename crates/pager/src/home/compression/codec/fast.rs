@@ -2,7 +2,7 @@
 //!
 //! Invariants: those of `mod.rs`.
 //!
-//! What it does not know: anything else.
+//! This module does not know pages, or why an algorithm was chosen.
 
 use lz4_flex::block::CompressTable;
 use lzokay::compress::Dict;

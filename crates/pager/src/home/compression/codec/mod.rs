@@ -1,4 +1,5 @@
-//! The compression codecs. A codec makes fewer bytes from given bytes, and gets the given bytes back.
+//! The compression codecs. A codec makes fewer bytes from given bytes, and restores the given bytes from
+//! them.
 //!
 //! Invariants
 //! 1. [`Codecs::decompress`] returns exactly the bytes that [`Codecs::compress`] was given, at every level.
@@ -7,7 +8,7 @@
 //! 3. The state of a codec is made at its first use, and kept by the thread. A thread that never uses an
 //!    algorithm has no state for it.
 //!
-//! What it does not know: pages; why an algorithm was chosen.
+//! This module does not know pages, or why an algorithm was chosen.
 
 mod entropy;
 mod fast;
@@ -71,7 +72,7 @@ mod tests {
         })
     }
 
-    /// Compresses, and checks that decompressing gives the same bytes. Returns the compressed length.
+    /// Compresses bytes, and checks that decompressing gives the same bytes. Returns the compressed length.
     fn round_trip(codecs: &mut Codecs, how: Compression, plain: &[u8]) -> usize {
         let mut stored = vec![0; 2 * plain.len() + 1024];
         let count = codecs.compress(how, plain, &mut stored).expect("there is room for anything");

@@ -3,7 +3,7 @@
 //!
 //! Invariants: those of `mod.rs`.
 //!
-//! What it does not know: anything else.
+//! This module does not know pages, or why an algorithm was chosen.
 
 use bzip2::{Action as Bzip2Action, Compress, Compression, Decompress, Status as Bzip2Status};
 use liblzma::stream::{Action, Filters, LzmaOptions, Status, Stream};
@@ -33,7 +33,7 @@ pub(super) fn decompress_bzip2(from: &[u8], out: &mut [u8]) -> bool {
     is_whole && status == Ok(Bzip2Status::StreamEnd)
 }
 
-/// LZMA2 with a dictionary that holds `plain` bytes.
+/// Returns the filter LZMA2, with a dictionary that holds `plain` bytes.
 fn lzma_filters(level: u8, plain: usize) -> Option<Filters> {
     let mut options = LzmaOptions::new_preset(u32::from(level)).ok()?;
     let dictionary = plain.next_power_of_two().max(DICTIONARY_MIN_BYTES);

@@ -1,6 +1,6 @@
 //! Tests of the stored form of pages: encoding and decoding, the byte layout, damaged bytes.
 //!
-//! What it does not know: devices.
+//! This module does not know devices.
 
 use proptest::prelude::*;
 
@@ -17,7 +17,7 @@ fn id() -> PageId {
     PageId::new(SpaceId::DATA, PageNo(0x1234))
 }
 
-/// A page with this body.
+/// Returns a page with this body.
 fn image_of(page_size: usize, kind: u8, owner: u32, body: impl Fn(usize) -> u8) -> Image {
     let mut bytes = vec![0; page_size];
     page::set_page_lsn(&mut bytes, Lsn::new(0x55_6677));
@@ -30,7 +30,7 @@ fn image(page_size: usize, body: impl Fn(usize) -> u8) -> Image {
     image_of(page_size, KIND, OWNER, body)
 }
 
-/// The byte at this offset of a body with noise followed by text.
+/// Returns the byte at this offset of a body with noise followed by text.
 fn mixed(at: usize) -> u8 {
     if at % 8192 < 1500 { noise(at) } else { b"addlink, getlinklist, 12.5; "[at % 28] ^ (at / 997) as u8 }
 }

@@ -1,7 +1,7 @@
-//! Tests of holes in the in-place layout. They record which writes and holes the device was asked for,
-//! compute the allocated blocks of each page from this record, and compare them with a model.
+//! Tests of holes in the in-place layout. They record the requested writes and holes, compute the allocated
+//! blocks of each page from this record, and compare them with a model.
 //!
-//! What it does not know: pool, recovery.
+//! This module does not know pool or recovery.
 
 use std::collections::BTreeSet;
 
@@ -63,7 +63,7 @@ struct Rig {
     protection: ProtectionKind,
     layout: InPlace,
     lsn: u64,
-    /// The image that was last written of each page; `None` if it is unknown.
+    /// The last written image of each page, or `None` if it is not known.
     pages: Vec<Option<Image>>,
 }
 
@@ -107,7 +107,7 @@ impl Rig {
         self.layout = open(&self.device, (self.page_size, self.protection), &self.trim, false);
     }
 
-    /// A page in which `noise` bytes don't compress.
+    /// Returns a page in which `noise` bytes don't compress.
     fn image(&mut self, no: u32, noise: usize) -> Image {
         self.lsn += 1;
         let mut bytes = AlignedBuf::new(self.page_size);
@@ -131,13 +131,13 @@ impl Rig {
         written
     }
 
-    /// The number of blocks that the stored image needs.
+    /// Returns the number of blocks that the stored image needs.
     fn blocks_needed(&self, image: &Image) -> usize {
         let stored = Stored::of(image, Compression::of(Algorithm::Lz4), StoredLengths::Multiples(SECTOR));
         stored.bytes().len().div_ceil(self.hole_bytes)
     }
 
-    /// The allocated blocks of the file, according to the recorded requests.
+    /// Returns the allocated blocks of the file, according to the recorded requests.
     fn blocks(&self) -> BTreeSet<usize> {
         let recording = self.record.recording();
         let mut name = None;
@@ -165,7 +165,7 @@ impl Rig {
         blocks
     }
 
-    /// Those of `blocks` that are in the page's place, counted from its start.
+    /// Returns those of `blocks` that are in the page's place, counted from its start.
     fn within(&self, blocks: &BTreeSet<usize>, no: u32) -> BTreeSet<usize> {
         let each = self.page_size.div_ceil(self.hole_bytes);
         let first = no as usize * each;
@@ -176,7 +176,7 @@ impl Rig {
         self.within(&self.blocks(), no)
     }
 
-    /// Invariants 1 and 2 of the module.
+    /// Checks invariants 1 and 2 of the module.
     fn check(&self) {
         let (places, blocks) = (&self.layout.holes.spaces[0], self.blocks());
         for (no, image) in (0..self.layout.pages(SpaceId::DATA)).zip(&self.pages) {

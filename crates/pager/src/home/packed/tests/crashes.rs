@@ -197,7 +197,7 @@ impl CrashableSpace {
         self.flying.push(version);
     }
 
-    /// Takes a slot, and overwrites what was there.
+    /// Takes a slot, and overwrites its old contents.
     fn fill(&mut self, no: PageNo, lsn: Lsn, units: u32) -> usize {
         let place = loop {
             if let Some(place) = self.book.take(no, units) {
@@ -246,8 +246,8 @@ impl CrashableSpace {
         self.book.moved(version.no, from, version.place);
     }
 
-    /// Begins a round of moves: chooses extents, and reads the pages that are to be moved out of them. With
-    /// `unsound`, the read of the page with this index fails, and the page stays where it is.
+    /// Begins a round of moves: chooses extents, and reads the pages that are to be moved out of them. If
+    /// `unsound` is set, the read of the page with this index fails, and the page stays where it is.
     fn choose(&mut self, unsound: Option<usize>) {
         if self.turn.is_some() || self.chosen.is_some() {
             return;
@@ -353,7 +353,7 @@ impl CrashableSpace {
         self.checkpoint = (copy, self.end);
     }
 
-    /// The version in this place. It must be whole.
+    /// Returns the version in this place. It must be whole.
     fn version_at(&self, no: PageNo, place: UnitRun, must_be_flushed: bool, what: &str) -> &Version {
         let first = self.medium[&place.address()];
         let is_whole = (place.address()..place.end()).all(|unit| self.medium[&unit] == first);
@@ -513,9 +513,9 @@ fn a_noted_slot_of_a_dropped_page_stays_until_the_discard_is_durable() {
     run(&[&start[..], &noted, &drop, &unlogged(4), &unlogged(5), &unlogged(6)].concat());
 }
 
-/// As above, with a checkpoint of the map right after it. The settle's record is before the checkpoint's LSN,
-/// and the discard is before the block with that LSN. If the log were read from the block on, the settle's
-/// record would count.
+/// The same case as in the test above, with a checkpoint of the map right after it. The settle's record is
+/// before the checkpoint's LSN, and the discard is before the block with that LSN. If the log were read from
+/// the block on, the settle's record would count.
 #[test]
 fn a_checkpoint_leaves_no_note_behind_that_it_has_overruled() {
     let start = [WRITE, Op::Land, Op::Settle, Op::Settle];

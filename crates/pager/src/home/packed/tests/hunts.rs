@@ -6,7 +6,7 @@ use varve_device::{plant, planted_hits};
 
 use super::crashes::{CrashableSpace, op};
 
-/// The first failure that the search finds with this fault; `None` if it finds none.
+/// Returns the first failure that the search finds with this fault, or `None` if it finds none.
 fn hunt(fault: &'static str) -> Option<String> {
     let config = Config { cases: 4000, failure_persistence: None, max_shrink_iters: 0, ..Config::default() };
     let mut runner = TestRunner::new(config);

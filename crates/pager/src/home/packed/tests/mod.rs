@@ -1,6 +1,6 @@
 //! Tests of the packed layout that use its private functions.
 //!
-//! What it does not know: how the program uses it.
+//! This module does not know how the program uses the packed layout.
 
 mod crashes;
 mod hunts;

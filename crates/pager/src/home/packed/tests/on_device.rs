@@ -35,7 +35,7 @@ const EXTENT_PAGES: u32 = 16;
 /// The offset in a page at which tests store a number.
 const NUMBER: usize = 200;
 
-/// A packed space with plain pages. All pages are granted, whether there is space for them or not.
+/// Returns a packed space with plain pages. All pages are granted, whether there is space for them or not.
 fn space(data: &dyn Directory, fill_percent: u8) -> PackedSpace {
     let log =
         LogConfig { directory: MemoryDirectory::new(), segment_bytes: 1 << 20, capacity_bytes: 16 << 20 };
@@ -81,7 +81,7 @@ fn place(space: &PackedSpace, no: u32) -> UnitRun {
     space.map.load(PageNo(no)).unwrap()
 }
 
-/// Discards pages as of the present end of the log.
+/// Discards pages. The LSN of the discard is the present end of the log.
 fn discard(space: &PackedSpace, first: u32, count: u32) {
     let first = PageId::new(SpaceId::DATA, PageNo(first));
     space.discard(PageRange { first, count }, space.log.end()).unwrap();
@@ -91,9 +91,9 @@ fn free_count(space: &PackedSpace) -> u32 {
     space.book.lock().extents().free_count()
 }
 
-/// A space whose file can't grow. The last two extents are free, and in the second one a page is still live.
-/// All other extents, and the one that is being filled, are full of live pages. The file is filled beyond its
-/// limit.
+/// Returns a space whose file can't grow. The last two extents are free, and in the second one a page is
+/// still live. All other extents, and the one that is being filled, are full of live pages. The file is
+/// filled beyond its limit.
 fn brim() -> PackedSpace {
     let space = space(&*MemoryDirectory::with_capacity(8 * EXTENT_BYTES), 50);
     put(&space, 0..15, 1).unwrap();
@@ -106,8 +106,8 @@ fn brim() -> PackedSpace {
     space
 }
 
-/// Found by review: reclamation moved one page, which left nearly a whole extent to fill, but no further
-/// extent was free. This was wrongly reported as a lack of space.
+/// Reclamation moves one page, which leaves nearly a whole extent to fill, but no further extent is free. An
+/// earlier version wrongly reported this as a lack of space.
 #[test]
 fn room_behind_what_was_moved_is_room() {
     let space = brim();
@@ -116,7 +116,8 @@ fn room_behind_what_was_moved_is_room() {
     assert!(space.is_full.load(Relaxed), "the device was asked first");
 }
 
-/// Found by review: another thread still read slots in both extents that were left, and a put was refused.
+/// Another thread still reads slots in both extents that are left. An earlier version refused a put in this
+/// case.
 #[test]
 fn readers_of_the_last_extents_are_waited_for() {
     let space = brim();
@@ -131,7 +132,8 @@ fn readers_of_the_last_extents_are_waited_for() {
     assert_eq!((get(&space, 200), get(&space, 100)), (2, 1));
 }
 
-/// Found by review: three free extents that were read at one moment made the file longer by a whole step.
+/// Three free extents are being read at one moment. An earlier version made the file longer by a whole step
+/// in this case.
 #[test]
 fn a_file_does_not_grow_for_readers_that_are_soon_gone() {
     let space = space(&*MemoryDirectory::new(), 80);
@@ -149,8 +151,8 @@ fn a_file_does_not_grow_for_readers_that_are_soon_gone() {
     assert_eq!((get(&space, 200), space.book.lock().extents().count()), (2, count));
 }
 
-/// Found by review: after a refused put, the end of the extent that was being filled was lost until the
-/// extent was emptied. A put longer than an extent filled whole extents with nothing.
+/// In an earlier version, a refused put lost the end of the extent that was being filled, until the extent
+/// was emptied. A put longer than an extent filled whole extents with nothing.
 #[test]
 fn a_refused_put_gives_its_slots_back() {
     let device = Faulty::wrap(MemoryDirectory::new());
@@ -195,8 +197,8 @@ fn an_extent_that_was_filled_with_nothing_is_begun_again() {
     assert_eq!((get(&space, 200), free_count(&space)), (2, LAST_EXTENTS));
 }
 
-/// Found by review: after a start it is unknown which free extents have their blocks. A full device refused
-/// the first of them, which had been punched, and the others were not tried.
+/// After a start it is unknown which free extents have their blocks. In an earlier version, a full device
+/// refused the first of them, which had been punched, and the others were not tried.
 #[test]
 fn extents_that_have_their_blocks_are_found_among_holes() {
     const CAPACITY: u64 = 64 * EXTENT_BYTES;

@@ -1,7 +1,7 @@
-//! Test: a doublewrite is interrupted by a crash at each moment, with any subset of the writes in flight
-//! done. After repair every page is whole.
+//! Test: a crash interrupts a doublewrite at each moment, with any subset of the writes in flight done. After
+//! repair every page is whole.
 //!
-//! What it does not know: pool, log.
+//! This module does not know pool or log.
 
 use std::sync::Arc;
 
@@ -38,8 +38,8 @@ fn image(no: u32, lsn: u64) -> Image {
     Image::of(id, &bytes, Access::Random)
 }
 
-/// The stored form of a page in these tests. Pages with even numbers are compressed, unless their LSN is a
-/// multiple of five.
+/// Returns the stored form of a page in these tests. Pages with even numbers are compressed, unless their LSN
+/// is a multiple of five.
 fn as_stored(image: &Image) -> Stored<'_> {
     let is_even = image.id().no().0.is_multiple_of(2);
     let algorithm =
@@ -57,7 +57,8 @@ enum Copies {
 impl Copies {
     const BOTH: [Copies; 2] = [Copies::InFile, Copies::InRegion];
 
-    /// The number of the first write to a data file. A copy in a region does not count as a write of a file.
+    /// Returns the number of the first write to a data file. A copy in a region does not count as a write of
+    /// a file.
     fn first_in_place(self) -> u64 {
         if self == Copies::InFile { 2 } else { 1 }
     }
@@ -66,7 +67,7 @@ impl Copies {
         if self == Copies::InFile { InForce::Doublewrite } else { InForce::NvmDoublewrite }
     }
 
-    /// The region of a device as a place for copies.
+    /// Returns the region of a device as a place for copies.
     fn of(self, device: &dyn Directory) -> Option<Arc<RegionFiles>> {
         let extent_bytes = copies_bytes(4096, 6, 2);
         let how = RegionExtents {
@@ -122,7 +123,7 @@ fn area_for(
     (files, protection)
 }
 
-/// The files after repair.
+/// Returns the files after repair.
 fn repaired(directory: Arc<dyn Directory>, copies: Copies) -> Arc<SpaceFiles> {
     let files = space(&*directory, false);
     let region = copies.of(&*directory);
@@ -138,7 +139,7 @@ fn write(protection: &dyn Protection, pages: impl Iterator<Item = u32>, lsn: u64
     protection.write(&images.iter().map(as_stored).collect::<Vec<_>>(), cause).unwrap();
 }
 
-/// The LSN of the page in the data file. The page must be whole.
+/// Returns the LSN of the page in the data file. The page must be whole.
 fn lsn_at_home(files: &SpaceFiles, no: u32, what: &str) -> u64 {
     let id = PageId::new(SpaceId::DATA, PageNo(no));
     let file = files.of(id).unwrap();
@@ -311,7 +312,7 @@ fn a_failed_batch_keeps_its_slots() {
     }
 }
 
-/// As above for a single page: its slot is not used for the next page.
+/// The same as in the test above, for a single page. The slot of the page is not used for the next page.
 #[test]
 fn a_failed_single_write_keeps_its_slot() {
     for copies in Copies::BOTH {
@@ -336,7 +337,7 @@ fn a_failed_single_write_keeps_its_slot() {
     }
 }
 
-/// A full device that writes only half of each page in the data file.
+/// Returns a full device that writes only half of each page in the data file.
 fn half_full(copies: Copies) -> Rule {
     let every = copies.first_in_place();
     Rule {

@@ -1,5 +1,5 @@
 //! Tests of the protection against torn pages that use its private functions.
 //!
-//! What it does not know: how the program uses it.
+//! This module does not know how the program uses the protection.
 
 mod crashes;
